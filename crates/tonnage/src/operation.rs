@@ -1,0 +1,83 @@
+//! What happens to a row, how rows travel, and what a commit promises.
+
+use std::fmt;
+
+/// What happens to a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Every row is new; a row whose key exists is bad.
+    Insert,
+    /// A row whose key exists replaces the loaded columns of the row that is there.
+    Upsert {
+        /// The columns that recognise a row: exactly those of a primary or unique key, as the table spells them.
+        key: Vec<String>,
+    },
+}
+
+impl Operation {
+    /// Its name on the command line and in reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Upsert { .. } => "upsert",
+        }
+    }
+
+    /// The columns that recognise a row; empty where rows stand alone.
+    pub fn key(&self) -> &[String] {
+        match self {
+            Self::Insert => &[],
+            Self::Upsert { key } => key,
+        }
+    }
+}
+
+/// How rows travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// Many rows a statement.
+    Array,
+    /// The database's own bulk path: COPY, or an embedded engine's prepared statement in large transactions.
+    Native,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Array => "array",
+            Self::Native => "native",
+        })
+    }
+}
+
+/// What a commit promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Durability {
+    /// Committed rows survive a crash of the process; the last ones may be lost with the machine. Never corrupts.
+    Relaxed,
+    /// Committed rows survive the loss of power.
+    Durable,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Relaxed => "relaxed",
+            Self::Durable => "durable",
+        })
+    }
+}
+
+/// Whether a target can do something; if not, why, and what can.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Support {
+    /// It can.
+    Yes,
+    /// It cannot.
+    No {
+        /// The reason.
+        why: String,
+        /// What to use instead.
+        instead: String,
+    },
+}

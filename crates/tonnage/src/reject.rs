@@ -1,0 +1,93 @@
+//! Rows put aside, and the file they go to.
+
+use std::sync::Arc;
+
+/// A row that was not loaded, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reject {
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    /// Row of the file, from 1; a header is not a row.
+    pub row: u64,
+    /// Byte offset of the row, for formats that have one.
+    pub offset: Option<u64>,
+    /// What is wrong.
+    pub problem: Problem,
+    /// The row itself.
+    pub data: RejectData,
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// The column, where one is to blame.
+    pub column: Option<String>,
+    /// The database's code, or for what is found on the way there the SQLSTATE of the same meaning.
+    pub code: String,
+    /// One line for people.
+    pub message: String,
+    /// The next step, if there is an obvious one.
+    pub hint: Option<String>,
+}
+
+/// The row as far as it is known.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RejectData {
+    /// Column names and values as text; `None` is null.
+    Fields(Vec<(Arc<str>, Option<String>)>),
+    /// The bytes of the record, where they could not be cut into fields of text.
+    Raw(Vec<u8>),
+}
+
+/// SQLSTATEs given to rows found bad before the database sees them.
+pub mod sqlstate {
+    /// A value is not of the column's type.
+    pub const INVALID_TEXT: &str = "22P02";
+    /// A number does not fit.
+    pub const OUT_OF_RANGE: &str = "22003";
+    /// Text is longer than the column.
+    pub const TOO_LONG: &str = "22001";
+    /// Not a date or time.
+    pub const INVALID_DATETIME: &str = "22007";
+    /// A date or time that does not exist.
+    pub const DATETIME_OVERFLOW: &str = "22008";
+    /// Invalid encoding, or a NUL where there may be none.
+    pub const INVALID_ENCODING: &str = "22021";
+    /// Wrong number of fields, a stray quote.
+    pub const BAD_FORMAT: &str = "22P04";
+    /// A value that the column would change.
+    pub const WOULD_CHANGE: &str = "22000";
+}
+
+/// Problems found while a batch is read or converted: at most one a row, the first found.
+#[derive(Debug, Default)]
+pub struct Problems {
+    found: std::collections::BTreeMap<usize, Problem>,
+}
+
+impl Problems {
+    /// Notes that row `row` of the batch is bad. The first problem of a row stays.
+    pub fn add(&mut self, row: usize, problem: Problem) {
+        self.found.entry(row).or_insert(problem);
+    }
+
+    /// Whether every row is good.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Number of bad rows.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether row `row` is bad.
+    pub fn contains(&self, row: usize) -> bool {
+        self.found.contains_key(&row)
+    }
+
+    /// The bad rows in row order.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Problem)> {
+        self.found.iter().map(|(row, problem)| (*row, problem))
+    }
+}

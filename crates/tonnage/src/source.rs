@@ -1,0 +1,121 @@
+//! The seam between the engine and where rows come from.
+//!
+//! Sources are blocking: parsing is work for a processor, and each runs on a thread of its own.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{RecordBatch, UInt32Array},
+    datatypes::DataType,
+};
+
+use crate::{error::Result, ledger::InputIdentity, reject::Reject, slot::BlockMark, types::ColumnType};
+
+/// A column of a source.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceColumn {
+    /// Its name: from the header or schema, else `c1`, `c2` ..
+    pub name: String,
+    /// The Arrow type it has of itself; for text sources `Utf8`.
+    pub arrow: DataType,
+    /// The type a table made for it would have: from the schema, or inferred from a bounded sample. `None` where no
+    /// table column can carry it.
+    pub suggested: Option<ColumnType>,
+    /// Whether nulls were seen in the sample or are allowed by the schema.
+    pub nullable: bool,
+}
+
+/// What a source holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceSchema {
+    /// Its columns, in order.
+    pub columns: Vec<SourceColumn>,
+    /// Whether columns have names of their own; if not they are matched by position.
+    pub named: bool,
+    /// Whether fields are text that can be read as any type ([`ReadRequest::columns`]).
+    pub text: bool,
+}
+
+/// How a source is to be read, fixed when a run starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadRequest {
+    /// The columns wanted, by index, and the type each is to be read as. Text sources yield these types; others yield
+    /// their own and leave the conversion to the engine.
+    pub columns: Vec<(usize, ColumnType)>,
+    /// The most rows of a block.
+    pub block_rows: usize,
+    /// A block ends with the row that reaches this many source bytes.
+    pub block_bytes: usize,
+}
+
+/// Where the rows of a batch came from; survives filter, sort and split.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    /// Row of the file, from 1 (a header is not a row), for row 0 of the block; the rest are offsets from it.
+    pub first_row: u64,
+    /// Byte offset in the file where the block begins, for formats that have one.
+    pub first_offset: Option<u64>,
+    /// Row in the file minus `first_row`, one a row of the batch.
+    pub rows: UInt32Array,
+    /// Byte offset minus `first_offset`, one a row of the batch.
+    pub offsets: Option<UInt32Array>,
+}
+
+impl Origin {
+    /// The row of the file that row `index` of the batch was, from 1.
+    pub fn row(&self, index: usize) -> u64 {
+        self.first_row + u64::from(self.rows.value(index))
+    }
+
+    /// Its byte offset, for formats that have one.
+    pub fn offset(&self, index: usize) -> Option<u64> {
+        let offsets = self.offsets.as_ref()?;
+        Some(self.first_offset? + u64::from(offsets.value(index)))
+    }
+}
+
+/// A fixed slice of the source.
+#[derive(Debug)]
+pub struct Block {
+    /// Its number in the source, from 0.
+    pub index: u64,
+    /// Its good rows: the requested columns, in the requested order.
+    pub rows: RecordBatch,
+    /// Where each came from.
+    pub origin: Origin,
+    /// Rows that could not be read.
+    pub rejects: Vec<Reject>,
+    /// Where it begins.
+    pub start: BlockMark,
+    /// Where the next one begins. `end.rows - start.rows == rows.num_rows() + rejects.len()`.
+    pub end: BlockMark,
+    /// Source bytes it took.
+    pub bytes: u64,
+}
+
+/// Yields blocks of rows.
+pub trait Source: Send {
+    /// Its columns, known at open.
+    fn schema(&self) -> &SourceSchema;
+
+    /// Its files; `None` if it cannot be read again (a pipe) and so not be resumed.
+    fn identity(&self) -> Option<Vec<InputIdentity>>;
+
+    /// Options that decide how it is read, as `name=value` in a fixed order: part of a run's identity.
+    fn options(&self) -> Vec<String>;
+
+    /// Bytes to be read in all, as [`Block::bytes`] counts them, if known: for progress.
+    fn bytes_total(&self) -> Option<u64>;
+
+    /// Fixes what is read. Called once, before the first block.
+    fn request(&mut self, request: &ReadRequest) -> Result<()>;
+
+    /// Goes to where block `index` begins. `Input` if what lies before differs from what `mark` saw.
+    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()>;
+
+    /// The next block; `None` at the end. A bad row is a reject in its block; an error means that nothing more can be
+    /// read. Blocks are never empty of both rows and rejects.
+    fn next(&mut self) -> Result<Option<Block>>;
+}

@@ -1,0 +1,197 @@
+//! Tables as the engine sees them, whatever the database.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    error::{Error, Result},
+    types::ColumnType,
+};
+
+/// A table's name: `t`, `schema.t`, `"odd.name"`, `s."T"`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TableName {
+    /// The schema, where one was given or found.
+    pub schema: Option<String>,
+    /// The table.
+    pub name: String,
+}
+
+impl TableName {
+    /// A name without a schema.
+    pub fn bare(name: impl Into<String>) -> Self {
+        Self {
+            schema: None,
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(schema) = &self.schema {
+            write!(f, "{schema}.")?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl FromStr for TableName {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |why: &str| {
+            Error::config(format!("'{text}' is not a table name: {why}"))
+                .hint("write it as table, schema.table or \"schema\".\"odd.name\"")
+        };
+        let mut parts = vec![String::new()];
+        let mut chars = text.chars().peekable();
+        let mut quoted = false;
+        while let Some(c) = chars.next() {
+            let part = parts.last_mut().expect("there is always a last part");
+            match c {
+                '"' if quoted && chars.peek() == Some(&'"') => {
+                    chars.next();
+                    part.push('"');
+                }
+                '"' => quoted = !quoted,
+                '.' if !quoted => parts.push(String::new()),
+                c => part.push(c),
+            }
+        }
+        if quoted {
+            return Err(bad("a quote is not closed"));
+        }
+        if parts.iter().any(String::is_empty) {
+            return Err(bad("a part is empty"));
+        }
+        match parts.as_mut_slice() {
+            [name] => Ok(Self::bare(std::mem::take(name))),
+            [schema, name] => Ok(Self {
+                schema: Some(std::mem::take(schema)),
+                name: std::mem::take(name),
+            }),
+            _ => Err(bad("it has more than two parts")),
+        }
+    }
+}
+
+/// Whether the client can tell that two values of a column are equal exactly when the database thinks so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Equality {
+    /// Equal bytes in Arrow if and only if equal in the database: such keys may be hashed to slots.
+    Provable,
+    /// Collations, floats, padded text: only the server knows. One lane, de-duplicated there.
+    ServerOnly,
+}
+
+/// One column of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Its exact name.
+    pub name: String,
+    /// What it holds; `None` where this release cannot write it (the declared type says why).
+    pub ty: Option<ColumnType>,
+    /// Its type in the database's words, for messages and for building SQL.
+    pub declared: String,
+    /// Whether it takes nulls.
+    pub nullable: bool,
+    /// Whether the database fills it when it is left out (default, identity, rowid).
+    pub has_default: bool,
+    /// Whether the database computes it and refuses values.
+    pub generated: bool,
+    /// How keys in this column compare.
+    pub equality: Equality,
+}
+
+/// A primary key or unique constraint, usable to recognise a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// Its columns, in key order, as the table spells them.
+    pub columns: Vec<String>,
+    /// Whether it is the primary key.
+    pub primary: bool,
+}
+
+/// Which table this is: stays the same under ALTER, changes when it is dropped and created again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct TableIdentity {
+    /// The object itself (an object id); equal for the same table only.
+    pub object: String,
+    /// The table's definition, as text that changes with any column, type or constraint.
+    pub shape: String,
+}
+
+/// A table, read from the catalogue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// Its resolved name.
+    pub name: TableName,
+    /// Which table it is.
+    pub identity: TableIdentity,
+    /// Its columns in table order.
+    pub columns: Vec<Column>,
+    /// Primary key first, then unique keys usable as conflict targets.
+    pub keys: Vec<Key>,
+    /// What a user of this table should know in the plan, a sentence each (a trigger that makes COPY row by row).
+    pub notes: Vec<String>,
+}
+
+impl Table {
+    /// The primary key, if it has one.
+    pub fn primary_key(&self) -> Option<&Key> {
+        self.keys.iter().find(|k| k.primary)
+    }
+
+    /// A column by exact name, else by a unique case-insensitive one.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        find_by_name(&self.columns, name, |c| &c.name)
+    }
+}
+
+/// The item whose name is exactly `name`, else the only one that equals it without regard to case.
+pub fn find_by_name<'a, T>(items: &'a [T], name: &str, name_of: impl Fn(&T) -> &str) -> Option<&'a T> {
+    if let Some(item) = items.iter().find(|i| name_of(i) == name) {
+        return Some(item);
+    }
+    let mut close = items
+        .iter()
+        .filter(|i| name_of(i).to_lowercase() == name.to_lowercase());
+    match (close.next(), close.next()) {
+        (Some(item), None) => Some(item),
+        _ => None,
+    }
+}
+
+/// Up to three names nearest to `name`, best first, for "did you mean".
+pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted = name.to_lowercase();
+    let mut scored: Vec<_> = names
+        .into_iter()
+        .map(|n| (strsim::jaro_winkler(&wanted, &n.to_lowercase()), n))
+        .filter(|(score, _)| *score > 0.75)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    scored.into_iter().take(3).map(|(_, n)| n).collect()
+}
+
+/// A table to be created.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableSpec {
+    /// Its name.
+    pub name: TableName,
+    /// Its columns: name, type, whether nulls are allowed.
+    pub columns: Vec<ColumnSpec>,
+    /// Its primary key; empty for none.
+    pub key: Vec<String>,
+}
+
+/// A column to be created.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnSpec {
+    /// Its name.
+    pub name: String,
+    /// Its type; never `Any`.
+    pub ty: ColumnType,
+    /// Whether it takes nulls.
+    pub nullable: bool,
+}

@@ -1,0 +1,133 @@
+//! The seam between the engine and a database.
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+
+use crate::{
+    error::{Error, Result},
+    ledger::{Ledger, RunHandle},
+    operation::{Durability, Method, Operation, Support},
+    plan::Plan,
+    slot::Advance,
+    table::{Table, TableName, TableSpec},
+};
+
+/// What a database at hand can do. No `Default`: a new field makes every target decide.
+#[derive(Debug, Clone)]
+pub struct Capabilities {
+    /// The database and its version, for people: `PostgreSQL 15.18`.
+    pub product: String,
+    /// Writers that can make progress at once; 1 for SQLite.
+    pub writers_max: Option<usize>,
+    /// The levels it can keep, weakest first.
+    pub durability: &'static [Durability],
+    /// The methods it has, fastest first.
+    pub methods: &'static [Method],
+    /// Whether text may hold U+0000.
+    pub text_holds_nul: bool,
+    /// Whether one upsert statement may meet the same key twice (and the later row wins).
+    pub upsert_repeats_keys: bool,
+    /// Rows a write when nothing else was asked for.
+    pub batch_rows_default: usize,
+    /// The most rows one write may have by [`Method::Array`] for this many columns.
+    pub array_rows_max: fn(columns: usize) -> usize,
+}
+
+/// One database at one URL.
+#[async_trait]
+pub trait Target: Send + Sync {
+    /// What it can do, found at connect.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Whether `operation` on `table` can go by `method`.
+    fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support;
+
+    /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. `Schema` with the nearest
+    /// names where there is none.
+    async fn table(&self, name: &TableName) -> Result<Option<Table>>;
+
+    /// Names of the tables a user may mean, for "did you mean".
+    async fn table_names(&self) -> Result<Vec<String>>;
+
+    /// The statement that creates a table, in the database's words.
+    fn create_statement(&self, spec: &TableSpec) -> Result<String>;
+
+    /// Runs [`Target::create_statement`].
+    async fn create(&self, spec: &TableSpec) -> Result<()>;
+
+    /// Empties a table outside any run (`--ledger none`).
+    async fn truncate(&self, name: &TableName) -> Result<()>;
+
+    /// Session settings a writer changes, a line each (`synchronous_commit = off`), for the plan.
+    fn settings(&self, durability: Durability) -> Vec<String>;
+
+    /// A connection of its own that writes `plan`'s rows. Without `run` no ledger is kept.
+    async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
+
+    /// The ledger beside the tables.
+    fn ledger(&self) -> &dyn Ledger;
+}
+
+/// What became of the compare-and-set that opens a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claim {
+    /// All slots stood where they should: the transaction is open and has moved them.
+    Held,
+    /// At least one did not, or another process owns the run: nothing is open. The ledger knows more.
+    Moved,
+}
+
+/// Whether a failed write may cost the transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// Fast: after a failure the transaction may be lost (see [`Failure::intact`]).
+    None,
+    /// Under a savepoint: after a failure the transaction is as it was before, but for [`Failure::applied`].
+    Savepoint,
+}
+
+/// What became of a write.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Statements sent.
+    pub statements: u64,
+    /// Payload bytes handed to the driver.
+    pub bytes_sent: u64,
+    /// Rows of the batch were refused.
+    pub failure: Option<Failure>,
+}
+
+/// Bad rows: one is known or suspected, others may follow.
+#[derive(Debug)]
+pub struct Failure {
+    /// Rows at the front of the batch that stay applied in the open transaction.
+    pub applied: usize,
+    /// The row, counted from the front of the batch, that the database named; verified only by sending it alone.
+    pub suspect: Option<usize>,
+    /// Whether the transaction can go on.
+    pub intact: bool,
+    /// What the database said, kind [`ErrorKind::Rejected`](crate::ErrorKind::Rejected), with its code.
+    pub error: Error,
+    /// The column it named.
+    pub column: Option<String>,
+}
+
+/// One connection that writes. Used by one lane at a time; nothing becomes durable by being dropped: dropping without
+/// [`Writer::commit`] aborts.
+#[async_trait]
+pub trait Writer: Send {
+    /// Opens a transaction and, where there is a run, moves the ledger rows of `advances` by compare-and-set. Waits
+    /// for a dying predecessor's locks.
+    async fn begin(&mut self, advances: &[Advance]) -> Result<Claim>;
+
+    /// Applies `rows` (the plan's columns, in order, in their [`ColumnType::arrow`](crate::ColumnType::arrow) types)
+    /// in the open transaction. Bad rows are an [`Outcome::failure`], everything else an error.
+    async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome>;
+
+    /// Commits. `advances` replaces the counts given at `begin` where rejects have changed them; empty if none did.
+    /// An error of kind `InDoubt` means that the ledger must be asked.
+    async fn commit(&mut self, advances: &[Advance]) -> Result<()>;
+
+    /// Undoes the open transaction.
+    async fn rollback(&mut self) -> Result<()>;
+}
