@@ -40,8 +40,8 @@ pub struct RunDetail {
     pub slot_by: String,
     /// `none` or `block`: the order of a slot's rows within a block.
     pub sort: String,
-    /// Where rejects go, as an absolute path.
-    pub rejects: Option<String>,
+    /// Where rejects go, should there be any: an absolute path.
+    pub rejects: String,
 }
 
 /// One input of a run.

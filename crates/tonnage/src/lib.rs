@@ -1,11 +1,14 @@
 //! Bulk in and bulk out for databases: every row once, and accounted for.
 
+pub mod convert;
 pub mod error;
 pub mod ledger;
+pub mod load;
 pub mod operation;
 pub mod parse;
 pub mod plan;
 pub mod reject;
+pub mod report;
 pub mod slot;
 pub mod source;
 pub mod sources;

@@ -65,3 +65,8 @@ impl Default for TextOptions {
         }
     }
 }
+pub mod csv {
+    pub fn suspicious_delimiter(_: &crate::source::SourceSchema) -> Option<char> {
+        None
+    }
+}

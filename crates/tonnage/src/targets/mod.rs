@@ -1,5 +1,7 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
+pub mod memory;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;

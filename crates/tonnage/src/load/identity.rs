@@ -1,0 +1,348 @@
+//! Which run this is: a new one, one to go on with, or one that is not ours to touch.
+//!
+//! A run's **identity** is the names of its inputs, the table as created, the operation and its key; at most one
+//! unfinished run has it. What may not change between attempts (sizes, times, options, columns, the table's shape) is
+//! compared when a run is resumed, so that a change is named and not taken for another run.
+
+use std::path::PathBuf;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
+    plan::{Attempt, LoadOptions, Plan},
+    report::Grouped,
+    slot::SlotState,
+};
+
+/// A run that this process owns.
+pub struct Ownership {
+    /// Proof of it; none without a ledger.
+    pub handle: Option<RunHandle>,
+    /// Where its slots stand.
+    pub slots: Vec<SlotState>,
+    /// Where its rejects go, if it has any.
+    pub rejects: PathBuf,
+    /// Whether an earlier attempt began it.
+    pub resumed: bool,
+    /// Whether it was finished before: there is nothing to do.
+    pub finished: bool,
+    /// Whether it can be resumed should it stop.
+    pub resumable: bool,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+impl Ownership {
+    /// A run without a ledger.
+    pub fn unrecorded(plan: &Plan, options: &LoadOptions) -> Self {
+        Self {
+            handle: None,
+            slots: fresh(plan),
+            rejects: rejects_path(plan, options, &run_id()),
+            resumed: false,
+            finished: false,
+            resumable: false,
+            notes: Vec::new(),
+        }
+    }
+}
+
+fn fresh(plan: &Plan) -> Vec<SlotState> {
+    (0..plan.slots)
+        .map(|slot| SlotState {
+            slot,
+            ..SlotState::default()
+        })
+        .collect()
+}
+
+fn run_id() -> String {
+    uuid::Uuid::now_v7().simple().to_string()
+}
+
+fn rejects_path(plan: &Plan, options: &LoadOptions, run_id: &str) -> PathBuf {
+    let path = match &options.rejects {
+        Some(path) => path.clone(),
+        None => format!(
+            "{}-{run_id}.rejects.jsonl",
+            plan.table.name.name.replace(['/', '\\'], "_")
+        )
+        .into(),
+    };
+    // The ledger must mean the same file wherever the next attempt is started.
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// What is read, and how.
+pub struct Reading {
+    /// The files; none for what cannot be read again.
+    pub inputs: Option<Vec<InputIdentity>>,
+    /// See [`Source::options`](crate::source::Source::options).
+    pub options: Vec<String>,
+}
+
+/// Finds out which run this is, and takes it.
+pub async fn own(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    reading: Reading,
+    options: &LoadOptions,
+) -> Result<Ownership> {
+    let new_id = run_id();
+    let resumable = reading.inputs.is_some();
+    let detail = detail(plan, reading, options, &new_id);
+    let Some(identity) = identity(&detail, resumable) else {
+        if options.attempt == Attempt::Resume {
+            return Err(
+                Error::config("a pipe cannot be read again, so its run cannot be resumed")
+                    .hint("load from a file, or leave --resume out"),
+            );
+        }
+        let identity = format!("pipe {new_id}");
+        let run = NewRun {
+            run_id: new_id,
+            identity,
+            truncate: truncate(plan),
+            detail,
+        };
+        return start(ledger, plan, run, false, Vec::new()).await;
+    };
+    let runs = ledger.runs().await?;
+    let mut same = runs.iter().filter(|r| r.identity == identity);
+    let unfinished = same.clone().find(|r| r.finished.is_none());
+    let finished = same.find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
+    let mut notes = Vec::new();
+    match (unfinished, options.attempt) {
+        (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
+        (Some(run), Attempt::Resume) => return resume(ledger, run, &detail, options).await,
+        (Some(run), Attempt::Restart) => {
+            // Taking the run over first shuts out a process that still works on it.
+            ledger.take_over(&run.run_id).await?;
+            ledger.forget(&run.run_id).await?;
+            if !plan.truncate && run.counts.written > 0 {
+                notes.push(format!(
+                    "the {} rows that run {} has written stay in {}",
+                    Grouped(run.counts.written),
+                    run.run_id,
+                    plan.table.name
+                ));
+            }
+        }
+        (None, Attempt::Resume) => {
+            if let Some(run) = finished {
+                return Ok(Ownership {
+                    handle: Some(RunHandle {
+                        run_id: run.run_id.clone(),
+                        epoch: run.epoch,
+                    }),
+                    slots: Vec::new(),
+                    rejects: PathBuf::from(&run.detail.rejects),
+                    resumed: true,
+                    finished: true,
+                    resumable: false,
+                    notes: vec![format!("run {} has loaded all of this already", run.run_id)],
+                });
+            }
+        }
+        (None, _) => {
+            if let Some(run) = finished {
+                notes.push(format!(
+                    "the same input was loaded into {} before, by run {}; its rows are loaded again",
+                    plan.table.name, run.run_id
+                ));
+            }
+        }
+    }
+    let run = NewRun {
+        run_id: new_id,
+        identity,
+        truncate: truncate(plan),
+        detail,
+    };
+    start(ledger, plan, run, true, notes).await
+}
+
+fn truncate(plan: &Plan) -> Option<crate::table::TableName> {
+    plan.truncate.then(|| plan.table.name.clone())
+}
+
+async fn start(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    run: NewRun,
+    resumable: bool,
+    notes: Vec<String>,
+) -> Result<Ownership> {
+    let handle = ledger.start(&run).await?;
+    Ok(Ownership {
+        handle: Some(handle),
+        slots: fresh(plan),
+        rejects: run.detail.rejects.into(),
+        resumed: false,
+        finished: false,
+        resumable,
+        notes,
+    })
+}
+
+async fn resume(
+    ledger: &dyn Ledger,
+    run: &RunRecord,
+    detail: &RunDetail,
+    options: &LoadOptions,
+) -> Result<Ownership> {
+    if let Some(change) = changed(&run.detail, detail) {
+        return Err(Error::input(change).hint("--restart loads it from the beginning, as a new run"));
+    }
+    if options.truncate {
+        tracing::info!("--truncate: the table was emptied when the run started and is not emptied again");
+    }
+    let (handle, slots) = ledger.take_over(&run.run_id).await?;
+    let mut notes = vec![format!("going on with run {}", run.run_id)];
+    let rejects = PathBuf::from(&run.detail.rejects);
+    if options
+        .rejects
+        .as_ref()
+        .is_some_and(|asked| std::path::absolute(asked).ok().as_ref() != Some(&rejects))
+    {
+        notes.push(format!(
+            "rejects go on in {}, where the run began them",
+            rejects.display()
+        ));
+    }
+    Ok(Ownership {
+        handle: Some(handle),
+        slots,
+        rejects,
+        resumed: true,
+        finished: false,
+        resumable: true,
+        notes,
+    })
+}
+
+fn refuse_unfinished(run: &RunRecord) -> Error {
+    let inputs: Vec<_> = run.detail.inputs.iter().map(|i| i.path.as_str()).collect();
+    Error::new(
+        ErrorKind::Config,
+        format!(
+            "run {} of {} into {} is unfinished, {} rows written",
+            run.run_id,
+            inputs.join(", "),
+            run.detail.table,
+            Grouped(run.counts.written)
+        ),
+    )
+    .hint("--resume goes on where it stopped; --restart forgets it and loads from the beginning (what it has written stays in the table, unless --truncate)")
+}
+
+fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) -> RunDetail {
+    let mut read = reading.options;
+    read.push(format!(
+        "timezone={}",
+        options.timezone.as_deref().unwrap_or_default()
+    ));
+    if let Some(limit) = options.limit {
+        read.push(format!("limit={limit}"));
+    }
+    RunDetail {
+        inputs: reading.inputs.unwrap_or_default(),
+        options: read,
+        table: plan.table.name.to_string(),
+        table_identity: plan.table.identity.clone(),
+        operation: plan.operation.name().to_owned(),
+        key: plan.operation.key().to_vec(),
+        columns: plan
+            .columns
+            .iter()
+            .map(|c| format!("{}={}", c.source_name, c.name))
+            .collect(),
+        block_rows: plan.block_rows as u64,
+        block_bytes: plan.block_bytes as u64,
+        slots: plan.slots,
+        slot_by: plan.slot_by.name().to_owned(),
+        sort: plan.sort.name().to_owned(),
+        rejects: rejects_path(plan, options, run_id).display().to_string(),
+    }
+}
+
+/// Hash over what makes two invocations the same run; none for an input that cannot be read again.
+fn identity(detail: &RunDetail, resumable: bool) -> Option<String> {
+    if !resumable {
+        return None;
+    }
+    let mut text = String::new();
+    let names = detail.inputs.iter().map(|i| i.path.as_str());
+    let rest = [detail.table_identity.object.as_str(), detail.operation.as_str()];
+    for part in names.chain(rest).chain(detail.key.iter().map(String::as_str)) {
+        text.push_str(part);
+        text.push('\0');
+    }
+    Some(format!("{:032x}", xxh3_128(text.as_bytes())))
+}
+
+/// What differs between a run and this attempt at it, where it may not.
+fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
+    for (before, after) in run.inputs.iter().zip(&now.inputs) {
+        if before.bytes != after.bytes {
+            return Some(format!(
+                "{} has changed since the run began: {} bytes then, {} now",
+                after.path,
+                Grouped(before.bytes),
+                Grouped(after.bytes)
+            ));
+        }
+        if before.modified_nanos != after.modified_nanos {
+            return Some(format!("{} has been written to since the run began", after.path));
+        }
+    }
+    let differs = |what: &str, before: &str, after: &str| {
+        Some(format!(
+            "{what} was '{before}' when the run began and is '{after}' now"
+        ))
+    };
+    if run.options != now.options {
+        let before: Vec<_> = run
+            .options
+            .iter()
+            .filter(|o| !now.options.contains(o))
+            .map(String::as_str)
+            .collect();
+        let after: Vec<_> = now
+            .options
+            .iter()
+            .filter(|o| !run.options.contains(o))
+            .map(String::as_str)
+            .collect();
+        return differs("reading", &before.join(" "), &after.join(" "));
+    }
+    if run.columns != now.columns {
+        return differs(
+            "the list of columns",
+            &run.columns.join(","),
+            &now.columns.join(","),
+        );
+    }
+    if run.table_identity.shape != now.table_identity.shape {
+        return Some(format!(
+            "table {} has been altered since the run began",
+            now.table
+        ));
+    }
+    if run.sort != now.sort {
+        return differs("--sort", &run.sort, &now.sort);
+    }
+    if run.slot_by != now.slot_by || run.slots != now.slots {
+        return differs("the dealing of rows", &run.slot_by, &now.slot_by);
+    }
+    if run.block_rows != now.block_rows || run.block_bytes != now.block_bytes {
+        return differs(
+            "the size of blocks",
+            &run.block_rows.to_string(),
+            &now.block_rows.to_string(),
+        );
+    }
+    None
+}

@@ -1,0 +1,496 @@
+//! A lane: one connection with one writer, which turns pieces into committed writes.
+//!
+//! Invariants:
+//! - The pieces of a slot reach one lane in order, and a lane commits them in order.
+//! - A write begins by moving the ledger rows of its slots. If they stand elsewhere, either an earlier attempt at this
+//!   very write was committed after all, or the run belongs to another process: the ledger says which.
+//! - Rejects are fsynced before the commit that skips their rows.
+//! - Only the row that the database refuses when it is alone is rejected; timeouts and lost connections never are.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt32Array},
+    compute::take_record_batch,
+    row::{RowConverter, Rows, SortField},
+};
+use tokio::sync::mpsc;
+
+use super::{
+    deal::{Piece, arrow_bug, reject},
+    rejects::Appended,
+    run::Shared,
+    write::{Gather, Write},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    plan::OnError,
+    reject::{Problem, Reject},
+    slot::Advance,
+    target::{Claim, Failure, Guard, Writer},
+};
+
+/// Rows tried at once after a bad one, where the database names the next bad one by itself.
+const STRIDE_NAMED: usize = 1_024;
+
+/// One lane of a run.
+pub struct LaneTask {
+    shared: Arc<Shared>,
+    writer: Option<Box<dyn Writer>>,
+    keys: Option<RowConverter>,
+    names: Vec<Arc<str>>,
+    /// Rejects that the write at hand has taken from the run's allowance.
+    taken: u64,
+}
+
+/// A commit whose outcome is not known.
+struct Doubt {
+    appended: Appended,
+    advances: Vec<Advance>,
+    taken: u64,
+}
+
+/// Why a write did not end in a commit.
+enum Trouble {
+    /// It did, or did not: only the ledger knows.
+    Doubt(Error, Doubt),
+    /// More rejects than are allowed; the first `usize` rows can still be committed.
+    Full(usize),
+    /// As it says.
+    Failed(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl LaneTask {
+    /// A lane that connects with its first write.
+    pub fn new(shared: Arc<Shared>) -> Result<Self> {
+        let plan = &shared.plan;
+        let keys = match plan.deduplicate {
+            true => {
+                let fields = plan
+                    .key_at
+                    .iter()
+                    .map(|at| SortField::new(plan.columns[*at].ty.arrow()));
+                Some(RowConverter::new(fields.collect()).map_err(arrow_bug)?)
+            }
+            false => None,
+        };
+        let names = plan
+            .columns
+            .iter()
+            .map(|c| Arc::from(c.source_name.as_str()))
+            .collect();
+        Ok(Self {
+            shared,
+            writer: None,
+            keys,
+            names,
+            taken: 0,
+        })
+    }
+
+    /// Writes what arrives until nothing more does, or the run is stopped.
+    pub async fn run(mut self, mut pieces: mpsc::UnboundedReceiver<Piece>) -> Result<()> {
+        let mut gather = Gather::new(self.shared.plan.clone());
+        let mut open = true;
+        loop {
+            while open && !gather.full() {
+                let waiting = Instant::now();
+                match pieces.recv().await {
+                    Some(piece) => gather.push(piece),
+                    None => open = false,
+                }
+                let waited = waiting.elapsed().as_nanos() as u64;
+                self.shared
+                    .progress
+                    .lanes_idle_nanos
+                    .fetch_add(waited, Ordering::Relaxed);
+            }
+            if self.shared.stopped() {
+                return Ok(());
+            }
+            let Some(write) = gather.take()? else {
+                return Ok(());
+            };
+            self.execute(&write).await?;
+        }
+    }
+
+    /// Brings one write to its commit, over lost connections and lost lock races.
+    async fn execute(&mut self, write: &Write) -> Result<()> {
+        let mut doubt = None;
+        let mut attempt = 1;
+        loop {
+            let error = match self.attempt(write, &mut doubt).await {
+                Ok(()) => {
+                    self.taken = 0;
+                    return Ok(());
+                }
+                Err(Trouble::Full(rows)) => {
+                    self.shared.give_back(std::mem::take(&mut self.taken));
+                    self.rollback().await?;
+                    let head = write.head(rows);
+                    if !head.parts.is_empty() {
+                        Box::pin(self.execute(&head)).await?;
+                    }
+                    return Err(self.shared.too_many_rejects());
+                }
+                Err(Trouble::Doubt(error, doubted)) => {
+                    if self.shared.handle.is_none() {
+                        return Err(
+                            error.hint("without a ledger nothing says whether the last write is there")
+                        );
+                    }
+                    doubt = Some(doubted);
+                    self.writer = None;
+                    error
+                }
+                Err(Trouble::Failed(error)) => {
+                    self.shared.give_back(std::mem::take(&mut self.taken));
+                    match error.kind() {
+                        ErrorKind::Unsent | ErrorKind::InDoubt => self.writer = None,
+                        _ => {
+                            if self.rollback().await.is_err() {
+                                self.writer = None;
+                            }
+                        }
+                    }
+                    error
+                }
+            };
+            if !error.is_transient() || attempt >= self.shared.plan.attempts_max || self.shared.stopped() {
+                return Err(error);
+            }
+            tracing::warn!("attempt {attempt} of {}: {error}", self.shared.plan.attempts_max);
+            self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(pause(attempt)).await;
+            attempt += 1;
+        }
+    }
+
+    async fn rollback(&mut self) -> Result<()> {
+        match &mut self.writer {
+            Some(writer) => writer.rollback().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn attempt(&mut self, write: &Write, doubt: &mut Option<Doubt>) -> Result<(), Trouble> {
+        let shared = self.shared.clone();
+        let keys = self.keys(&write.rows)?;
+        let superseded = keys.as_ref().map_or_else(Vec::new, superseded);
+        let advances = write.advances(&superseded, &[]);
+        let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
+        if let Some(committed) = self.begin(steps, doubt).await? {
+            shared.count(&committed);
+            return Ok(());
+        }
+        let sent = match superseded.is_empty() {
+            true => write.rows.clone(),
+            false => without(&write.rows, &superseded)?,
+        };
+        let mut rejected: Vec<(usize, Reject)> = Vec::new();
+        let mut written_otherwise = false;
+        if sent.num_rows() > 0
+            && let Some(failure) = self.send(&sent, Guard::None).await?
+        {
+            written_otherwise = true;
+            let mut first = failure.applied;
+            let mut stride = next_stride(&failure, sent.num_rows());
+            if !failure.intact || !superseded.is_empty() {
+                // Rows that a later, bad row replaced must be tried after all, so all are sent again.
+                self.rollback().await?;
+                if self.begin(steps, &mut None).await?.is_some() {
+                    return Err(Error::bug("a write was committed by nobody").into());
+                }
+                first = 0;
+                stride = if superseded.is_empty() {
+                    failure.suspect.unwrap_or(sent.num_rows() / 2)
+                } else {
+                    sent.num_rows() / 2
+                }
+                .max(1);
+            }
+            self.isolate(write, keys.as_ref(), first, stride, &mut rejected)
+                .await?;
+        }
+        if let Some(doom) = &write.doom {
+            return Err(Trouble::Failed(stopped_by(doom)));
+        }
+        let rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).collect();
+        let (fixed, counted) = match written_otherwise {
+            true => {
+                let fixed = write.advances(&[], &rows);
+                (fixed.clone(), fixed)
+            }
+            false => (Vec::new(), advances),
+        };
+        let fixed: &[Advance] = if shared.handle.is_some() { &fixed } else { &[] };
+        let mut appended = Appended::default();
+        let parsed = write.rejects();
+        let found = rejected
+            .iter()
+            .filter_map(|(row, reject)| Some((write.place(*row)?.0, reject)));
+        // Within a slot the rejects of reading come first, as they do in its sequence.
+        let records: Vec<_> = parsed.chain(found).collect();
+        if !records.is_empty() {
+            appended = shared.rejects()?.append(records)?;
+        }
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        match writer.commit(fixed).await {
+            Ok(()) => {
+                shared.progress.commits.fetch_add(1, Ordering::Relaxed);
+                shared.count(&counted);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
+                error,
+                Doubt {
+                    appended,
+                    advances: counted,
+                    taken: std::mem::take(&mut self.taken),
+                },
+            )),
+            Err(error) => {
+                if shared.rejects.is_some() {
+                    shared.rejects()?.retract(&mut appended)?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Opens the transaction. If the write is there already, by an earlier attempt whose end was in doubt, says with
+    /// which counts.
+    async fn begin(&mut self, steps: &[Advance], doubt: &mut Option<Doubt>) -> Result<Option<Vec<Advance>>> {
+        let shared = &self.shared;
+        if self.writer.is_none() {
+            let writer = shared.target.writer(&shared.plan, shared.handle.as_ref()).await?;
+            self.writer = Some(writer);
+        }
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::bug("a lane without a writer"));
+        };
+        match writer.begin(steps).await? {
+            Claim::Held => {
+                if let Some(mut doubt) = doubt.take() {
+                    // The transaction in doubt was not committed: this one holds its ledger rows.
+                    if shared.rejects.is_some() {
+                        shared.rejects()?.retract(&mut doubt.appended)?;
+                    }
+                    shared.give_back(doubt.taken);
+                }
+                Ok(None)
+            }
+            Claim::Moved => {
+                let fenced = || {
+                    Error::new(ErrorKind::Fenced, "another process has taken this run over")
+                        .hint("`tonnage runs` shows it; this process has stopped")
+                };
+                let (Some(doubt), Some(handle)) = (doubt.take(), &shared.handle) else {
+                    return Err(fenced());
+                };
+                let slots = shared.target.ledger().slots(&handle.run_id).await?;
+                let there = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.to);
+                match doubt.advances.iter().all(there) {
+                    true => {
+                        shared.progress.commits.fetch_add(1, Ordering::Relaxed);
+                        Ok(Some(doubt.advances))
+                    }
+                    false => Err(fenced()),
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Option<Failure>> {
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        let outcome = writer.write(rows, guard).await?;
+        let progress = &self.shared.progress;
+        progress
+            .statements
+            .fetch_add(outcome.statements, Ordering::Relaxed);
+        progress
+            .bytes_sent
+            .fetch_add(outcome.bytes_sent, Ordering::Relaxed);
+        Ok(outcome.failure)
+    }
+
+    /// Applies the rows from `first` on, finding the bad ones. The number tried at once shrinks where rows fail and
+    /// grows where they do not, so a few bad rows cost a few statements each, and many cost one statement a row.
+    async fn isolate(
+        &mut self,
+        write: &Write,
+        keys: Option<&Rows>,
+        first: usize,
+        stride: usize,
+        rejected: &mut Vec<(usize, Reject)>,
+    ) -> Result<(), Trouble> {
+        let (mut row, mut stride) = (first, stride);
+        let rows = write.rows.num_rows();
+        while row < rows {
+            if self.shared.stopped() {
+                return Err(Trouble::Failed(Error::new(
+                    ErrorKind::Cancelled,
+                    "the run was stopped",
+                )));
+            }
+            let mut tried = stride.clamp(1, rows - row);
+            if let Some(keys) = keys {
+                tried = distinct(keys, row, tried);
+            }
+            let Some(failure) = self.send(&write.rows.slice(row, tried), Guard::Savepoint).await? else {
+                row += tried;
+                stride = tried.saturating_mul(4);
+                continue;
+            };
+            if !failure.intact {
+                return Err(Trouble::Failed(failure.error));
+            }
+            row += failure.applied;
+            if tried > 1 {
+                stride = next_stride(&failure, tried);
+                continue;
+            }
+            let found = self.rejected(write, row, &failure);
+            if self.shared.plan.on_error == OnError::Stop {
+                return Err(Trouble::Failed(stopped_by(&found)));
+            }
+            if !self.shared.take_reject() {
+                return Err(Trouble::Full(row));
+            }
+            self.taken += 1;
+            rejected.push((row, found));
+            row += 1;
+            stride = if failure.suspect.is_some() {
+                STRIDE_NAMED
+            } else {
+                1
+            };
+        }
+        Ok(())
+    }
+
+    fn rejected(&self, write: &Write, row: usize, failure: &Failure) -> Reject {
+        let problem = Problem {
+            column: failure.column.clone(),
+            code: failure.error.code_text().unwrap_or_default().to_owned(),
+            message: failure.error.to_string(),
+            hint: failure.error.hint_text().map(str::to_owned),
+        };
+        match write.place(row) {
+            Some((_, origin, at)) => {
+                let mut found = reject(&write.rows.slice(row, 1), &self.names, origin, 0, problem);
+                found.row = origin.row(at);
+                found.offset = origin.offset(at);
+                found
+            }
+            None => Reject {
+                file: "".into(),
+                row: 0,
+                offset: None,
+                problem,
+                data: crate::reject::RejectData::Fields(Vec::new()),
+            },
+        }
+    }
+
+    fn keys(&mut self, rows: &RecordBatch) -> Result<Option<Rows>> {
+        let Some(keys) = &mut self.keys else {
+            return Ok(None);
+        };
+        let columns: Vec<ArrayRef> = self
+            .shared
+            .plan
+            .key_at
+            .iter()
+            .map(|at| rows.column(*at).clone())
+            .collect();
+        keys.convert_columns(&columns).map(Some).map_err(arrow_bug)
+    }
+}
+
+/// The error that a bad row ends a run with.
+pub fn stopped_by(reject: &Reject) -> Error {
+    let place = match &reject.problem.column {
+        Some(column) => format!("{} row {}, column '{column}'", reject.file, reject.row),
+        None => format!("{} row {}", reject.file, reject.row),
+    };
+    let hint = match &reject.problem.hint {
+        Some(hint) => hint.clone(),
+        None => "--on-error reject puts bad rows aside and goes on".to_owned(),
+    };
+    Error::new(ErrorKind::Rejected, &reject.problem.message)
+        .at(place)
+        .hint(hint)
+        .code(&reject.problem.code)
+}
+
+/// How many rows to try after `failure` of `tried` rows.
+fn next_stride(failure: &Failure, tried: usize) -> usize {
+    match failure.suspect {
+        Some(suspect) if suspect > failure.applied && suspect < tried => suspect - failure.applied,
+        Some(_) => 1,
+        None => ((tried - failure.applied.min(tried)) / 2).max(1),
+    }
+}
+
+/// Before attempt `attempt + 1`: 50 ms doubled each time, at most 5 s, spread by half so that lanes do not meet again.
+fn pause(attempt: u32) -> Duration {
+    let most = Duration::from_millis(50)
+        .saturating_mul(1 << attempt.min(10))
+        .min(Duration::from_secs(5));
+    let spread = uuid::Uuid::now_v7().as_bytes()[15];
+    most.mul_f64(0.5 + f64::from(spread) / 512.0)
+}
+
+/// The rows whose key comes again later, in ascending order.
+fn superseded(keys: &Rows) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(keys.num_rows());
+    let mut found: Vec<usize> = (0..keys.num_rows())
+        .rev()
+        .filter(|row| !seen.insert(keys.row(*row)))
+        .collect();
+    found.reverse();
+    found
+}
+
+/// How many of `rows` rows from `first` on have keys that differ from each other; at least 1.
+fn distinct(keys: &Rows, first: usize, rows: usize) -> usize {
+    let mut seen = HashSet::with_capacity(rows);
+    (first..first + rows)
+        .take_while(|row| seen.insert(keys.row(*row)))
+        .count()
+        .max(1)
+}
+
+/// The batch without `gone`, which ascends.
+fn without(rows: &RecordBatch, gone: &[usize]) -> Result<RecordBatch> {
+    let mut gone = gone.iter().peekable();
+    let kept: Vec<u32> = (0..rows.num_rows())
+        .filter(|row| match gone.peek() {
+            Some(next) if **next == *row => {
+                gone.next();
+                false
+            }
+            _ => true,
+        })
+        .map(|row| row as u32)
+        .collect();
+    take_record_batch(rows, &UInt32Array::from(kept)).map_err(arrow_bug)
+}

@@ -1,0 +1,470 @@
+//! Bulk in: a source's rows into a table, each once and accounted for.
+//!
+//! [`prepare`] looks at table and source and decides the [`Plan`]; nothing is written. [`Prepared::run`] does it.
+
+mod deal;
+mod identity;
+mod lane;
+mod rejects;
+mod run;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+pub use self::run::{Progress, Stop};
+use self::{
+    deal::Dealer,
+    identity::{Ownership, Reading, own},
+    rejects::RejectsFile,
+    run::{Shared, run},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    parse::{ParseContext, timezone},
+    plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, decide},
+    report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
+    slot::{Counts, SlotState},
+    source::{ReadRequest, Source, SourceSchema},
+    table::{Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, find_by_name, nearest},
+    target::Target,
+    types::ColumnType,
+};
+
+/// A load that has been decided and not begun.
+pub struct Prepared {
+    target: Arc<dyn Target>,
+    url: String,
+    source: Box<dyn Source>,
+    options: LoadOptions,
+    context: ParseContext,
+    create: Option<TableSpec>,
+    plan: Plan,
+}
+
+/// What a run ended as: the account, and the error that stopped it, if one did.
+#[derive(Debug)]
+pub struct Ended {
+    /// The account; it balances in either case.
+    pub report: Report,
+    /// Why the run stopped before its end.
+    pub error: Option<Error>,
+}
+
+/// Decides a load. Reads the catalogue and the source's schema; writes nothing. `url` is only shown, so it must be
+/// [redacted](crate::targets::redact).
+pub async fn prepare(
+    target: Arc<dyn Target>,
+    url: String,
+    source: Box<dyn Source>,
+    options: LoadOptions,
+) -> Result<Prepared> {
+    let context = ParseContext {
+        timezone: options.timezone.as_deref().map(timezone).transpose()?,
+    };
+    let found = target.table(&options.table).await?;
+    let (table, create) = match (found, options.create) {
+        (Some(table), Create::New) => {
+            return Err(Error::config(format!("table {} exists", table.name))
+                .hint("--create=missing loads into it, --truncate empties it first"));
+        }
+        (Some(table), _) => (table, None),
+        (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
+        (None, _) => {
+            let spec = spec(source.schema(), &options)?;
+            (provisional(&spec), Some(spec))
+        }
+    };
+    let plan = decide_for(&*target, table, create.as_ref(), &*source, &options)?;
+    // Refuses now what cannot be carried exactly.
+    Dealer::new(Arc::new(plan.clone()), source.schema(), &context)?;
+    Ok(Prepared {
+        target,
+        url,
+        source,
+        options,
+        context,
+        create,
+        plan,
+    })
+}
+
+fn decide_for(
+    target: &dyn Target,
+    table: Table,
+    create: Option<&TableSpec>,
+    source: &dyn Source,
+    options: &LoadOptions,
+) -> Result<Plan> {
+    let table = Arc::new(table);
+    decide(&Premises {
+        capabilities: target.capabilities(),
+        table: table.clone(),
+        create: create.map(|spec| target.create_statement(spec)).transpose()?,
+        source: source.schema(),
+        resumable: source.identity().is_some(),
+        options,
+        support: &|operation, method| target.support(&table, operation, method),
+        settings: &|durability| target.settings(durability),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+    })
+}
+
+async fn no_table(target: &dyn Target, options: &LoadOptions, source: &SourceSchema) -> Error {
+    let error = Error::schema(format!("there is no table {}", options.table));
+    let names = target.table_names().await.unwrap_or_default();
+    let close = nearest(&options.table.name, names.iter().map(String::as_str));
+    match close.is_empty() {
+        false => error.hint(format!("did you mean {}", close.join(" or "))),
+        true => error.hint(format!(
+            "--create makes it, with the {} columns of the source",
+            source.columns.len()
+        )),
+    }
+}
+
+/// The table that `--create` makes for a source.
+fn spec(source: &SourceSchema, options: &LoadOptions) -> Result<TableSpec> {
+    if !source.named && options.columns.is_none() && source.columns.is_empty() {
+        return Err(Error::schema("the source has no columns to make a table of"));
+    }
+    let mut columns: Vec<ColumnSpec> = Vec::new();
+    for (index, column) in source.columns.iter().enumerate() {
+        let mapped = options
+            .map
+            .iter()
+            .find(|(from, _)| from.to_lowercase() == column.name.to_lowercase())
+            .map_or(column.name.as_str(), |(_, to)| to.as_str());
+        let name = match (&options.columns, source.named) {
+            (Some(names), false) => match names.get(index) {
+                Some(name) => name.as_str(),
+                None => continue,
+            },
+            (Some(names), true) if !names.iter().any(|n| n.to_lowercase() == mapped.to_lowercase()) => {
+                continue;
+            }
+            _ => mapped,
+        };
+        let asked = options
+            .types
+            .iter()
+            .find(|(n, _)| n.to_lowercase() == name.to_lowercase());
+        let ty = match (asked, column.suggested) {
+            (Some((_, ty)), _) => *ty,
+            (None, Some(ty)) => ty,
+            (None, None) => {
+                return Err(Error::schema(format!(
+                    "column '{}': no table column can carry {} exactly",
+                    column.name, column.arrow
+                ))
+                .hint("leave it out: --columns names the columns to load"));
+            }
+        };
+        let nullable = !options
+            .key
+            .iter()
+            .any(|k| k.to_lowercase() == name.to_lowercase());
+        columns.push(ColumnSpec {
+            name: name.to_owned(),
+            ty,
+            nullable,
+        });
+    }
+    for (name, _) in &options.types {
+        if find_by_name(&columns, name, |c| &c.name).is_none() {
+            return Err(Error::config(format!(
+                "--type {name}=..: the new table has no column '{name}'"
+            )));
+        }
+    }
+    let mut key = Vec::new();
+    for name in &options.key {
+        match find_by_name(&columns, name, |c| &c.name) {
+            Some(column) => key.push(column.name.clone()),
+            None => {
+                return Err(Error::config(format!(
+                    "--key {name}: the new table has no column '{name}'"
+                )));
+            }
+        }
+    }
+    Ok(TableSpec {
+        name: options.table.clone(),
+        columns,
+        key,
+    })
+}
+
+/// The table that `spec` will be, as far as it can be known before it is made: for the plan of a dry run.
+fn provisional(spec: &TableSpec) -> Table {
+    let columns = spec.columns.iter().map(|c| Column {
+        name: c.name.clone(),
+        ty: Some(c.ty),
+        declared: c.ty.to_string(),
+        nullable: c.nullable,
+        has_default: false,
+        generated: false,
+        equality: match c.ty {
+            ColumnType::Float32 | ColumnType::Float64 | ColumnType::Numeric | ColumnType::Char { .. } => {
+                Equality::ServerOnly
+            }
+            _ => Equality::Provable,
+        },
+    });
+    let keys = match spec.key.is_empty() {
+        true => Vec::new(),
+        false => vec![Key {
+            columns: spec.key.clone(),
+            primary: true,
+        }],
+    };
+    Table {
+        name: spec.name.clone(),
+        identity: TableIdentity {
+            object: String::new(),
+            shape: String::new(),
+        },
+        columns: columns.collect(),
+        keys,
+        notes: Vec::new(),
+    }
+}
+
+impl Prepared {
+    /// The decision.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Source bytes to be read, if known.
+    pub fn bytes_total(&self) -> Option<u64> {
+        self.source.bytes_total()
+    }
+
+    /// Moves the rows. Errors before the first row are returned as such; one that stops the run later comes with the
+    /// account, and the run can then be resumed if its input can.
+    pub async fn run(self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
+        let started = Instant::now();
+        let Self {
+            target,
+            url,
+            mut source,
+            options,
+            context,
+            create,
+            mut plan,
+        } = self;
+        if let Some(spec) = &create {
+            target.create(spec).await?;
+            let table = target.table(&spec.name).await?;
+            let table =
+                table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
+            plan = Plan {
+                create: plan.create,
+                ..decide_for(&*target, table, None, &*source, &options)?
+            };
+        }
+        let plan = Arc::new(plan);
+        let mut dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
+        let request = ReadRequest {
+            columns: plan.columns.iter().map(|c| (c.source, c.ty)).collect(),
+            block_rows: plan.block_rows,
+            block_bytes: plan.block_bytes,
+        };
+        source.request(&request)?;
+
+        let ownership = match plan.ledger {
+            LedgerPlace::Target => {
+                let reading = Reading {
+                    inputs: source.identity(),
+                    options: source.options(),
+                };
+                own(target.ledger(), &plan, reading, &options).await?
+            }
+            LedgerPlace::None => {
+                if plan.truncate {
+                    target.truncate(&plan.table.name).await?;
+                }
+                Ownership::unrecorded(&plan, &options)
+            }
+        };
+        if ownership.finished {
+            return Ok(Ended {
+                report: report(&plan, &ownership, &progress, url, started, None),
+                error: None,
+            });
+        }
+        let rejects = rejects_file(&ownership, &plan)?;
+        seek(&mut *source, &ownership, &plan, &progress)?;
+        dealer.resume(&ownership.slots);
+        let shared = Arc::new(Shared::new(
+            plan.clone(),
+            target.clone(),
+            ownership.handle.clone(),
+            rejects,
+            progress.clone(),
+            stop.clone(),
+        ));
+        let mut error = run(shared.clone(), source, dealer).await.err();
+        if error.is_none() && stop.requested() {
+            error = Some(Error::new(ErrorKind::Cancelled, "stopped on request"));
+        }
+        if error.is_none()
+            && let Some(handle) = &ownership.handle
+        {
+            error = finish(&*target, handle, &ownership, &progress).await.err();
+        }
+        if error.is_some() && ownership.resumable {
+            error = error.map(|e| match e.hint_text() {
+                Some(_) => e,
+                None => e.hint("go on with --resume"),
+            });
+        }
+        let report = report(&plan, &ownership, &progress, url, started, error.as_ref());
+        if !report.rows.balances() {
+            return Err(Error::bug(format!(
+                "the account does not balance: {}",
+                report.rows
+            )));
+        }
+        Ok(Ended { report, error })
+    }
+}
+
+/// Goes to the first block that any slot still needs.
+fn seek(source: &mut dyn Source, ownership: &Ownership, plan: &Plan, progress: &Progress) -> Result<()> {
+    let used = match plan.slot_by {
+        crate::plan::SlotBy::One => 1,
+        _ => ownership.slots.len(),
+    };
+    let Some(first) = ownership.slots.iter().take(used).min_by_key(|s| s.position.block) else {
+        return Ok(());
+    };
+    if first.position.block > 0 {
+        source.seek(first.position.block, &first.mark)?;
+        progress.read.store(first.mark.rows, Ordering::Relaxed);
+        progress.resumed.store(first.mark.rows, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Ends the run in the ledger, if its account there is the one that was kept here.
+async fn finish(
+    target: &dyn Target,
+    handle: &RunHandle,
+    ownership: &Ownership,
+    progress: &Progress,
+) -> Result<()> {
+    let sum = |slots: &[SlotState]| {
+        let mut sum = Counts::default();
+        slots.iter().for_each(|s| sum.add(s.counts));
+        sum
+    };
+    let counts = sum(&target.ledger().slots(&handle.run_id).await?);
+    let before = sum(&ownership.slots);
+    let here = Counts {
+        written: before.written + progress.written.load(Ordering::Relaxed),
+        superseded: before.superseded + progress.superseded.load(Ordering::Relaxed),
+        rejected: before.rejected + progress.rejected.load(Ordering::Relaxed),
+    };
+    if counts != here || before.total() != progress.resumed.load(Ordering::Relaxed) {
+        return Err(Error::bug(format!(
+            "the ledger counts {counts:?}, this run {here:?}"
+        )));
+    }
+    target.ledger().finish(handle, counts).await
+}
+
+fn report(
+    plan: &Plan,
+    ownership: &Ownership,
+    progress: &Progress,
+    url: String,
+    started: Instant,
+    error: Option<&Error>,
+) -> Report {
+    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let mut rows = Rows {
+        read: get(&progress.read),
+        written: get(&progress.written),
+        skipped: Skipped {
+            superseded: get(&progress.superseded),
+            resumed: get(&progress.resumed),
+            ..Skipped::default()
+        },
+        rejected: get(&progress.rejected),
+        unfinished: 0,
+    };
+    let handled = rows.written + rows.skipped.superseded + rows.skipped.resumed + rows.rejected;
+    if error.is_some() {
+        rows.unfinished = rows.read.saturating_sub(handled);
+    }
+    let has_rejects = rows.rejected + ownership.slots.iter().map(|s| s.counts.rejected).sum::<u64>() > 0;
+    let seconds = started.elapsed().as_secs_f64();
+    let lanes_seconds = seconds * plan.jobs as f64;
+    let mut notes = plan.notes.clone();
+    notes.extend(ownership.notes.iter().cloned());
+    Report {
+        run_id: ownership.handle.as_ref().map(|h| h.run_id.clone()),
+        state: match (error, ownership.finished) {
+            (_, true) => "nothing to do",
+            (Some(_), _) => "stopped",
+            (None, _) => "finished",
+        },
+        target: url,
+        table: plan.table.name.to_string(),
+        operation: plan.operation.name(),
+        method: plan.method.to_string(),
+        rows,
+        bytes: Bytes {
+            read: get(&progress.bytes_read),
+            sent: get(&progress.bytes_sent),
+        },
+        seconds,
+        rows_per_second: if seconds > 0.0 {
+            rows.written as f64 / seconds
+        } else {
+            0.0
+        },
+        jobs: plan.jobs,
+        batch_rows: plan.batch_rows,
+        batch_bytes: plan.batch_bytes,
+        durability: plan.durability.to_string(),
+        statements: get(&progress.statements),
+        commits: get(&progress.commits),
+        retries: get(&progress.retries),
+        settings_changed: plan.settings_changed.clone(),
+        guarantees_lost: plan.guarantees_lost.clone(),
+        notes,
+        rejects: has_rejects.then(|| ownership.rejects.display().to_string()),
+        client_cpu_seconds: processor_seconds(),
+        peak_memory_bytes: peak_memory_bytes(),
+        bound_by: match get(&progress.lanes_idle_nanos) as f64 / 1e9 > lanes_seconds / 2.0 {
+            true => "source",
+            false => "target",
+        },
+        error: error.map(ToString::to_string),
+    }
+}
+
+/// The rejects file of a run: needed where bad rows are put aside, and wherever an earlier attempt has put some aside.
+fn rejects_file(ownership: &Ownership, plan: &Plan) -> Result<Option<RejectsFile>> {
+    let before: HashMap<u16, u64> = ownership
+        .slots
+        .iter()
+        .filter(|s| s.counts.rejected > 0)
+        .map(|s| (s.slot, s.counts.rejected))
+        .collect();
+    match (ownership.resumed, plan.on_error) {
+        (false, OnError::Stop) => Ok(None),
+        (false, OnError::Reject) => RejectsFile::create(&ownership.rejects).map(Some),
+        (true, OnError::Stop) if before.is_empty() => Ok(None),
+        (true, _) => RejectsFile::resume(&ownership.rejects, &before).map(Some),
+    }
+}

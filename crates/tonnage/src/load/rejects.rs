@@ -1,0 +1,377 @@
+//! The rejects file: JSON lines, one a bad row, mode 0600.
+//!
+//! Invariants:
+//! - A record is fsynced before the position that skips its row is committed ([`RejectsFile::append`] returns after
+//!   the fsync, and a lane commits afterwards).
+//! - The ledger counts the rejects of every slot. A slot's records stand in the file in slot order, so the first
+//!   `rejected` records of a slot are those whose positions were committed; a resume keeps these and drops the rest,
+//!   which are about to be found again ([`RejectsFile::resume`]).
+//! - A write that is undone takes its records back ([`RejectsFile::retract`]).
+//!
+//! A record: `{"file":"orders.csv","row":7,"offset":211,"column":"qty","code":"22P02","message":"..","slot":0,
+//! "data":{"id":"7","qty":"x"}}`. `data` holds the fields as text, null for null; `raw_hex` stands instead where the
+//! record is not text that can be cut into fields.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File, OpenOptions},
+    io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    reject::{Reject, RejectData},
+};
+
+/// Where bad rows go. Made with the first of them.
+pub struct RejectsFile {
+    path: PathBuf,
+    file: Mutex<Option<File>>,
+    records: AtomicU64,
+}
+
+/// Records of one write, so that they can be taken back.
+#[derive(Debug, Default)]
+pub struct Appended(Vec<u8>);
+
+impl RejectsFile {
+    /// For a new run: refuses a path that holds something, or that cannot be written.
+    pub fn create(path: &Path) -> Result<Self> {
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => {
+                return Err(Error::config(format!(
+                    "rejects file {} is a directory",
+                    path.display()
+                )));
+            }
+            Ok(found) if found.len() > 0 => {
+                return Err(Error::config(format!(
+                    "rejects file {} exists and is not empty",
+                    path.display()
+                ))
+                .hint("move it away, or name another with --rejects"));
+            }
+            _ => {}
+        }
+        let parent = path
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
+        if !parent.is_dir() {
+            return Err(Error::config(format!(
+                "rejects file {}: there is no directory {}",
+                path.display(),
+                parent.display()
+            )));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file: Mutex::new(None),
+            records: AtomicU64::new(0),
+        })
+    }
+
+    /// For a resumed run: keeps the first `committed[slot]` records of every slot and drops the others. Fails if
+    /// records that were committed are missing.
+    pub fn resume(path: &Path, committed: &HashMap<u16, u64>) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Slot {
+            slot: u16,
+        }
+        let this = Self {
+            path: path.to_owned(),
+            file: Mutex::new(None),
+            records: AtomicU64::new(0),
+        };
+        let mut seen: HashMap<u16, u64> = HashMap::new();
+        if path.exists() {
+            this.rewrite(|line| {
+                // A line that was cut by a crash is one that was never fsynced, so never committed.
+                let Ok(Slot { slot }) = serde_json::from_slice(line) else {
+                    return false;
+                };
+                let seen = seen.entry(slot).or_default();
+                *seen += 1;
+                *seen <= committed.get(&slot).copied().unwrap_or(0)
+            })?;
+        }
+        for (slot, expected) in committed {
+            let found = seen.get(slot).copied().unwrap_or(0);
+            if found < *expected {
+                return Err(Error::input(format!(
+                    "rejects file {}: {found} records of slot {slot} where the ledger counts {expected}",
+                    path.display()
+                ))
+                .hint("put the file back as the interrupted run left it, or load from the beginning with --restart"));
+            }
+        }
+        this.records.store(committed.values().sum(), Ordering::Relaxed);
+        Ok(this)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Records in it.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    /// Writes and fsyncs records, each with its slot.
+    pub fn append<'a>(&self, rejects: impl IntoIterator<Item = (u16, &'a Reject)>) -> Result<Appended> {
+        let mut lines = Vec::new();
+        let mut count = 0;
+        for (slot, reject) in rejects {
+            serde_json::to_writer(&mut lines, &Record::new(slot, reject))
+                .map_err(|e| Error::bug(format!("a reject record cannot be written as JSON: {e}")))?;
+            lines.push(b'\n');
+            count += 1;
+        }
+        let mut file = self.lock();
+        if file.is_none() {
+            let opened = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&self.path)
+                .map_err(|e| self.failed(&e))?;
+            sync_parent(&self.path).map_err(|e| self.failed(&e))?;
+            *file = Some(opened);
+        }
+        let Some(file) = file.as_mut() else {
+            return Err(Error::bug("the rejects file is not open"));
+        };
+        let end = file.seek(SeekFrom::End(0)).map_err(|e| self.failed(&e))?;
+        let written = file.write_all(&lines).and_then(|()| file.sync_data());
+        if let Err(error) = written {
+            // Half a record must not stand before whole ones of another lane.
+            let _ = file.set_len(end);
+            return Err(self.failed(&error));
+        }
+        self.records.fetch_add(count, Ordering::Relaxed);
+        Ok(Appended(lines))
+    }
+
+    /// Takes the records of a write back. Rare, so the file is written anew.
+    pub fn retract(&self, appended: &mut Appended) -> Result<()> {
+        if appended.0.is_empty() {
+            return Ok(());
+        }
+        let mut gone: HashMap<&[u8], u64> = HashMap::new();
+        for line in appended.0.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
+            *gone.entry(line).or_default() += 1;
+            self.records.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.rewrite(|line| match gone.get_mut(line) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        })?;
+        appended.0.clear();
+        Ok(())
+    }
+
+    /// Writes the file anew with the lines that `keep` keeps, in one step.
+    fn rewrite(&self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<()> {
+        let mut open = self.lock();
+        *open = None;
+        let mut name = self.path.as_os_str().to_owned();
+        name.push(".partial");
+        let partial = PathBuf::from(name);
+        let copy = || -> std::io::Result<()> {
+            let mut from = BufReader::new(File::open(&self.path)?);
+            let to = OpenOptions::new()
+                .create(true)
+                .write(true)
+                .truncate(true)
+                .mode(0o600)
+                .open(&partial)?;
+            let mut to = BufWriter::new(to);
+            let mut line = Vec::new();
+            while from.read_until(b'\n', &mut line)? > 0 {
+                if line.last() == Some(&b'\n') && keep(&line[..line.len() - 1]) {
+                    to.write_all(&line)?;
+                }
+                line.clear();
+            }
+            to.into_inner()?.sync_all()?;
+            fs::rename(&partial, &self.path)?;
+            sync_parent(&self.path)
+        };
+        let mut copy = copy;
+        copy().map_err(|e| self.failed(&e))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, error: &std::io::Error) -> Error {
+        Error::new(
+            ErrorKind::Refused,
+            format!("rejects file {}: {error}", self.path.display()),
+        )
+        .hint("the write it belongs to was undone; mend the cause and go on with --resume")
+    }
+}
+
+fn sync_parent(path: &Path) -> std::io::Result<()> {
+    let parent = path
+        .parent()
+        .filter(|p| !p.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+/// A reject as it stands in the file.
+#[derive(Serialize)]
+struct Record<'a> {
+    file: &'a str,
+    row: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<&'a str>,
+    code: &'a str,
+    message: &'a str,
+    slot: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Fields<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raw_hex: Option<String>,
+}
+
+struct Fields<'a>(&'a [(std::sync::Arc<str>, Option<String>)]);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in self.0 {
+            map.serialize_entry(&**name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'a> Record<'a> {
+    fn new(slot: u16, reject: &'a Reject) -> Self {
+        let (data, raw_hex) = match &reject.data {
+            RejectData::Fields(fields) => (Some(Fields(fields)), None),
+            RejectData::Raw(bytes) => (
+                None,
+                Some(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()),
+            ),
+        };
+        Self {
+            file: &reject.file,
+            row: reject.row,
+            offset: reject.offset,
+            column: reject.problem.column.as_deref(),
+            code: &reject.problem.code,
+            message: &reject.problem.message,
+            slot,
+            data,
+            raw_hex,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reject::Problem;
+
+    fn reject(row: u64) -> Reject {
+        Reject {
+            file: "f.csv".into(),
+            row,
+            offset: None,
+            problem: Problem {
+                column: None,
+                code: "22P02".into(),
+                message: "m".into(),
+                hint: None,
+            },
+            data: RejectData::Fields(vec![("a".into(), Some("x\n\"".into())), ("b".into(), None)]),
+        }
+    }
+
+    fn rows(path: &Path) -> Vec<(u64, u64)> {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines()
+            .map(|l| {
+                let v: serde_json::Value = serde_json::from_str(l).expect("a record is JSON");
+                (v["slot"].as_u64().unwrap(), v["row"].as_u64().unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_resume_keeps_what_was_committed_and_drops_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let file = RejectsFile::create(&path).unwrap();
+        assert!(!path.exists(), "no file without a reject");
+        file.append([(0, &reject(1)), (1, &reject(2))]).unwrap();
+        file.append([(0, &reject(3))]).unwrap();
+        file.append([(1, &reject(4))]).unwrap();
+        let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
+        torn.write_all(b"{\"file\":\"f.c").unwrap();
+        let resumed = RejectsFile::resume(&path, &HashMap::from([(0, 2), (1, 1)])).unwrap();
+        assert_eq!(rows(&path), [(0, 1), (1, 2), (0, 3)]);
+        assert_eq!(resumed.records(), 3);
+        resumed.append([(1, &reject(4))]).unwrap();
+        assert_eq!(rows(&path), [(0, 1), (1, 2), (0, 3), (1, 4)]);
+    }
+
+    #[test]
+    fn a_resume_misses_records_that_are_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let error = RejectsFile::resume(&path, &HashMap::from([(3, 1)]))
+            .err()
+            .expect("nothing is there");
+        assert!(
+            error
+                .to_string()
+                .contains("0 records of slot 3 where the ledger counts 1")
+        );
+    }
+
+    #[test]
+    fn an_undone_write_takes_its_records_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let file = RejectsFile::create(&path).unwrap();
+        let mut first = file.append([(0, &reject(1))]).unwrap();
+        file.append([(1, &reject(2))]).unwrap();
+        file.retract(&mut first).unwrap();
+        file.retract(&mut first).unwrap();
+        assert_eq!(rows(&path), [(1, 2)]);
+        assert_eq!(file.records(), 1);
+    }
+
+    #[test]
+    fn only_the_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        RejectsFile::create(&path)
+            .unwrap()
+            .append([(0, &reject(1))])
+            .unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}

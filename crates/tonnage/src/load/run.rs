@@ -1,0 +1,436 @@
+//! A run: reader and dealer on threads of their own, lanes as tasks, and the account at the end.
+//!
+//! Memory is bounded by the room in the queue ([`Plan::queue_bytes_max`]): a piece takes room before it is sent to its
+//! lane and gives it back when its rows are committed or given up.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task::JoinSet,
+};
+
+use super::{
+    deal::{Dealer, Lane, Piece},
+    lane::LaneTask,
+    rejects::RejectsFile,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    plan::Plan,
+    slot::Advance,
+    source::{Block, Source},
+    target::Target,
+};
+
+/// Blocks between reader and dealer.
+const BLOCKS_QUEUED: usize = 2;
+/// Queue room is counted in this many bytes, since a semaphore counts to 2^32.
+const ROOM_UNIT: usize = 1024;
+
+/// Counters of a run while it goes on; read by progress displays and by the report.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Rows read, bad ones included; on a resume also those before the place where reading began.
+    pub read: AtomicU64,
+    /// Source bytes read.
+    pub bytes_read: AtomicU64,
+    /// Rows committed by this attempt.
+    pub written: AtomicU64,
+    /// Rows replaced, before they were sent, by a later row of the same key.
+    pub superseded: AtomicU64,
+    /// Rows put aside by this attempt.
+    pub rejected: AtomicU64,
+    /// Rows that earlier attempts handled.
+    pub resumed: AtomicU64,
+    /// Payload bytes handed to drivers.
+    pub bytes_sent: AtomicU64,
+    /// Statements sent.
+    pub statements: AtomicU64,
+    /// Transactions committed.
+    pub commits: AtomicU64,
+    /// Writes tried again.
+    pub retries: AtomicU64,
+    /// Time that lanes waited for rows, in all.
+    pub lanes_idle_nanos: AtomicU64,
+    /// Time that the dealer waited for room.
+    pub dealer_idle_nanos: AtomicU64,
+}
+
+/// Asks a run to stop: what is being written is finished, the rest is left for a resume.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks.
+    pub fn request(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked for.
+    pub fn requested(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the parts of a run share.
+pub struct Shared {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// The database.
+    pub target: Arc<dyn Target>,
+    /// Ownership of the run; none without a ledger.
+    pub handle: Option<RunHandle>,
+    /// Where bad rows go; none where the first one stops the run.
+    pub rejects: Option<RejectsFile>,
+    /// The counters.
+    pub progress: Arc<Progress>,
+    /// Asked for from outside.
+    pub stop: Stop,
+    /// Set when a part has failed, for the others.
+    failed: AtomicBool,
+    /// Rejects found so far, over all attempts.
+    rejects_taken: AtomicU64,
+}
+
+impl Shared {
+    /// Shared state before the first row; `rejected` counts the rejects of earlier attempts.
+    pub fn new(
+        plan: Arc<Plan>,
+        target: Arc<dyn Target>,
+        handle: Option<RunHandle>,
+        rejects: Option<RejectsFile>,
+        progress: Arc<Progress>,
+        stop: Stop,
+    ) -> Self {
+        let rejects_taken = AtomicU64::new(rejects.as_ref().map_or(0, RejectsFile::records));
+        Self {
+            plan,
+            target,
+            handle,
+            rejects,
+            progress,
+            stop,
+            failed: AtomicBool::new(false),
+            rejects_taken,
+        }
+    }
+
+    /// Whether to stop, for whatever reason.
+    pub fn stopped(&self) -> bool {
+        self.stop.requested() || self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The rejects file.
+    pub fn rejects(&self) -> Result<&RejectsFile> {
+        self.rejects
+            .as_ref()
+            .ok_or_else(|| Error::bug("a reject in a run that has no rejects file"))
+    }
+
+    /// Takes one reject from the run's allowance; false if it is used up.
+    pub fn take_reject(&self) -> bool {
+        self.take_rejects(1) == 1
+    }
+
+    /// Takes up to `wanted` rejects from the allowance; says how many it gave.
+    fn take_rejects(&self, wanted: u64) -> u64 {
+        let allowed = self
+            .plan
+            .rejects_max
+            .allowed(self.progress.read.load(Ordering::Relaxed));
+        let mut given = 0;
+        let _ = self
+            .rejects_taken
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
+                given = wanted.min(allowed.saturating_sub(taken));
+                Some(taken + given)
+            });
+        given
+    }
+
+    /// Gives rejects back that were undone.
+    pub fn give_back(&self, rejects: u64) {
+        self.rejects_taken.fetch_sub(rejects, Ordering::Relaxed);
+    }
+
+    /// The error for a used-up allowance.
+    pub fn too_many_rejects(&self) -> Error {
+        let path = self
+            .rejects
+            .as_ref()
+            .map(|r| r.path().display().to_string())
+            .unwrap_or_default();
+        Error::new(
+            ErrorKind::Rejected,
+            format!("more than {} rows are bad", self.plan.rejects_max),
+        )
+        .hint(format!("look at {path}; --max-rejects allows more"))
+    }
+
+    /// Counts committed rows.
+    pub fn count(&self, advances: &[Advance]) {
+        for advance in advances {
+            self.progress
+                .written
+                .fetch_add(advance.counts.written, Ordering::Relaxed);
+            self.progress
+                .superseded
+                .fetch_add(advance.counts.superseded, Ordering::Relaxed);
+            self.progress
+                .rejected
+                .fetch_add(advance.counts.rejected, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Which lane has what, so that a slot with pieces under way stays with its lane and others go where least waits.
+struct Loads {
+    lanes: Vec<AtomicU64>,
+    /// A slot's lane and its pieces there.
+    slots: Vec<Mutex<(usize, u64)>>,
+}
+
+/// Room that a piece takes in the queue. Dropping it gives it back.
+pub struct Room {
+    _permit: OwnedSemaphorePermit,
+    loads: Arc<Loads>,
+    slot: Option<u16>,
+    lane: usize,
+    bytes: u64,
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Room({} bytes)", self.bytes)
+    }
+}
+
+impl Loads {
+    fn choose(&self, slot: u16) -> usize {
+        let mut held = self.slots[usize::from(slot)]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if held.1 == 0 {
+            let least = self
+                .lanes
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, l)| l.load(Ordering::Relaxed));
+            held.0 = least.map_or(0, |(lane, _)| lane);
+        }
+        held.1 += 1;
+        held.0
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.loads.lanes[self.lane].fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Some(slot) = self.slot {
+            self.loads.slots[usize::from(slot)]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .1 -= 1;
+        }
+    }
+}
+
+/// Moves every row of `source` that the dealer's positions leave to do. Ends when all are committed, when the run was asked to
+/// stop, or with the error that ended it.
+pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -> Result<()> {
+    let (blocks_in, blocks_out) = mpsc::channel(BLOCKS_QUEUED);
+    let mut senders = Vec::new();
+    let mut lanes = JoinSet::new();
+    for _ in 0..shared.plan.jobs {
+        let (pieces_in, pieces_out) = mpsc::unbounded_channel();
+        senders.push(pieces_in);
+        let task = LaneTask::new(shared.clone())?;
+        let shared = shared.clone();
+        lanes.spawn(async move {
+            let result = task.run(pieces_out).await;
+            if result.is_err() {
+                shared.failed.store(true, Ordering::Relaxed);
+            }
+            result
+        });
+    }
+    let reader = {
+        let shared = shared.clone();
+        tokio::task::spawn_blocking(move || read(&shared, source, &blocks_in))
+    };
+    let dealing = {
+        let shared = shared.clone();
+        let handle = Handle::current();
+        tokio::task::spawn_blocking(move || deal(&shared, dealer, blocks_out, &senders, &handle))
+    };
+
+    let mut errors = Vec::new();
+    while let Some(ended) = lanes.join_next().await {
+        errors.extend(joined(ended).err());
+    }
+    errors.extend(joined(dealing.await).err());
+    errors.extend(joined(reader.await).err());
+    // What broke the run matters more than what others met when they were told to stop.
+    errors.sort_by_key(|e| e.kind() == ErrorKind::Cancelled);
+    match errors.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+fn joined(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    match ended {
+        Ok(result) => result,
+        Err(error) => Err(Error::bug(format!(
+            "a part of the run ended unexpectedly: {error}"
+        ))),
+    }
+}
+
+/// The reader's thread.
+fn read(shared: &Shared, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Block>) -> Result<()> {
+    while !shared.stopped() {
+        let Some(mut block) = source.next()? else { break };
+        let mut last = false;
+        if let Some(limit) = shared.plan.limit {
+            last = block.end.rows >= limit;
+            truncate(&mut block, limit);
+        }
+        if block.start.rows == block.end.rows {
+            break;
+        }
+        shared
+            .progress
+            .bytes_read
+            .fetch_add(block.bytes, Ordering::Relaxed);
+        // A closed queue means that the dealer has ended, and says why itself.
+        if blocks.blocking_send(block).is_err() || last {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the rows that are among the first `limit` of the source.
+fn truncate(block: &mut Block, limit: u64) {
+    let keep = limit.saturating_sub(block.start.rows);
+    if keep >= block.end.rows - block.start.rows {
+        return;
+    }
+    let first = block.start.file_rows + 1;
+    let rows = (0..block.rows.num_rows())
+        .take_while(|row| block.origin.row(*row) - first < keep)
+        .count();
+    block.rows = block.rows.slice(0, rows);
+    block.origin.rows = block.origin.rows.slice(0, rows);
+    block.origin.offsets = block.origin.offsets.as_ref().map(|o| o.slice(0, rows));
+    block.rejects.retain(|r| r.row - first < keep);
+    block.end.rows = block.start.rows + keep;
+    block.end.file_rows = block.start.file_rows + keep;
+}
+
+/// The dealer's thread.
+fn deal(
+    shared: &Shared,
+    mut dealer: Dealer,
+    mut blocks: mpsc::Receiver<Block>,
+    lanes: &[mpsc::UnboundedSender<Piece>],
+    handle: &Handle,
+) -> Result<()> {
+    let room = Arc::new(Semaphore::new(shared.plan.queue_bytes_max / ROOM_UNIT + 1));
+    let room_max = shared.plan.queue_bytes_max / ROOM_UNIT / 2;
+    let loads = Arc::new(Loads {
+        lanes: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
+        slots: (0..shared.plan.slots).map(|_| Mutex::new((0, 0))).collect(),
+    });
+    while let Some(block) = blocks.blocking_recv() {
+        if shared.stopped() {
+            break;
+        }
+        let rows = block.end.rows - block.start.rows;
+        shared.progress.read.fetch_add(rows, Ordering::Relaxed);
+        let mut dealt = dealer.deal(block)?;
+        shared
+            .progress
+            .resumed
+            .fetch_add(dealt.resumed, Ordering::Relaxed);
+        let mut full = false;
+        if dealt.doom.is_none() && dealt.rejected > 0 {
+            let given = shared.take_rejects(dealt.rejected);
+            if given < dealt.rejected {
+                full = true;
+                leave_rejects(&mut dealt.pieces, given as usize);
+            }
+        }
+        for (lane, mut piece) in dealt.pieces {
+            let bytes = piece.rows.get_array_memory_size();
+            let waiting = Instant::now();
+            let wanted = (bytes / ROOM_UNIT + 1).min(room_max) as u32;
+            let permit = handle.block_on(wait_for_room(shared, &room, wanted));
+            let waited = waiting.elapsed().as_nanos() as u64;
+            shared
+                .progress
+                .dealer_idle_nanos
+                .fetch_add(waited, Ordering::Relaxed);
+            let Some(permit) = permit else { return Ok(()) };
+            let (lane, slot) = match lane {
+                Lane::Fixed(lane) => (lane, None),
+                Lane::Free { slot } => (loads.choose(slot), Some(slot)),
+            };
+            loads.lanes[lane].fetch_add(bytes as u64, Ordering::Relaxed);
+            piece.room = Some(Room {
+                _permit: permit,
+                loads: loads.clone(),
+                slot,
+                lane,
+                bytes: bytes as u64,
+            });
+            if lanes[lane].send(piece).is_err() {
+                return Ok(());
+            }
+        }
+        if full {
+            return Err(shared.too_many_rejects());
+        }
+        if dealt.doom.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Waits for room, but not for lanes that have stopped.
+async fn wait_for_room(shared: &Shared, room: &Arc<Semaphore>, wanted: u32) -> Option<OwnedSemaphorePermit> {
+    loop {
+        let permit = room.clone().acquire_many_owned(wanted);
+        match tokio::time::timeout(Duration::from_millis(200), permit).await {
+            Ok(permit) => return permit.ok(),
+            Err(_) if shared.stopped() => return None,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Of a block with more rejects than are allowed only the first `kept` rejects are handled: they come first in their
+/// slot's sequence, so its position can stand behind them.
+fn leave_rejects(pieces: &mut Vec<(Lane, Piece)>, kept: usize) {
+    pieces.retain_mut(|(_, piece)| {
+        piece.segments.retain_mut(|segment| {
+            segment.rejects.truncate(kept);
+            segment.rows = 0..0;
+            segment.cut = true;
+            !segment.rejects.is_empty()
+        });
+        piece.rows = piece.rows.slice(0, 0);
+        !piece.segments.is_empty()
+    });
+}

@@ -1,0 +1,579 @@
+//! The engine against the reference target: whatever fails, every row stands once and the account is exact.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
+
+use arrow::{
+    array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array},
+    datatypes::DataType,
+};
+
+use super::*;
+use crate::{
+    ledger::InputIdentity,
+    plan::{Attempt, Mode, RejectsMax},
+    reject::{Problem, Reject, RejectData},
+    slot::BlockMark,
+    source::{Block, Origin, SourceColumn},
+    table::TableName,
+    targets::memory::{Fault, Memory},
+};
+
+/// Rows `(id, v)` in blocks of `block_rows`; a negative id is a row that cannot be read.
+struct Numbers {
+    schema: SourceSchema,
+    rows: Vec<(i64, String)>,
+    block_rows: usize,
+    next: usize,
+    changed: bool,
+}
+
+impl Numbers {
+    fn new(rows: Vec<(i64, String)>, block_rows: usize) -> Self {
+        let column = |name: &str, arrow: DataType, ty| SourceColumn {
+            name: name.into(),
+            arrow,
+            suggested: Some(ty),
+            nullable: true,
+        };
+        let columns = vec![
+            column("id", DataType::Int64, ColumnType::Int64),
+            column("v", DataType::Utf8, ColumnType::TEXT),
+        ];
+        let schema = SourceSchema {
+            columns,
+            named: true,
+            text: true,
+        };
+        Self {
+            schema,
+            rows,
+            block_rows,
+            next: 0,
+            changed: false,
+        }
+    }
+
+    fn mark(&self, at: usize) -> BlockMark {
+        BlockMark {
+            file: 0,
+            offset: at as u64,
+            file_rows: at as u64,
+            rows: at as u64,
+            hash: at as u64,
+        }
+    }
+}
+
+impl Source for Numbers {
+    fn schema(&self) -> &SourceSchema {
+        &self.schema
+    }
+    fn identity(&self) -> Option<Vec<InputIdentity>> {
+        let bytes = self.rows.len() as u64 + u64::from(self.changed);
+        Some(vec![InputIdentity {
+            path: "/numbers".into(),
+            bytes,
+            modified_nanos: 0,
+        }])
+    }
+    fn options(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn bytes_total(&self) -> Option<u64> {
+        None
+    }
+    fn request(&mut self, _: &ReadRequest) -> Result<()> {
+        Ok(())
+    }
+    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
+        self.next = index as usize;
+        assert_eq!(*mark, self.mark(self.next * self.block_rows));
+        Ok(())
+    }
+    fn next(&mut self) -> Result<Option<Block>> {
+        let first = self.next * self.block_rows;
+        let end = (first + self.block_rows).min(self.rows.len());
+        if first >= end {
+            return Ok(None);
+        }
+        let (mut ids, mut values, mut at, mut rejects) = (vec![], vec![], vec![], vec![]);
+        for row in first..end {
+            let (id, value) = &self.rows[row];
+            if *id < 0 {
+                rejects.push(Reject {
+                    file: "numbers".into(),
+                    row: row as u64 + 1,
+                    offset: None,
+                    problem: Problem {
+                        column: None,
+                        code: "22P04".into(),
+                        message: "unreadable".into(),
+                        hint: None,
+                    },
+                    data: RejectData::Raw(vec![b'?']),
+                });
+            } else {
+                ids.push(*id);
+                values.push(value.clone());
+                at.push((row - first) as u32);
+            }
+        }
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("id", Arc::new(Int64Array::from(ids))),
+            ("v", Arc::new(StringArray::from(values))),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).expect("columns are equally long");
+        let block = Block {
+            index: self.next as u64,
+            rows,
+            origin: Origin {
+                file: "numbers".into(),
+                first_row: first as u64 + 1,
+                first_offset: None,
+                rows: UInt32Array::from(at),
+                offsets: None,
+            },
+            rejects,
+            start: self.mark(first),
+            end: self.mark(end),
+            bytes: 0,
+        };
+        self.next += 1;
+        Ok(Some(block))
+    }
+}
+
+fn options(dir: &Path) -> LoadOptions {
+    LoadOptions {
+        mode: Mode::Insert,
+        key: vec!["id".into()],
+        create: Create::Missing,
+        on_error: OnError::Reject,
+        rejects: Some(dir.join("rejects.jsonl")),
+        attempt: Attempt::Resume,
+        ..LoadOptions::new(TableName::bare("t"))
+    }
+}
+
+async fn load(memory: &Memory, source: Numbers, options: LoadOptions) -> Result<Ended> {
+    let target: Arc<dyn Target> = Arc::new(memory.clone());
+    let prepared = prepare(target, "memory:".into(), Box::new(source), options).await?;
+    prepared.run(Arc::default(), Stop::default()).await
+}
+
+fn rejected_rows(dir: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(dir.join("rejects.jsonl")).unwrap_or_default();
+    let row = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["row"].as_u64();
+    let mut rows: Vec<u64> = text.lines().map(|l| row(l).expect("a row")).collect();
+    rows.sort();
+    rows
+}
+
+/// A small generator, so that a failure is repeated by its seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn refuses_thirteens(row: &crate::targets::memory::Row) -> Option<(&'static str, String)> {
+    let value = row[1].as_deref()?;
+    value
+        .ends_with("13")
+        .then(|| ("23514", format!("{value} ends with 13")))
+}
+
+/// Random data, random faults at every call, other settings at every attempt: in the end every good row stands once,
+/// every bad one is in the rejects once, and the last row of a key has won.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_fails_every_row_stands_once() {
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let upsert = dice.below(2) == 1;
+        let rows: Vec<(i64, String)> = (0..dice.below(900))
+            .map(|at| match dice.below(60) {
+                0 => (-1, String::new()),
+                _ if upsert => (dice.below(200) as i64, format!("v{at}")),
+                1 => (dice.below(at + 1) as i64, format!("again{at}")),
+                _ => (at as i64, format!("v{at}")),
+            })
+            .collect();
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::new();
+        let block_rows = 1 + dice.below(90) as usize;
+        let mut attempts = 0;
+        let ended = loop {
+            attempts += 1;
+            assert!(attempts < 400, "seed {seed}: no end");
+            let mut options = options(dir.path());
+            options.mode = if upsert { Mode::Upsert } else { Mode::Insert };
+            options.jobs = Some(1 + dice.below(4) as usize);
+            options.batch_rows = Some(1 + dice.below(200) as usize);
+            options.batch_bytes = Some(1 + dice.below(20_000) as usize);
+            options.method = Some(if dice.below(2) == 0 {
+                crate::operation::Method::Array
+            } else {
+                crate::operation::Method::Native
+            });
+            if attempts > 1 && dice.below(4) > 0 {
+                let kind = match dice.below(6) {
+                    0 => Fault::Before(ErrorKind::Overloaded),
+                    1 => Fault::Before(ErrorKind::Unsent),
+                    2 | 3 => Fault::After,
+                    _ => Fault::Dead,
+                };
+                memory.fail_after(dice.below(120), kind);
+            }
+            let result = load(&memory, Numbers::new(rows.clone(), block_rows), options).await;
+            if attempts == 1 && result.is_ok() {
+                // The check comes with the table, so the first load makes it and is then undone.
+                memory.drop_table("t");
+                let _ = std::fs::remove_file(dir.path().join("rejects.jsonl"));
+                let mut make = super::tests::options(dir.path());
+                make.mode = if upsert { Mode::Upsert } else { Mode::Insert };
+                load(&memory, Numbers::new(Vec::new(), 1), make)
+                    .await
+                    .expect("an empty load makes the table");
+                memory.check("t", refuses_thirteens);
+                continue;
+            }
+            match result {
+                Ok(Ended { report, error: None }) => break report,
+                Ok(Ended {
+                    report,
+                    error: Some(_),
+                }) => assert!(report.rows.balances()),
+                Err(error) => assert_ne!(error.kind(), ErrorKind::Bug, "seed {seed}: {error}"),
+            }
+            memory.revive();
+        };
+        let mut expected: BTreeMap<String, String> = BTreeMap::new();
+        let mut bad = Vec::new();
+        for (at, (id, value)) in rows.iter().enumerate() {
+            let taken = !upsert && expected.contains_key(&id.to_string());
+            if *id < 0 || value.ends_with("13") || taken {
+                bad.push(at as u64 + 1);
+            } else {
+                expected.insert(id.to_string(), value.clone());
+            }
+        }
+        let found: Vec<(String, String)> = memory
+            .rows("t")
+            .into_iter()
+            .map(|r| (r[0].clone().expect("id"), r[1].clone().expect("v")))
+            .collect();
+        assert_eq!(
+            found.len(),
+            expected.len(),
+            "seed {seed}: a row stands twice or is missing"
+        );
+        if upsert {
+            assert_eq!(
+                found.into_iter().collect::<BTreeMap<_, _>>(),
+                expected,
+                "seed {seed}"
+            );
+            // A bad row that a later one of its key replaced need not have been tried.
+            let rejected = rejected_rows(dir.path());
+            assert!(rejected.iter().all(|row| bad.contains(row)), "seed {seed}");
+            let last = |row: &&u64| {
+                let (id, _) = &rows[**row as usize - 1];
+                *id < 0 || !rows[**row as usize..].iter().any(|(later, _)| later == id)
+            };
+            assert!(bad.iter().filter(last).all(|row| rejected.contains(row)), "seed {seed}");
+            assert!(rejected.is_sorted_by(|a, b| a < b), "seed {seed}: a row is there twice");
+        } else {
+            // Of two rows with one key the lanes decide which is first; one of them is there, one is rejected.
+            let found: BTreeMap<_, _> = found.into_iter().collect();
+            assert!(found.keys().eq(expected.keys()), "seed {seed}");
+            assert_eq!(rejected_rows(dir.path()).len(), bad.len(), "seed {seed}");
+        }
+        assert!(ended.rows.balances());
+        assert_eq!(ended.rows.unfinished, 0);
+        assert_eq!(ended.rows.read, rows.len() as u64, "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn a_bad_row_stops_the_run_and_leaves_nothing_of_its_write() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    let mut rows: Vec<_> = (0..100).map(|i| (i, format!("v{i}"))).collect();
+    rows[57].0 = 3;
+    let stop = |attempt| LoadOptions {
+        on_error: OnError::Stop,
+        rejects: None,
+        attempt,
+        jobs: Some(1),
+        ..options(dir.path())
+    };
+    let ended = load(&memory, Numbers::new(rows.clone(), 10), stop(Attempt::New))
+        .await
+        .unwrap();
+    let error = ended.error.expect("row 58 repeats a key");
+    assert_eq!(error.to_string(), "numbers row 58: the key is there already");
+    assert_eq!(error.code_text(), Some("23505"));
+    assert_eq!(ended.report.rows.written as usize, memory.rows("t").len());
+    assert!(ended.report.rows.balances());
+    assert!(ended.report.rows.unfinished > 0);
+
+    // An unreadable row is found in its place: rows before it are tried first.
+    rows[57].0 = 57;
+    rows[55].0 = -1;
+    rows[52].0 = 3;
+    let memory = Memory::new();
+    let ended = load(&memory, Numbers::new(rows, 10), stop(Attempt::New))
+        .await
+        .unwrap();
+    assert_eq!(
+        ended.error.expect("stops").to_string(),
+        "numbers row 53: the key is there already"
+    );
+    assert!(memory.rows("t").len() <= 50);
+}
+
+#[tokio::test]
+async fn all_bad_stops_at_the_allowance_and_goes_on_from_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    load(&memory, Numbers::new(Vec::new(), 1), options(dir.path()))
+        .await
+        .unwrap();
+    memory.check("t", |_| Some(("23514", "no row is good".into())));
+    let rows: Vec<_> = (0..500).map(|i| (i, format!("v{i}"))).collect();
+    for jobs in [1, 3] {
+        let run = |max, attempt| LoadOptions {
+            rejects_max: RejectsMax::Rows(max),
+            attempt,
+            jobs: Some(jobs),
+            ..options(dir.path())
+        };
+        let before = memory.calls();
+        let ended = load(&memory, Numbers::new(rows.clone(), 100), run(7, Attempt::Restart))
+            .await
+            .unwrap();
+        assert_eq!(
+            ended.error.expect("too many").to_string(),
+            "more than 7 rows are bad"
+        );
+        assert_eq!(ended.report.rows.rejected, 7);
+        assert_eq!(rejected_rows(dir.path()).len(), 7);
+        assert!(memory.calls() - before < 400, "{} calls", memory.calls() - before);
+        let ended = load(
+            &memory,
+            Numbers::new(rows.clone(), 100),
+            run(600, Attempt::Resume),
+        )
+        .await
+        .unwrap();
+        assert!(ended.error.is_none());
+        assert_eq!(ended.report.rows.rejected, 493);
+        assert_eq!(ended.report.rows.skipped.resumed, 7);
+        assert_eq!(rejected_rows(dir.path()), (1..=500).collect::<Vec<_>>());
+        std::fs::remove_file(dir.path().join("rejects.jsonl")).unwrap();
+    }
+    // Unreadable rows stop as quickly, with their allowance used to the last.
+    let rows = vec![(-1, String::new()); 500];
+    let run = |max, attempt| LoadOptions {
+        rejects_max: RejectsMax::Rows(max),
+        attempt,
+        ..options(dir.path())
+    };
+    let ended = load(
+        &memory,
+        Numbers::new(rows.clone(), 100),
+        run(250, Attempt::Restart),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        (ended.report.rows.rejected, rejected_rows(dir.path()).len()),
+        (250, 250)
+    );
+    let ended = load(&memory, Numbers::new(rows, 100), run(500, Attempt::Resume))
+        .await
+        .unwrap();
+    assert!(ended.error.is_none());
+    assert_eq!(rejected_rows(dir.path()), (1..=500).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_run_is_told_from_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    let rows: Vec<_> = (0..100).map(|i| (i, format!("v{i}"))).collect();
+    let source = || Numbers::new(rows.clone(), 10);
+    let with = |attempt| LoadOptions {
+        attempt,
+        jobs: Some(1),
+        ..options(dir.path())
+    };
+    load(&memory, Numbers::new(Vec::new(), 1), with(Attempt::New))
+        .await
+        .unwrap();
+    memory.fail_after(12, Fault::Dead);
+    load(&memory, source(), with(Attempt::New))
+        .await
+        .unwrap()
+        .error
+        .expect("died");
+    memory.revive();
+
+    let refused = load(&memory, source(), with(Attempt::New))
+        .await
+        .expect_err("unfinished");
+    assert!(refused.to_string().contains("is unfinished"), "{refused}");
+    assert!(
+        refused
+            .hint_text()
+            .unwrap()
+            .starts_with("--resume goes on where it stopped; --restart")
+    );
+
+    let mut changed = source();
+    changed.changed = true;
+    let refused = load(&memory, changed, with(Attempt::Resume))
+        .await
+        .expect_err("changed");
+    assert_eq!(
+        refused.to_string(),
+        "/numbers has changed since the run began: 100 bytes then, 101 now"
+    );
+
+    let ended = load(&memory, source(), with(Attempt::Resume)).await.unwrap();
+    assert!(ended.error.is_none());
+    assert!(ended.report.rows.skipped.resumed > 0);
+    assert_eq!(memory.rows("t").len(), 100);
+
+    let again = load(&memory, source(), with(Attempt::Resume)).await.unwrap();
+    assert_eq!(
+        (again.report.state, memory.rows("t").len()),
+        ("nothing to do", 100)
+    );
+
+    // The same load again is a new run, and says that the rows were there.
+    let again = load(
+        &memory,
+        source(),
+        LoadOptions {
+            rejects_max: RejectsMax::Rows(100),
+            ..with(Attempt::New)
+        },
+    )
+    .await;
+    let again = again.unwrap();
+    assert_eq!(again.report.rows.rejected, 100);
+    assert!(
+        again
+            .report
+            .notes
+            .iter()
+            .any(|n| n.contains("was loaded into t before"))
+    );
+
+    // A table dropped and made again has never seen the run.
+    std::fs::remove_file(dir.path().join("rejects.jsonl")).unwrap();
+    memory.drop_table("t");
+    let fresh = load(&memory, source(), with(Attempt::Resume)).await.unwrap();
+    assert_eq!((fresh.report.rows.written, memory.rows("t").len()), (100, 100));
+}
+
+/// A second process takes the run over while the first still writes: the first stops, and no row is there twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_taken_over_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    let rows: Vec<_> = (0..3000).map(|i| (i, format!("v{i}"))).collect();
+    let with = |attempt| LoadOptions {
+        attempt,
+        jobs: Some(2),
+        batch_rows: Some(20),
+        rejects: Some(dir.path().join(format!("{attempt:?}.jsonl"))),
+        ..options(dir.path())
+    };
+    load(&memory, Numbers::new(Vec::new(), 1), with(Attempt::New))
+        .await
+        .unwrap();
+    let first = {
+        let (memory, source, options) = (
+            memory.clone(),
+            Numbers::new(rows.clone(), 100),
+            with(Attempt::New),
+        );
+        tokio::spawn(async move { load(&memory, source, options).await })
+    };
+    while memory.rows("t").len() < 200 {
+        tokio::task::yield_now().await;
+    }
+    let second = load(&memory, Numbers::new(rows, 100), with(Attempt::Resume))
+        .await
+        .unwrap();
+    assert!(second.error.is_none(), "{:?}", second.error);
+    let first = first.await.unwrap().unwrap();
+    assert_eq!(first.error.expect("fenced").kind(), ErrorKind::Fenced);
+    assert_eq!(memory.rows("t").len(), 3000);
+    assert_eq!(
+        second.report.rows.written + second.report.rows.skipped.resumed,
+        3000
+    );
+}
+
+#[tokio::test]
+async fn a_limit_counts_source_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    let mut rows: Vec<_> = (0..100).map(|i| (i, format!("v{i}"))).collect();
+    rows[4].0 = -1;
+    let limited = LoadOptions {
+        limit: Some(25),
+        ..options(dir.path())
+    };
+    let report = load(&memory, Numbers::new(rows, 10), limited)
+        .await
+        .unwrap()
+        .report;
+    assert_eq!(
+        (report.rows.read, report.rows.written, report.rows.rejected),
+        (25, 24, 1)
+    );
+}
+
+#[tokio::test]
+async fn a_stop_on_request_can_be_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    let rows: Vec<_> = (0..100).map(|i| (i, format!("v{i}"))).collect();
+    let target: Arc<dyn Target> = Arc::new(memory.clone());
+    let prepared = prepare(
+        target,
+        "memory:".into(),
+        Box::new(Numbers::new(rows.clone(), 10)),
+        options(dir.path()),
+    )
+    .await
+    .unwrap();
+    let stop = Stop::default();
+    stop.request();
+    let progress: Arc<Progress> = Arc::default();
+    let ended = prepared.run(progress.clone(), stop).await.unwrap();
+    assert_eq!(
+        ended.error.expect("stopped").hint_text(),
+        Some("go on with --resume")
+    );
+    assert_eq!(progress.written.load(Ordering::Relaxed), 0);
+    let ended = load(&memory, Numbers::new(rows, 10), options(dir.path()))
+        .await
+        .unwrap();
+    assert!(ended.error.is_none());
+    assert_eq!(memory.rows("t").len(), 100);
+}

@@ -1,0 +1,197 @@
+//! The account of a run.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// What a run did. Serialises to the object that `--report` writes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The run in the ledger; none without one.
+    pub run_id: Option<String>,
+    /// `finished`, `stopped` (by request or by an error; resumable where the input is) or `nothing to do`.
+    pub state: &'static str,
+    /// The target's URL, its password removed.
+    pub target: String,
+    /// The table.
+    pub table: String,
+    /// What happened to rows.
+    pub operation: &'static str,
+    /// How they travelled.
+    pub method: String,
+    /// The rows.
+    pub rows: Rows,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Wall-clock seconds of this attempt.
+    pub seconds: f64,
+    /// Rows written a second, this attempt.
+    pub rows_per_second: f64,
+    /// Lanes.
+    pub jobs: usize,
+    /// The most rows of a write.
+    pub batch_rows: usize,
+    /// The most bytes of a write.
+    pub batch_bytes: usize,
+    /// What its commits promise.
+    pub durability: String,
+    /// Statements sent.
+    pub statements: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Writes tried again.
+    pub retries: u64,
+    /// Session settings changed.
+    pub settings_changed: Vec<String>,
+    /// Guarantees given up.
+    pub guarantees_lost: Vec<String>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Where rejects are, if there are any.
+    pub rejects: Option<String>,
+    /// Processor seconds of this process so far; none where the system does not tell.
+    pub client_cpu_seconds: Option<f64>,
+    /// Peak resident memory of this process; none where the system does not tell.
+    pub peak_memory_bytes: Option<u64>,
+    /// `source` where lanes mostly waited for rows, else `target`.
+    pub bound_by: &'static str,
+    /// Why it stopped, where it did.
+    pub error: Option<String>,
+}
+
+/// Rows by what became of them: `read = written + skipped + rejected + unfinished`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Rows {
+    /// Rows of the source seen.
+    pub read: u64,
+    /// Applied and committed.
+    pub written: u64,
+    /// Left out for a reason.
+    pub skipped: Skipped,
+    /// Put aside in the rejects file.
+    pub rejected: u64,
+    /// Read, but neither committed nor put aside when the run stopped.
+    pub unfinished: u64,
+}
+
+/// Rows left out, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Their key was there already.
+    pub conflict: u64,
+    /// Their key was not there.
+    pub unmatched: u64,
+    /// A later row of the same input and key replaced them before they were sent.
+    pub superseded: u64,
+    /// An earlier attempt of the run handled them.
+    pub resumed: u64,
+}
+
+impl Rows {
+    /// Whether the account balances.
+    pub fn balances(&self) -> bool {
+        let Skipped {
+            conflict,
+            unmatched,
+            superseded,
+            resumed,
+        } = self.skipped;
+        self.read
+            == self.written + conflict + unmatched + superseded + resumed + self.rejected + self.unfinished
+    }
+}
+
+impl fmt::Display for Rows {
+    /// The equation, with the terms that are not zero.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} read = {} written",
+            Grouped(self.read),
+            Grouped(self.written)
+        )?;
+        for (count, name) in [
+            (self.skipped.conflict, "skipped (key exists)"),
+            (self.skipped.unmatched, "skipped (no such key)"),
+            (self.skipped.superseded, "superseded"),
+            (self.skipped.resumed, "resumed"),
+            (self.rejected, "rejected"),
+            (self.unfinished, "unfinished"),
+        ] {
+            if count > 0 {
+                write!(f, " + {} {name}", Grouped(count))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Bytes {
+    /// From the source, as stored (compressed files count compressed).
+    pub read: u64,
+    /// Payload handed to drivers.
+    pub sent: u64,
+}
+
+/// A count with thousands separated: `1,000,000`.
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
+/// Processor seconds of this process, from `/proc/self/stat`.
+pub fn processor_seconds() -> Option<f64> {
+    // Ticks a second are 100 on every Linux that Rust's standard library supports.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let after_name = stat.rsplit_once(')')?.1;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: f64 = fields.next()?.parse().ok()?;
+    let system: f64 = fields.next()?.parse().ok()?;
+    Some((user + system) / TICKS)
+}
+
+/// Peak resident memory of this process in bytes, from `/proc/self/status`.
+pub fn peak_memory_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_equation_names_what_there_is() {
+        let rows = Rows {
+            read: 1_234_567,
+            written: 1_234_560,
+            skipped: Skipped {
+                superseded: 2,
+                ..Skipped::default()
+            },
+            rejected: 5,
+            unfinished: 0,
+        };
+        assert!(rows.balances());
+        assert_eq!(
+            rows.to_string(),
+            "1,234,567 read = 1,234,560 written + 2 superseded + 5 rejected"
+        );
+    }
+}

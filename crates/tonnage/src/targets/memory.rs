@@ -1,0 +1,660 @@
+//! The reference target: tables, transactions and a ledger in memory, which can be made to fail at the Nth call.
+//!
+//! It keeps the contracts of [`Target`], [`Writer`] and [`Ledger`] and nothing else, so that a test of the engine
+//! against it is a test of the engine. A transaction sees what is committed and its own rows; ledger rows are locked
+//! by the transaction that moves them, and who waits for one sees the truth afterwards.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use arrow::{
+    array::{Array, RecordBatch},
+    util::display::{ArrayFormatter, FormatOptions},
+};
+use async_trait::async_trait;
+use tokio::sync::Notify;
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    operation::{Durability, Method, Operation, Support},
+    plan::Plan,
+    slot::{Advance, Counts, SlotState},
+    table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
+    target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
+};
+
+/// A row: values as text, null as `None`.
+pub type Row = Vec<Option<String>>;
+
+/// A fault to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The call fails with this kind and has no effect. The connection is gone afterwards.
+    Before(ErrorKind),
+    /// The call takes effect, and its answer is lost (`InDoubt`). The connection is gone afterwards.
+    After,
+    /// This call and every later one fails: what a killed process leaves behind is what was committed.
+    Dead,
+}
+
+/// A row that the table refuses: the code and message of the refusal, or none.
+pub type Check = fn(&Row) -> Option<(&'static str, String)>;
+
+/// A database in memory. Clones share it.
+#[derive(Clone)]
+pub struct Memory {
+    state: Arc<Mutex<State>>,
+    released: Arc<Notify>,
+    capabilities: Arc<Capabilities>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: BTreeMap<String, Stored>,
+    created: u64,
+    runs: Vec<RunRecord>,
+    slots: HashMap<String, Vec<SlotState>>,
+    /// Ledger rows moved by an open transaction, with its number.
+    locks: HashMap<(String, u16), u64>,
+    transactions: u64,
+    /// Calls until the fault; none for no fault.
+    fault: Option<(u64, Fault)>,
+    dead: bool,
+    calls: u64,
+}
+
+struct Stored {
+    table: Table,
+    rows: Vec<Row>,
+    check: Option<Check>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Memory {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self {
+            state: Arc::default(),
+            released: Arc::default(),
+            capabilities: Arc::new(Capabilities {
+                product: "memory".to_owned(),
+                writers_max: None,
+                durability: &[Durability::Relaxed, Durability::Durable],
+                methods: &[Method::Native, Method::Array],
+                text_holds_nul: true,
+                upsert_repeats_keys: false,
+                batch_rows_default: 65_536,
+                array_rows_max: |_| 1_000,
+            }),
+        }
+    }
+
+    /// Makes a call after the next `calls` fail.
+    pub fn fail_after(&self, calls: u64, fault: Fault) {
+        self.lock().fault = Some((calls, fault));
+    }
+
+    /// Ends every fault: a new process meets the database as it was left.
+    pub fn revive(&self) {
+        let mut state = self.lock();
+        state.fault = None;
+        state.dead = false;
+        state.locks.clear();
+    }
+
+    /// Calls made so far.
+    pub fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
+    /// Gives a table a check that rows must pass.
+    pub fn check(&self, table: &str, check: Check) {
+        if let Some(stored) = self.lock().tables.get_mut(table) {
+            stored.check = Some(check);
+        }
+    }
+
+    /// The rows of a table in the order in which they were committed; empty where there is no table.
+    pub fn rows(&self, table: &str) -> Vec<Row> {
+        self.lock()
+            .tables
+            .get(table)
+            .map(|t| t.rows.clone())
+            .unwrap_or_default()
+    }
+
+    /// Drops a table.
+    pub fn drop_table(&self, table: &str) {
+        self.lock().tables.remove(table);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call and meets its fault: an error before its effect, or true if its answer is to be lost.
+    fn call(&self) -> Result<bool> {
+        let mut state = self.lock();
+        state.calls += 1;
+        if state.dead {
+            return Err(Error::new(ErrorKind::Refused, "the process is dead"));
+        }
+        let Some((calls, fault)) = &mut state.fault else {
+            return Ok(false);
+        };
+        if *calls > 0 {
+            *calls -= 1;
+            return Ok(false);
+        }
+        let fault = *fault;
+        state.fault = None;
+        match fault {
+            Fault::Before(kind) => Err(Error::new(kind, "a fault was asked for")),
+            Fault::After => Ok(true),
+            Fault::Dead => {
+                state.dead = true;
+                Err(Error::new(ErrorKind::Refused, "the process died"))
+            }
+        }
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::InDoubt, "the connection was lost")
+}
+
+#[async_trait]
+impl Target for Memory {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn support(&self, _: &Table, _: &Operation, _: Method) -> Support {
+        Support::Yes
+    }
+
+    async fn table(&self, name: &TableName) -> Result<Option<Table>> {
+        Ok(self.lock().tables.get(&name.name).map(|t| t.table.clone()))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        Ok(self.lock().tables.keys().cloned().collect())
+    }
+
+    fn create_statement(&self, spec: &TableSpec) -> Result<String> {
+        let columns: Vec<_> = spec
+            .columns
+            .iter()
+            .map(|c| format!("{} {}", c.name, c.ty))
+            .collect();
+        Ok(format!("create table {} ({})", spec.name, columns.join(", ")))
+    }
+
+    async fn create(&self, spec: &TableSpec) -> Result<()> {
+        let shape = self.create_statement(spec)?;
+        let mut state = self.lock();
+        state.created += 1;
+        let columns = spec.columns.iter().map(|c| Column {
+            name: c.name.clone(),
+            ty: Some(c.ty),
+            declared: c.ty.to_string(),
+            nullable: c.nullable,
+            has_default: false,
+            generated: false,
+            equality: Equality::Provable,
+        });
+        let table = Table {
+            name: spec.name.clone(),
+            identity: TableIdentity {
+                object: state.created.to_string(),
+                shape,
+            },
+            columns: columns.collect(),
+            keys: match spec.key.is_empty() {
+                true => Vec::new(),
+                false => vec![Key {
+                    columns: spec.key.clone(),
+                    primary: true,
+                }],
+            },
+            notes: Vec::new(),
+        };
+        let stored = Stored {
+            table,
+            rows: Vec::new(),
+            check: None,
+        };
+        match state.tables.insert(spec.name.name.clone(), stored) {
+            None => Ok(()),
+            Some(_) => Err(Error::schema(format!("table {} exists", spec.name))),
+        }
+    }
+
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        if let Some(stored) = self.lock().tables.get_mut(&name.name) {
+            stored.rows.clear();
+        }
+        Ok(())
+    }
+
+    fn settings(&self, _: Durability) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
+        self.call()?;
+        Ok(Box::new(MemoryWriter {
+            memory: self.clone(),
+            table: plan.table.clone(),
+            columns: plan.columns.iter().map(|c| c.target).collect(),
+            upsert: matches!(plan.operation, Operation::Upsert { .. }),
+            run: run.cloned(),
+            open: None,
+            broken: false,
+        }))
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+}
+
+#[async_trait]
+impl Ledger for Memory {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        self.call()?;
+        let state = self.lock();
+        let mut runs = state.runs.clone();
+        for run in runs.iter_mut().filter(|r| r.finished.is_none()) {
+            run.counts = Counts::default();
+            for slot in state.slots.get(&run.run_id).into_iter().flatten() {
+                run.counts.add(slot.counts);
+            }
+        }
+        runs.reverse();
+        Ok(runs)
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        self.call()?;
+        let mut state = self.lock();
+        if state
+            .runs
+            .iter()
+            .any(|r| r.identity == run.identity && r.finished.is_none())
+        {
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                "another run of the same input has just been started",
+            ));
+        }
+        if let Some(name) = &run.truncate
+            && let Some(stored) = state.tables.get_mut(&name.name)
+        {
+            stored.rows.clear();
+        }
+        state.runs.push(RunRecord {
+            run_id: run.run_id.clone(),
+            identity: run.identity.clone(),
+            epoch: 1,
+            started: 0,
+            finished: None,
+            detail: run.detail.clone(),
+            counts: Counts::default(),
+        });
+        let slots = (0..run.detail.slots).map(|slot| SlotState {
+            slot,
+            ..SlotState::default()
+        });
+        state.slots.insert(run.run_id.clone(), slots.collect());
+        Ok(RunHandle {
+            run_id: run.run_id.clone(),
+            epoch: 1,
+        })
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        self.call()?;
+        Ok(self.lock().slots.get(run_id).cloned().unwrap_or_default())
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        self.call()?;
+        loop {
+            let released = self.released.notified();
+            {
+                let mut state = self.lock();
+                let Some(run) = state.runs.iter_mut().find(|r| r.run_id == run_id) else {
+                    return Err(Error::config(format!("there is no run {run_id}")));
+                };
+                run.epoch += 1;
+                let handle = RunHandle {
+                    run_id: run_id.to_owned(),
+                    epoch: run.epoch,
+                };
+                if !state.locks.keys().any(|(run, _)| run == run_id) {
+                    let slots = state.slots.get(run_id).cloned().unwrap_or_default();
+                    return Ok((handle, slots));
+                }
+            }
+            released.await;
+        }
+    }
+
+    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
+        self.call()?;
+        let mut state = self.lock();
+        match state
+            .runs
+            .iter_mut()
+            .find(|r| r.run_id == handle.run_id && r.epoch == handle.epoch)
+        {
+            Some(run) => {
+                run.finished = Some(0);
+                run.counts = counts;
+                state.slots.remove(&handle.run_id);
+                Ok(())
+            }
+            None => Err(Error::new(
+                ErrorKind::Fenced,
+                "another process has taken this run over",
+            )),
+        }
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        self.call()?;
+        let mut state = self.lock();
+        let before = state.runs.len();
+        state.runs.retain(|r| r.run_id != run_id);
+        state.slots.remove(run_id);
+        Ok(state.runs.len() < before)
+    }
+}
+
+struct MemoryWriter {
+    memory: Memory,
+    table: Arc<Table>,
+    columns: Vec<usize>,
+    upsert: bool,
+    run: Option<RunHandle>,
+    open: Option<Transaction>,
+    broken: bool,
+}
+
+struct Transaction {
+    number: u64,
+    advances: Vec<Advance>,
+    /// The rows it has applied, in order.
+    changes: Vec<Row>,
+}
+
+/// Rows of a table with its keys.
+struct View<'a> {
+    table: &'a Table,
+    /// Positions of each key's columns.
+    keys: Vec<Vec<usize>>,
+    check: Option<Check>,
+    /// Where a row that exists is updated, the columns that are; else it is refused.
+    upsert: Option<&'a [usize]>,
+    rows: Vec<Row>,
+    index: HashMap<(usize, Row), usize>,
+}
+
+impl<'a> View<'a> {
+    fn new(stored: &Stored, table: &'a Table, upsert: Option<&'a [usize]>) -> Self {
+        let at = |key: &Key| {
+            let is_in = |c: &usize| key.columns.contains(&table.columns[*c].name);
+            (0..table.columns.len()).filter(is_in).collect()
+        };
+        let keys = table.keys.iter().map(at).collect();
+        let mut view = Self {
+            table,
+            keys,
+            check: stored.check,
+            upsert,
+            rows: Vec::new(),
+            index: HashMap::new(),
+        };
+        stored.rows.iter().for_each(|row| view.push(row.clone()));
+        view
+    }
+
+    fn keys_of(&self, row: &Row) -> Vec<(usize, Row)> {
+        let key = |(at, columns): (usize, &Vec<usize>)| {
+            let values: Row = columns.iter().map(|c| row[*c].clone()).collect();
+            values.iter().all(Option::is_some).then_some((at, values))
+        };
+        self.keys.iter().enumerate().filter_map(key).collect()
+    }
+
+    fn push(&mut self, row: Row) {
+        for key in self.keys_of(&row) {
+            self.index.insert(key, self.rows.len());
+        }
+        self.rows.push(row);
+    }
+
+    /// Applies a row; `touched` are the rows that the same statement has applied.
+    fn apply(&mut self, row: Row, touched: &mut HashSet<usize>) -> Result<()> {
+        let refused = |code: &str, message: String| Err(Error::new(ErrorKind::Rejected, message).code(code));
+        for (column, value) in self.table.columns.iter().zip(&row) {
+            if value.is_none() && !column.nullable {
+                return refused("23502", format!("column '{}' takes no nulls", column.name));
+            }
+        }
+        if let Some((code, message)) = self.check.and_then(|check| check(&row)) {
+            return refused(code, message);
+        }
+        let found = self
+            .keys_of(&row)
+            .iter()
+            .find_map(|key| self.index.get(key).copied());
+        match (found, self.upsert) {
+            (Some(_), None) => return refused("23505", "the key is there already".to_owned()),
+            (Some(found), Some(_)) if !touched.insert(found) => {
+                return refused("21000", "one statement meets a key twice".to_owned());
+            }
+            (Some(found), Some(columns)) => {
+                for column in columns {
+                    self.rows[found][*column] = row[*column].clone();
+                }
+            }
+            (None, _) => {
+                touched.insert(self.rows.len());
+                self.push(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl MemoryWriter {
+    fn call(&mut self) -> Result<bool> {
+        if self.broken {
+            return Err(Error::new(ErrorKind::Unsent, "the connection is closed"));
+        }
+        let called = self.memory.call();
+        if let Err(error) = &called {
+            self.broken = !matches!(error.kind(), ErrorKind::Overloaded);
+        }
+        called
+    }
+
+    fn end(&mut self) -> Option<Transaction> {
+        let ended = self.open.take();
+        if let Some(transaction) = &ended {
+            self.memory
+                .lock()
+                .locks
+                .retain(|_, holder| *holder != transaction.number);
+            self.memory.released.notify_waiters();
+        }
+        ended
+    }
+
+    /// The table as the open transaction sees it.
+    fn view<'a>(&'a self, state: &State, changes: &[Row]) -> Result<View<'a>> {
+        let stored = state
+            .tables
+            .get(&self.table.name.name)
+            .ok_or_else(|| Error::schema(format!("there is no table {}", self.table.name)))?;
+        let mut view = View::new(stored, &self.table, self.upsert.then_some(&*self.columns));
+        for row in changes {
+            // Another transaction may have committed the key meanwhile: a lost race, not a bad row.
+            view.apply(row.clone(), &mut HashSet::new())
+                .map_err(|e| Error::new(ErrorKind::Overloaded, format!("lost a race: {e}")))?;
+        }
+        Ok(view)
+    }
+}
+
+#[async_trait]
+impl Writer for MemoryWriter {
+    async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
+        self.call()?;
+        let Some(run) = self.run.clone() else {
+            self.open = Some(Transaction {
+                number: 0,
+                advances: Vec::new(),
+                changes: Vec::new(),
+            });
+            return Ok(Claim::Held);
+        };
+        let memory = self.memory.clone();
+        loop {
+            let released = memory.released.notified();
+            {
+                let mut state = memory.lock();
+                let lock = |slot: u16| (run.run_id.clone(), slot);
+                if !advances.iter().any(|a| state.locks.contains_key(&lock(a.slot))) {
+                    let owned = state
+                        .runs
+                        .iter()
+                        .any(|r| r.run_id == run.run_id && r.epoch == run.epoch);
+                    let slots = state.slots.get(&run.run_id).map_or(&[][..], |s| s);
+                    let stands = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.from);
+                    if !owned || !advances.iter().all(stands) {
+                        return Ok(Claim::Moved);
+                    }
+                    state.transactions += 1;
+                    let number = state.transactions;
+                    state
+                        .locks
+                        .extend(advances.iter().map(|a| (lock(a.slot), number)));
+                    self.open = Some(Transaction {
+                        number,
+                        advances: advances.to_vec(),
+                        changes: Vec::new(),
+                    });
+                    return Ok(Claim::Held);
+                }
+            }
+            released.await;
+        }
+    }
+
+    async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {
+        self.call()?;
+        let Some(open) = &self.open else {
+            return Err(Error::bug("a write outside a transaction"));
+        };
+        let mut batch = Vec::with_capacity(rows.num_rows());
+        for at in 0..rows.num_rows() {
+            let mut row: Row = vec![None; self.table.columns.len()];
+            for (array, column) in rows.columns().iter().zip(&self.columns) {
+                row[*column] = text(array, at)?;
+            }
+            batch.push(row);
+        }
+        let refused = {
+            let state = self.memory.lock();
+            let mut view = self.view(&state, &open.changes)?;
+            let mut touched = HashSet::new();
+            batch
+                .iter()
+                .find_map(|row| view.apply(row.clone(), &mut touched).err())
+        };
+        let failure = refused.map(|error| Failure {
+            applied: 0,
+            suspect: None,
+            intact: guard == Guard::Savepoint,
+            error,
+            column: None,
+        });
+        if failure.is_none()
+            && let Some(open) = &mut self.open
+        {
+            open.changes.extend(batch);
+        }
+        Ok(Outcome {
+            statements: 1,
+            bytes_sent: rows.get_array_memory_size() as u64,
+            failure,
+        })
+    }
+
+    async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {
+        let answer_lost = self.call()?;
+        let Some(transaction) = &self.open else {
+            return Err(Error::bug("a commit outside a transaction"));
+        };
+        {
+            let mut state = self.memory.lock();
+            let rows = self.view(&state, &transaction.changes)?.rows;
+            if let Some(stored) = state.tables.get_mut(&self.table.name.name) {
+                stored.rows = rows;
+            }
+            let steps = if fixed.is_empty() {
+                &transaction.advances
+            } else {
+                fixed
+            };
+            let run_id = self.run.as_ref().map(|r| r.run_id.as_str()).unwrap_or_default();
+            for slot in state.slots.get_mut(run_id).into_iter().flatten() {
+                if let Some(step) = steps.iter().find(|a| a.slot == slot.slot) {
+                    slot.position = step.to;
+                    slot.mark = step.mark;
+                    slot.counts.add(step.counts);
+                }
+            }
+        }
+        self.end();
+        if answer_lost {
+            self.broken = true;
+            return Err(lost());
+        }
+        Ok(())
+    }
+
+    async fn rollback(&mut self) -> Result<()> {
+        self.call()?;
+        self.end();
+        Ok(())
+    }
+}
+
+impl Drop for MemoryWriter {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn text(array: &dyn Array, row: usize) -> Result<Option<String>> {
+    if array.is_null(row) {
+        return Ok(None);
+    }
+    let options = FormatOptions::default();
+    ArrayFormatter::try_new(array, &options)
+        .and_then(|f| f.value(row).try_to_string())
+        .map(Some)
+        .map_err(|e| Error::bug(format!("arrow: {e}")))
+}
