@@ -1,11 +1,13 @@
 //! Bulk in and bulk out for databases: every row once, and accounted for.
 
 pub mod error;
+pub mod generate;
 pub mod ledger;
 pub mod operation;
 pub mod parse;
 pub mod plan;
 pub mod reject;
+pub mod sinks;
 pub mod slot;
 pub mod source;
 pub mod sources;
