@@ -1,8 +1,8 @@
 //! General-ledger lines, as in the published study of insert methods.
 //!
-//! A row is an id, the run's id, a scenario, a time and a JSON document of 25 flat fields, about 1,360 bytes in all.
-//! Lines come in pairs, a debit and a credit of one amount, so the sums of an even number of rows balance: a cheap
-//! check of a whole load.
+//! A row is an id, the run's id, a scenario, a time and a JSON document of 25 flat fields, about 1,340 bytes
+//! of values, which a database stores in about 1,360. Lines come in pairs, a debit and a credit of one
+//! amount, so the sums of an even number of rows balance: a cheap check of a whole load.
 
 use std::sync::Arc;
 
@@ -112,60 +112,60 @@ fn push_payload(out: &mut Vec<u8>, row: u64, micros: i64, pair: u64, random: &mu
     let debit = row.is_multiple_of(2);
     let reversed = bits & 0x1f == 0;
 
-    out.extend_from_slice(b"{\"journalHeaderSourceApplicationCode\":\"");
+    out.extend_from_slice(b"{\"ledgerJournalHeaderSourceApplicationCode\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"journalHeaderExternalReference\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderExternalReference\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"journalHeaderDescription\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderDescription\":\"");
     random.push_letters(out, LETTERS, DESCRIPTION_CHARS);
-    out.extend_from_slice(b"\",\"accountingPeriodCode\":\"");
+    out.extend_from_slice(b"\",\"ledgerAccountingPeriodCode\":\"");
     push_padded::<4>(out, year as u64);
     push_padded::<2>(out, month);
-    out.extend_from_slice(b"\",\"accountingPeriodDate\":\"");
+    out.extend_from_slice(b"\",\"ledgerAccountingPeriodDate\":\"");
     push_padded::<4>(out, year as u64);
     out.push(b'-');
     push_padded::<2>(out, month);
-    out.extend_from_slice(b"-01\",\"enteredCurrencyCode\":\"");
+    out.extend_from_slice(b"-01\",\"ledgerEnteredCurrencyCode\":\"");
     out.extend_from_slice(currency);
-    out.extend_from_slice(b"\",\"journalCategoryCode\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalCategoryCode\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"journalHeaderPostedDate\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderPostedDate\":\"");
     push_date(out, day + 1);
-    out.extend_from_slice(b"\",\"journalHeaderCreatedDate\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderCreatedDate\":\"");
     push_date(out, day);
-    out.extend_from_slice(b"\",\"journalHeaderCreatedTimestamp\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderCreatedTimestamp\":\"");
     push_timestamp_micros(out, micros);
-    out.extend_from_slice(b"\",\"actualBalanceFlag\":\"");
+    out.extend_from_slice(b"\",\"ledgerActualBalanceFlag\":\"");
     out.push(if bits & 0x20 == 0 { b'A' } else { b'B' });
-    out.extend_from_slice(b"\",\"journalHeaderStatusCode\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderStatusCode\":\"");
     out.push(if bits & 0xc0 == 0 { b'U' } else { b'P' });
-    out.extend_from_slice(b"\",\"journalHeaderName\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalHeaderName\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"journalReversalFlag\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalReversalFlag\":\"");
     out.push(if reversed { b'Y' } else { b'N' });
-    out.extend_from_slice(b"\",\"journalReversalSourceReference\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalReversalSourceReference\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"journalLineNumber\":");
+    out.extend_from_slice(b"\",\"ledgerJournalLineNumber\":");
     push_unsigned(out, row % HEADER_LINES + 1);
-    out.extend_from_slice(b",\"generalLedgerAccountCode\":\"");
+    out.extend_from_slice(b",\"ledgerGeneralAccountSegmentCode\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"responsibleOrganizationCode\":\"");
+    out.extend_from_slice(b"\",\"ledgerResponsibleOrganizationCode\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"responsibleProjectCode\":\"");
+    out.extend_from_slice(b"\",\"ledgerResponsibleProjectCode\":\"");
     random.push_letters(out, CODE, CODE_CHARS);
-    out.extend_from_slice(b"\",\"journalLineTypeCode\":\"");
+    out.extend_from_slice(b"\",\"ledgerJournalLineTypeCode\":\"");
     out.extend_from_slice(if debit { b"DR" } else { b"CR" });
     let amounts = [
-        (&b"\",\"journalLineEnteredDebitAmount\":"[..], amount, debit),
-        (b",\"journalLineEnteredCreditAmount\":", amount, !debit),
-        (b",\"journalLineAccountedDebitAmount\":", accounted, debit),
-        (b",\"journalLineAccountedCreditAmount\":", accounted, !debit),
+        (&b"\",\"ledgerJournalLineEnteredDebitAmount\":"[..], amount, debit),
+        (b",\"ledgerJournalLineEnteredCreditAmount\":", amount, !debit),
+        (b",\"ledgerJournalLineAccountedDebitAmount\":", accounted, debit),
+        (b",\"ledgerJournalLineAccountedCreditAmount\":", accounted, !debit),
     ];
     for (name, amount, applies) in amounts {
         out.extend_from_slice(name);
         push_decimal(out, if applies { i128::from(amount) } else { 0 }, 2);
     }
-    out.extend_from_slice(b",\"journalLineDescription\":\"");
+    out.extend_from_slice(b",\"ledgerJournalLineDescription\":\"");
     random.push_letters(out, LETTERS, DESCRIPTION_CHARS);
     out.extend_from_slice(b"\"}");
 }

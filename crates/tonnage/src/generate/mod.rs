@@ -1,8 +1,8 @@
 //! Rows made up by rule: the workloads that loads are tried and measured with.
 //!
-//! Invariants: a row is a pure function of (workload, seed, row number), so a batch can be made from any row, by any
-//! thread, and is the same on every platform and in every release; nothing here reads a clock, the environment or a
-//! file; and memory is one batch.
+//! Invariants: a row is a pure function of (workload, seed, row number), so a batch can be made from any row,
+//! by any thread, and is the same on every platform and in every release; nothing here reads a clock, the
+//! environment or a file; and memory is one batch.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -27,7 +27,8 @@ pub mod ycsb;
 
 pub use produce::{Generated, Generation, write};
 
-/// The field metadata that names a column's [`ColumnType`] (`varchar(40)`), where its Arrow type does not say it all.
+/// The field metadata that names a column's [`ColumnType`] (`varchar(40)`), where its Arrow type does not say
+/// it all.
 pub const TYPE_METADATA: &str = "tonnage.type";
 
 /// The most rows of one batch.
@@ -54,7 +55,8 @@ struct Definition {
     columns: &'static [(&'static str, ColumnType, Nullable)],
     key: &'static [&'static str],
     rows_max: Option<u64>,
-    /// A batch of about a megabyte or two: large enough to hide its cost, small enough for a processor's cache.
+    /// A batch of about a megabyte or two: large enough to hide its cost, small enough for a processor's
+    /// cache.
     batch_rows: usize,
     arrays: fn(seed: u64, first_row: u64, rows: usize) -> Vec<ArrayRef>,
 }
@@ -71,7 +73,7 @@ const WORKLOADS: &[Definition] = &[
     Definition {
         workload: Workload::Journal,
         name: "journal",
-        about: "general-ledger lines: id, run, scenario, time and a JSON document of 25 fields; 1,360 bytes a row",
+        about: "general-ledger lines, mostly a JSON document of 25 fields; 1,340 bytes a row",
         columns: journal::COLUMNS,
         key: &["id"],
         rows_max: None,
@@ -157,8 +159,8 @@ impl Workload {
         self.definition().batch_rows
     }
 
-    /// Its Arrow schema. Each field names its [`ColumnType`] under [`TYPE_METADATA`]; JSON is marked as Arrow's
-    /// extension type as well.
+    /// Its Arrow schema. Each field names its [`ColumnType`] under [`TYPE_METADATA`]; JSON is marked as
+    /// Arrow's extension type as well.
     pub fn schema(&self) -> SchemaRef {
         let fields = self.definition().columns.iter().map(|(name, ty, nullable)| {
             let mut metadata = vec![(TYPE_METADATA.to_owned(), ty.to_string())];
@@ -222,7 +224,8 @@ impl TextColumn {
         }
     }
 
-    /// Ends a value. A batch of [`BATCH_ROWS_MAX`] rows of the longest value here, 1.3 KB, stays below 2^31 bytes.
+    /// Ends a value. A batch of [`BATCH_ROWS_MAX`] rows of the longest value here, 1.3 KB, stays below 2^31
+    /// bytes.
     fn end(&mut self) {
         self.offsets.push(self.bytes.len() as i32);
     }

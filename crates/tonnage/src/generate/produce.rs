@@ -1,9 +1,9 @@
 //! Making many rows with several threads and writing them in order.
 //!
-//! Invariants: thread `t` of `n` makes batches t, t + n, t + 2n .. and hands them over through a channel of its own,
-//! so taking from the channels in turn gives the batches in order; a channel holds [`QUEUE_BATCHES_MAX`] batches, so
-//! memory is bounded by threads and batch size; and when the sink fails or closes, every thread ends with its next
-//! batch.
+//! Invariants: thread `t` of `n` makes batches t, t + n, t + 2n .. and hands them over through a channel of
+//! its own, so taking from the channels in turn gives the batches in order; a channel holds
+//! [`QUEUE_BATCHES_MAX`] batches, so memory is bounded by threads and batch size; and when the sink fails or
+//! closes, every thread ends with its next batch.
 
 use std::{num::NonZeroUsize, sync::mpsc, thread};
 
@@ -47,9 +47,10 @@ pub struct Generated {
     pub closed: bool,
 }
 
-/// Makes the rows and writes them to `sink`, in order, then finishes it. `Config` if the workload has fewer rows.
+/// Makes the rows and writes them to `sink`, in order, then finishes it. `Config` if the workload has fewer
+/// rows.
 pub fn write(generation: &Generation, mut sink: Box<dyn Sink>) -> Result<Generated> {
-    check(generation)?;
+    generation.check()?;
     let batch_rows = generation.workload.batch_rows() as u64;
     let batches = generation.rows.div_ceil(batch_rows);
     let threads = (generation.threads.get().min(THREADS_MAX) as u64).min(batches.max(1));
@@ -113,22 +114,20 @@ fn make(
     }
 }
 
-fn check(generation: &Generation) -> Result<()> {
-    let Generation {
-        workload,
-        first_row,
-        rows,
-        ..
-    } = generation;
-    let rows_max = workload.rows_max().unwrap_or(u64::MAX);
-    match first_row.checked_add(*rows) {
-        Some(end) if end <= rows_max => Ok(()),
-        _ => Err(Error::config(format!(
-            "{rows} rows are too many for {workload}: it ends at row {rows_max}"
-        ))
-        .hint(format!(
-            "ask for at most {} rows",
-            rows_max.saturating_sub(*first_row)
-        ))),
+impl Generation {
+    /// Whether the workload has so many rows: `Config` if not. Asked before an output is opened.
+    pub fn check(&self) -> Result<()> {
+        let rows_max = self.workload.rows_max().unwrap_or(u64::MAX);
+        match self.first_row.checked_add(self.rows) {
+            Some(end) if end <= rows_max => Ok(()),
+            _ => {
+                let message = format!(
+                    "{} rows are too many for {}: it ends at row {rows_max}",
+                    self.rows, self.workload
+                );
+                let left = rows_max.saturating_sub(self.first_row);
+                Err(Error::config(message).hint(format!("ask for at most {left} rows")))
+            }
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Random numbers that are the same on every platform and in every release.
 //!
-//! Invariants: the numbers of a row are a pure function of (seed, stream, row), so rows can be made in any order and
-//! by any number of threads; everything is wrapping 64-bit integer arithmetic, never a float; and nothing here may
-//! change, because files that were generated once must come out the same again.
+//! Invariants: the numbers of a row are a pure function of (seed, stream, row), so rows can be made in any
+//! order and by any number of threads; everything is wrapping 64-bit integer arithmetic, never a float; and
+//! nothing here may change, because files that were generated once must come out the same again.
 //!
-//! The generator is splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): a counter
-//! that moves by the golden ratio, and a finaliser that is a bijection of 64 bits.
+//! The generator is splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014):
+//! a counter that moves by the golden ratio, and a finaliser that is a bijection of 64 bits.
 
 /// 2^64 divided by the golden ratio, made odd: the step of splitmix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -52,8 +52,8 @@ impl Random {
         below(self.draw(), bound)
     }
 
-    /// Appends `count` characters of `alphabet`, eight a draw. Of 256 letters or fewer some may come up to once in 256
-    /// draws more often than others, which nobody who loads them can tell.
+    /// Appends `count` characters of `alphabet`, eight a draw. Of 256 letters or fewer some may come up to
+    /// once in 256 draws more often than others, which nobody who loads them can tell.
     pub fn push_letters(&mut self, out: &mut Vec<u8>, alphabet: &[u8], count: usize) {
         let letters = alphabet.len() as u64;
         let mut left = count;
@@ -61,7 +61,7 @@ impl Random {
             let mut bits = self.draw();
             let mut eight = [0_u8; 8];
             for letter in &mut eight {
-                *letter = alphabet[((bits & 0xff) * letters >> 8) as usize];
+                *letter = alphabet[(((bits & 0xff) * letters) >> 8) as usize];
                 bits >>= 8;
             }
             let taken = left.min(8);

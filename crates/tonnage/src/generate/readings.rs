@@ -1,9 +1,10 @@
 //! Measurements of a fleet of devices.
 //!
-//! Rows go round the fleet: each device reports once a round, and a round is ten seconds. Place and character belong
-//! to a device; temperature and humidity follow the time of day and drift; a battery runs down over some weeks and is
-//! replaced. Floats come from whole hundredths by one division, which is exact to the last bit on every platform;
-//! there is no sine and no logarithm, which are not. Some values are missing, and some notes hold commas and quotes.
+//! Rows go round the fleet: each device reports once a round, and a round is ten seconds. Place and character
+//! belong to a device; temperature and humidity follow the time of day and drift; a battery runs down over
+//! some weeks and is replaced. Floats come from whole hundredths by one division, which is exact to the last
+//! bit on every platform; there is no sine and no logarithm, which are not. Some values are missing, and some
+//! notes hold commas and quotes.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -178,7 +179,8 @@ pub fn fleet_arrays(devices: NonZeroU32, seed: u64, first_row: u64, rows: usize)
             _ => push_padded::<10>(&mut device_name.bytes, number),
         }
         device_name.end();
-        // A jitter of up to a second cannot carry a report into the next round, so device and time are unique.
+        // A jitter of up to a second cannot carry a report into the next round, so device and time are
+        // unique.
         let since_start = round * ROUND_MICROS + device.report_micros + random.below(1_000_000);
         ts.push(START_MICROS + since_start as i64);
         site.append_value(SITES[device.site]);

@@ -1,7 +1,7 @@
 //! The rows of sysbench's `sbtest1`.
 //!
-//! As sysbench 1.0 makes them: `id` counts from 1, `k` is a number to be indexed, `c` is ten groups of eleven digits
-//! and `pad` five, joined by hyphens: 119 and 59 characters of the 120 and 60 that the columns hold.
+//! As sysbench 1.0 makes them: `id` counts from 1, `k` is a number to be indexed, `c` is ten groups of eleven
+//! digits and `pad` five, joined by hyphens: 119 and 59 characters of the 120 and 60 that the columns hold.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub(super) const COLUMNS: &[(&str, ColumnType, Nullable)] = &[
     ("pad", ColumnType::Char { chars: 60 }, Nullable::No),
 ];
 
-/// `k` lies between 1 and this. Sysbench takes the table's row count, which a row here cannot know; ten million is the
-/// size of table it is commonly run with.
+/// `k` lies between 1 and this. Sysbench takes the table's row count, which a row here cannot know; ten
+/// million is the size of table it is commonly run with.
 const K_MAX: u64 = 10_000_000;
 
 /// The stream of random numbers that is this workload's own.

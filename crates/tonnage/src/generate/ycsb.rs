@@ -1,7 +1,8 @@
 //! The records of the Yahoo! Cloud Serving Benchmark: a key and ten fields of 100 printable characters.
 //!
-//! A key depends on the row alone and not on the seed, as in YCSB, so a reader can name any key that was loaded and a
-//! second seed makes new values for the same keys. Unlike YCSB's own hash, which may repeat, no two rows share a key.
+//! A key depends on the row alone and not on the seed, as in YCSB, so a reader can name any key that was
+//! loaded and a second seed makes new values for the same keys. Unlike YCSB's own hash, which may repeat, no
+//! two rows share a key.
 
 use arrow::array::ArrayRef;
 

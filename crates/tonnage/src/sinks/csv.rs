@@ -1,14 +1,15 @@
 //! CSV files.
 //!
-//! Invariants: what is written is read back exactly. Null is the empty field and the empty string is `""`; a field is
-//! quoted only if it is empty, holds the delimiter, a quote, a carriage return or a line feed, or is `\.` (which
-//! ends COPY's input); quotes are doubled and records end in a line feed. Timestamps are `2024-01-02 03:04:05.123456`
-//! with as many digits as their unit has, zeros included, and instants are in UTC and end in `+00`. Decimals have
-//! all digits of their scale, floats the fewest that give the same float again (`NaN`, `Infinity`, `-Infinity` by
-//! name), bytes are `\x` and hexadecimal, UUIDs (16 bytes of fixed size) have hyphens, booleans are `true` and `false`.
+//! Invariants: what is written is read back exactly. Null is the empty field and the empty string is `""`; a
+//! field is quoted only if it is empty, holds the delimiter, a quote, a carriage return or a line feed, or is
+//! `\.` (which ends COPY's input); quotes are doubled and records end in a line feed. Timestamps are
+//! `2024-01-02 03:04:05.123456` with as many digits as their unit has, zeros included, and instants are in
+//! UTC and end in `+00`. Decimals have all digits of their scale, floats the fewest that give the same float
+//! again (`NaN`, `Infinity`, `-Infinity` by name), bytes are `\x` and hexadecimal, UUIDs (16 bytes of fixed
+//! size) have hyphens, booleans are `true` and `false`.
 //!
-//! A batch is encoded in slices of [`SLICE_ROWS`] rows: each column by the encoder that was chosen for its type, into
-//! cells; then the cells are joined row by row.
+//! A batch is encoded in slices of [`SLICE_ROWS`] rows: each column by the encoder that was chosen for its
+//! type, into cells; then the cells are joined row by row.
 
 use std::io::Write;
 
@@ -51,6 +52,7 @@ pub struct Encoder {
     columns: Vec<Column>,
     style: Style,
     header: bool,
+    rows_before: u64,
 }
 
 struct Column {
@@ -60,8 +62,8 @@ struct Column {
 }
 
 impl Encoder {
-    /// Chooses the encoder of every column. `Config` for a delimiter that could not be told from data, and for types
-    /// that have no text (lists, structs).
+    /// Chooses the encoder of every column. `Config` for a delimiter that could not be told from data, and
+    /// for types that have no text (lists, structs).
     pub fn new(schema: &SchemaRef, options: &CsvOptions) -> Result<Self> {
         let delimiter = options.delimiter.unwrap_or(b',');
         if !delimiter.is_ascii()
@@ -96,6 +98,7 @@ impl Encoder {
             columns: columns.collect::<Result<_>>()?,
             style: Style { delimiter },
             header: options.header,
+            rows_before: 0,
         })
     }
 
@@ -113,8 +116,8 @@ impl Encoder {
         out.push(b'\n');
     }
 
-    /// Appends the rows of a batch. An error names column and row (from 1, within the batch) of a value that has no
-    /// exact text, such as a date after the year 9999; `out` then ends with a whole record before it.
+    /// Appends the rows of a batch. An error names column and row (from 1, over all batches) of a value that
+    /// has no exact text, such as a date after the year 9999; `out` then ends with a whole record before it.
     pub fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         if batch.num_columns() != self.columns.len() {
             return Err(Error::bug("a batch has other columns than its sink"));
@@ -123,11 +126,13 @@ impl Encoder {
             let rows = start..batch.num_rows().min(start + SLICE_ROWS);
             for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
                 column.cells.clear();
+                column.cells.rows_before = self.rows_before;
                 (column.encode)(array.as_ref(), rows.clone(), &self.style, &mut column.cells)
                     .map_err(|e| e.at(format_args!("column {}", column.name)))?;
             }
             self.join(rows.len(), out);
         }
+        self.rows_before += batch.num_rows() as u64;
         Ok(())
     }
 

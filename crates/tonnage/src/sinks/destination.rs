@@ -1,8 +1,8 @@
 //! The file or pipe below a sink.
 //!
-//! Invariants: a regular file is written as `.NAME.PID.partial` beside its final place and renamed when finished;
-//! dropping the destination before that removes it. Standard output and special files (`/dev/null`, a named pipe) are
-//! written in place. A pipe whose reader has gone swallows the rest.
+//! Invariants: a regular file is written as `.NAME.PID.partial` beside its final place and renamed when
+//! finished; dropping the destination before that removes it. Standard output and special files (`/dev/null`,
+//! a named pipe) are written in place. A pipe whose reader has gone swallows the rest.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -263,5 +263,27 @@ fn cannot(shown: &str, verb: &str, cause: &io::Error) -> Error {
             error.hint("make room, or end the name in .csv.zst or .parquet to compress it")
         }
         _ => error,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_without_a_reader_swallows_the_rest() {
+        let (reader, writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut destination = Destination {
+            shown: "a pipe".to_owned(),
+            stream: Stream::Plain(Raw::new(Place::Special(file))),
+        };
+        destination.write_all(b"seen").unwrap();
+        assert!(!destination.is_closed());
+        drop(reader);
+        destination.write_all(b"not seen").unwrap();
+        assert!(destination.is_closed());
+        destination.write_all(b"nor this").unwrap();
+        assert_eq!(destination.finish().unwrap(), 4);
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers, dates and times as text, straight into a byte buffer.
 //!
-//! Invariants: what is appended is ASCII; the calendar is the proleptic Gregorian one; no function allocates but for
-//! the buffer's own growth.
+//! Invariants: what is appended is ASCII; the calendar is the proleptic Gregorian one; no function allocates
+//! but for the buffer's own growth.
 
 /// "00" to "99", so that one division by 100 yields two digits.
 const PAIRS: [u8; 200] = {
@@ -65,8 +65,8 @@ pub(crate) fn push_signed(out: &mut Vec<u8>, value: i64) {
     push_unsigned(out, value.unsigned_abs());
 }
 
-/// Appends the decimal number `value / 10^scale` with all its `scale` digits after the point; a negative scale adds
-/// zeros before it.
+/// Appends the decimal number `value / 10^scale` with all its `scale` digits after the point; a negative
+/// scale adds zeros before it.
 pub(crate) fn push_decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
     /// Ten to the nineteenth is the largest power of ten in 64 bits.
     const CHUNK: u128 = 10_u128.pow(19);
@@ -102,7 +102,8 @@ pub(crate) fn push_decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
     out.insert(point, b'.');
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms").
+/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level date
+/// algorithms").
 pub(crate) fn civil(days: i64) -> (i64, u64, u64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -120,8 +121,8 @@ pub(crate) fn civil(days: i64) -> (i64, u64, u64) {
     (year, month, day)
 }
 
-/// The days since 1970-01-01 that are written: from 0001-01-01 to 9999-12-31, the years that four digits and every
-/// database share.
+/// The days since 1970-01-01 that are written: from 0001-01-01 to 9999-12-31, the years that four digits and
+/// every database share.
 pub(crate) const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 
 /// Appends `2024-01-31`. `days` lies within [`DAYS`].

@@ -1,8 +1,9 @@
 //! Where batches of rows are written: CSV and Parquet, to a file or standard output.
 //!
-//! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there, complete and
-//! synced; a sink dropped unfinished takes its temporary file away; a file that exists is replaced only on request;
-//! and memory is bounded, by [`csv::BUFFER_BYTES`] or [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
+//! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there,
+//! complete and synced; a sink dropped unfinished takes its temporary file away; a file that exists is
+//! replaced only on request; and memory is bounded, by [`csv::BUFFER_BYTES`] or
+//! [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
 
 use std::path::{Path, PathBuf};
 
@@ -30,11 +31,12 @@ pub trait Sink: Send {
     /// Writes a batch. An error leaves the sink good for nothing but to be dropped.
     fn write(&mut self, batch: &RecordBatch) -> Result<()>;
 
-    /// Writes what is held back, syncs the file and gives it its name. Returns the bytes written, after compression.
+    /// Writes what is held back, syncs the file and gives it its name. Returns the bytes written, after
+    /// compression.
     fn finish(self: Box<Self>) -> Result<u64>;
 
-    /// Whether the other end of a pipe was closed. What is written from then on goes nowhere, without an error: a
-    /// reader that has seen enough (`head`) is no failure, but the caller had better stop.
+    /// Whether the other end of a pipe was closed. What is written from then on goes nowhere, without an
+    /// error: a reader that has seen enough (`head`) is no failure, but the caller had better stop.
     fn is_closed(&self) -> bool {
         false
     }
@@ -92,8 +94,8 @@ pub fn format_named(name: &str) -> Result<Format> {
     Err(Error::config(format!("unknown format '{name}'")).hint(hint))
 }
 
-/// Opens the output. `Config` where the ending says no format, the file exists, the directory does not, or a column's
-/// type cannot be written in the format.
+/// Opens the output. `Config` where the ending says no format, the file exists, the directory does not, or a
+/// column's type cannot be written in the format.
 pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
     let (format, compression) = kind(output)?;
     let open = || match output.is_stdout() {

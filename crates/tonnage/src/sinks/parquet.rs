@@ -1,8 +1,8 @@
 //! Parquet files.
 //!
-//! Invariants: a row group holds at most [`ParquetOptions::row_group_bytes_max`] encoded bytes (give or take a batch),
-//! which bounds both this writer's memory and that of whoever reads the file; field metadata is kept, so a reader
-//! finds the column types again.
+//! Invariants: a row group holds at most [`ParquetOptions::row_group_bytes_max`] encoded bytes (give or take
+//! a batch), which bounds both this writer's memory and that of whoever reads the file; field metadata is
+//! kept, so a reader finds the column types again.
 
 use std::sync::Arc;
 

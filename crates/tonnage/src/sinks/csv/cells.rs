@@ -26,6 +26,8 @@ pub(super) type Encode = fn(&dyn Array, Range<usize>, &Style, &mut Cells) -> Res
 pub(super) struct Cells {
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Rows of earlier batches, so that an error names the row of the file.
+    pub(super) rows_before: u64,
 }
 
 impl Cells {
@@ -240,7 +242,9 @@ fn each<A: ArrayAccessor>(
 ) -> Result<()> {
     for row in rows {
         if array.is_valid(row) {
-            push(array.value(row), &mut cells.bytes).map_err(|e| e.at(format_args!("row {}", row + 1)))?;
+            let rows_before = cells.rows_before;
+            push(array.value(row), &mut cells.bytes)
+                .map_err(|e| e.at(format_args!("row {}", rows_before + row as u64 + 1)))?;
         }
         cells.ends.push(cells.bytes.len());
     }
