@@ -205,8 +205,9 @@ pub fn fleet_arrays(devices: NonZeroU32, seed: u64, first_row: u64, rows: usize)
             _ if millivolts < 3_390 => 3,
             _ => 0,
         });
+        // Which note it is comes from the bits above those that say whether there is one.
         match (bits >> 44) & 0x3f {
-            0 => note.append_value(NOTES[below(bits << 14, NOTES.len() as u64) as usize]),
+            0 => note.append_value(NOTES[below(bits, NOTES.len() as u64) as usize]),
             _ => note.append_null(),
         }
     }

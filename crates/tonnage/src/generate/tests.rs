@@ -31,7 +31,7 @@ fn the_first_thousand_rows_stay_as_they_are() {
         ("journal", 5_618_458_120_801_443_505),
         ("sbtest", 16_155_102_637_584_797_873),
         ("ycsb", 15_569_875_811_900_705_953),
-        ("readings", 2_814_545_426_405_298_321),
+        ("readings", 8_123_414_944_421_913_198),
     ];
     assert_eq!(hashes.collect::<Vec<_>>(), wanted);
 }
@@ -237,6 +237,8 @@ fn readings_are_plausible() {
             assert!((temperature.value(row) - temperature.value(row - 1_000)).abs() < 0.5);
         }
     }
+    let notes: HashSet<_> = texts(&batch, "note").into_iter().collect();
+    assert_eq!(notes.len(), 6, "{notes:?}");
     let devices: HashSet<_> = texts(&batch, "device").into_iter().collect();
     assert_eq!(devices.len(), 1_000);
     let larger = readings::fleet_arrays(200_000.try_into().unwrap(), 1, 0, 200_000);
