@@ -178,7 +178,56 @@ fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: GenerateArgs,
+    }
+
+    fn generate(line: &str, output: &Path) -> Result<()> {
+        let output = output.to_string_lossy();
+        let words = ["generate"].into_iter().chain(line.split(' '));
+        let line = Line::try_parse_from(words.chain(["-o", &output])).unwrap();
+        run(&line.args)
+    }
+
+    #[test]
+    fn jobs_do_not_change_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.csv");
+        generate("journal --rows 3k -j 1", &path).unwrap();
+        let one = fs::read(&path).unwrap();
+        assert_eq!(one.iter().filter(|b| **b == b'\n').count(), 3_001);
+        generate("journal --rows 3k -j 3 --seed 1 --overwrite --no-header", &path).unwrap();
+        let header = one.iter().position(|b| *b == b'\n').unwrap();
+        assert!(
+            fs::read(&path).unwrap() == one[header + 1..],
+            "the same rows, without the header"
+        );
+    }
+
+    #[test]
+    fn a_refused_request_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        for (line, wanted) in [
+            (
+                "sbtest --rows 3G",
+                "3000000000 rows are too many for sbtest: it ends at row 2147483647",
+            ),
+            ("sbtes --rows 1", "unknown workload 'sbtes'"),
+            ("sbtest --rows 1 --format xml", "unknown format 'xml'"),
+        ] {
+            let refused = generate(line, &directory.path().join("rows.csv")).unwrap_err();
+            assert_eq!(refused.to_string(), wanted);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{line}");
+        }
+    }
 
     #[test]
     fn counts() {

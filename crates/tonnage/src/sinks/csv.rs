@@ -8,7 +8,7 @@
 //! again (`NaN`, `Infinity`, `-Infinity` by name), bytes are `\x` and hexadecimal, UUIDs (16 bytes of fixed
 //! size) have hyphens, booleans are `true` and `false`.
 //!
-//! A batch is encoded in slices of [`SLICE_ROWS`] rows: each column by the encoder that was chosen for its
+//! A batch is encoded in slices of `SLICE_ROWS` rows: each column by the encoder that was chosen for its
 //! type, into cells; then the cells are joined row by row.
 
 use std::io::Write;
