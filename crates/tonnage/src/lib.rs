@@ -2,6 +2,7 @@
 
 pub mod convert;
 pub mod error;
+pub mod generate;
 pub mod ledger;
 pub mod load;
 pub mod operation;
@@ -9,6 +10,7 @@ pub mod parse;
 pub mod plan;
 pub mod reject;
 pub mod report;
+pub mod sinks;
 pub mod slot;
 pub mod source;
 pub mod sources;

@@ -1,0 +1,262 @@
+//! `tonnage generate`: made-up rows into a file or a pipe.
+
+use std::{num::NonZeroUsize, path::PathBuf, thread, time::Instant};
+
+use clap::Args;
+use tonnage::{
+    Result,
+    generate::{self, Generated, Generation, Workload},
+    sinks::{
+        self, Output,
+        csv::CsvOptions,
+        parquet::{ParquetCompression, ParquetOptions},
+    },
+    sources::Format,
+};
+
+/// Make rows up: equal workload, seed and row number always give an equal row
+#[derive(Debug, Clone, Args)]
+#[command(after_help = after_help())]
+pub struct GenerateArgs {
+    /// The kind of rows, listed below
+    #[arg(value_name = "WORKLOAD")]
+    workload: String,
+
+    /// How many rows: 1000, 10k, 5M, 2G
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    rows: u64,
+
+    /// Another seed makes other rows
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+
+    /// The file to write (.csv, .tsv, .parquet; .csv.gz and .csv.zst are compressed); - is standard output
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+
+    /// The format: csv, tsv or parquet [default: by the ending of OUT, csv for -]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+
+    /// How Parquet is compressed
+    #[arg(long, value_name = "METHOD", value_enum, default_value_t = CompressionName::Snappy)]
+    compression: CompressionName,
+
+    /// Leave the line of column names out of CSV
+    #[arg(long)]
+    no_header: bool,
+
+    /// Replace OUT if it exists
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Threads that make rows [default: one a processor]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+/// The compressions of Parquet by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CompressionName {
+    None,
+    Snappy,
+    Zstd,
+}
+
+/// Makes the rows; a summary goes to standard error. A reader that closes the pipe ends it quietly.
+pub fn run(args: &GenerateArgs) -> Result<()> {
+    let started = Instant::now();
+    let generation = Generation {
+        workload: args.workload.parse()?,
+        seed: args.seed,
+        first_row: 0,
+        rows: args.rows,
+        threads: args.jobs.unwrap_or_else(processors),
+    };
+    generation.check()?;
+    let sink = sinks::create(&output(args)?, &generation.workload.schema())?;
+    let generated = generate::write(&generation, sink)?;
+    if !generated.closed {
+        eprintln!(
+            "{}",
+            summary(&generation, &generated, started.elapsed().as_secs_f64())
+        );
+    }
+    Ok(())
+}
+
+fn output(args: &GenerateArgs) -> Result<Output> {
+    let format: Option<Format> = args.format.as_deref().map(sinks::format_named).transpose()?;
+    let compression = match args.compression {
+        CompressionName::None => ParquetCompression::None,
+        CompressionName::Snappy => ParquetCompression::Snappy,
+        CompressionName::Zstd => ParquetCompression::Zstd,
+    };
+    Ok(Output {
+        path: args.output.clone(),
+        format,
+        overwrite: args.overwrite,
+        csv: CsvOptions {
+            delimiter: None,
+            header: !args.no_header,
+        },
+        parquet: ParquetOptions {
+            compression,
+            ..ParquetOptions::default()
+        },
+    })
+}
+
+fn processors() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// The workloads, from their registry, and an example.
+fn after_help() -> String {
+    let mut text = "Workloads:\n".to_owned();
+    for workload in Workload::all() {
+        text.push_str(&format!("  {:<9} {}\n", workload.name(), workload.about()));
+    }
+    text.push_str(
+        "\nExamples:\n  \
+         tonnage generate journal --rows 1M -o journal.parquet\n  \
+         tonnage generate sbtest --rows 10k --seed 7 -o - | head",
+    );
+    text
+}
+
+/// Reads `1000`, `10k`, `5M`, `2G`; k is a thousand.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let bad = || "a count is a whole number with k, M or G after it, such as 1000, 10k or 5M".to_owned();
+    let (digits, unit) = match text.trim().split_at_checked(text.trim().len().saturating_sub(1)) {
+        Some((digits, "k" | "K")) => (digits, 1_000),
+        Some((digits, "m" | "M")) => (digits, 1_000_000),
+        Some((digits, "g" | "G")) => (digits, 1_000_000_000),
+        _ => (text.trim(), 1),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
+        return Err(bad());
+    }
+    let number: u64 = digits.replace('_', "").parse().map_err(|_| bad())?;
+    number
+        .checked_mul(unit)
+        .ok_or_else(|| format!("{text} is more rows than can be counted"))
+}
+
+fn summary(generation: &Generation, generated: &Generated, seconds: f64) -> String {
+    format!(
+        "{} {} rows, {} in {seconds:.2} s: {} rows/s",
+        grouped(generated.rows),
+        generation.workload,
+        size(generated.bytes),
+        grouped((generated.rows as f64 / seconds.max(1e-9)) as u64),
+    )
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in decimal units.
+fn size(bytes: u64) -> String {
+    const UNITS: [(&str, f64); 3] = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
+    let bytes = bytes as f64;
+    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{:.1} {name}", bytes / unit),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: GenerateArgs,
+    }
+
+    fn generate(line: &str, output: &Path) -> Result<()> {
+        let output = output.to_string_lossy();
+        let words = ["generate"].into_iter().chain(line.split(' '));
+        let line = Line::try_parse_from(words.chain(["-o", &output])).unwrap();
+        run(&line.args)
+    }
+
+    #[test]
+    fn jobs_do_not_change_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.csv");
+        generate("journal --rows 3k -j 1", &path).unwrap();
+        let one = fs::read(&path).unwrap();
+        assert_eq!(one.iter().filter(|b| **b == b'\n').count(), 3_001);
+        generate("journal --rows 3k -j 3 --seed 1 --overwrite --no-header", &path).unwrap();
+        let header = one.iter().position(|b| *b == b'\n').unwrap();
+        assert!(
+            fs::read(&path).unwrap() == one[header + 1..],
+            "the same rows, without the header"
+        );
+    }
+
+    #[test]
+    fn a_refused_request_leaves_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        for (line, wanted) in [
+            (
+                "sbtest --rows 3G",
+                "3000000000 rows are too many for sbtest: it ends at row 2147483647",
+            ),
+            ("sbtes --rows 1", "unknown workload 'sbtes'"),
+            ("sbtest --rows 1 --format xml", "unknown format 'xml'"),
+        ] {
+            let refused = generate(line, &directory.path().join("rows.csv")).unwrap_err();
+            assert_eq!(refused.to_string(), wanted);
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{line}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        for (text, wanted) in [
+            ("0", Some(0)),
+            ("1000", Some(1_000)),
+            ("10k", Some(10_000)),
+            ("5M", Some(5_000_000)),
+            ("2G", Some(2_000_000_000)),
+            ("1_000", Some(1_000)),
+            ("", None),
+            ("k", None),
+            ("-1", None),
+            ("1.5M", None),
+            ("10kk", None),
+            ("5µ", None),
+            ("99999999999999999999", None),
+            ("99999999999G", None),
+        ] {
+            assert_eq!(parse_count(text).ok(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_grouped() {
+        for (number, wanted) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), wanted);
+        }
+        assert_eq!(size(999), "999 bytes");
+        assert_eq!(size(195_300_000), "195.3 MB");
+    }
+}

@@ -1,0 +1,155 @@
+//! Where batches of rows are written: CSV and Parquet, to a file or standard output.
+//!
+//! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there,
+//! complete and synced; a sink dropped unfinished takes its temporary file away; a file that exists is
+//! replaced only on request; and memory is bounded, by [`csv::BUFFER_BYTES`] or
+//! [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
+
+use std::path::{Path, PathBuf};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+
+use crate::{
+    error::{Error, Result},
+    sources::Format,
+    table::nearest,
+};
+
+pub mod csv;
+mod destination;
+pub(crate) mod digits;
+pub mod parquet;
+
+use self::{
+    csv::{CsvOptions, CsvSink},
+    destination::{Compression, Destination},
+    parquet::{ParquetOptions, ParquetSink},
+};
+
+/// Takes batches of one schema.
+pub trait Sink: Send {
+    /// Writes a batch. An error leaves the sink good for nothing but to be dropped.
+    fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+
+    /// Writes what is held back, syncs the file and gives it its name. Returns the bytes written, after
+    /// compression.
+    fn finish(self: Box<Self>) -> Result<u64>;
+
+    /// Whether the other end of a pipe was closed. What is written from then on goes nowhere, without an
+    /// error: a reader that has seen enough (`head`) is no failure, but the caller had better stop.
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+/// What to write and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// The file; `-` is standard output.
+    pub path: PathBuf,
+    /// The format; none takes it from the file's ending, and CSV for standard output.
+    pub format: Option<Format>,
+    /// Whether a file that exists is replaced.
+    pub overwrite: bool,
+    /// Used for CSV and TSV.
+    pub csv: CsvOptions,
+    /// Used for Parquet.
+    pub parquet: ParquetOptions,
+}
+
+impl Output {
+    /// To `path`, in the format of its ending, replacing nothing.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            format: None,
+            overwrite: false,
+            csv: CsvOptions::default(),
+            parquet: ParquetOptions::default(),
+        }
+    }
+
+    fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+}
+
+/// The formats by the names that endings and `--format` have.
+const FORMATS: &[(&str, Format)] = &[
+    ("csv", Format::Csv),
+    ("tsv", Format::Tsv),
+    ("parquet", Format::Parquet),
+];
+
+/// The format called `name` (csv, tsv, parquet).
+pub fn format_named(name: &str) -> Result<Format> {
+    if let Some((_, format)) = FORMATS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok(*format);
+    }
+    let names: Vec<_> = FORMATS.iter().map(|(known, _)| *known).collect();
+    let hint = match nearest(name, names.iter().copied()).first() {
+        Some(known) => format!("did you mean {known}?"),
+        None => format!("formats are {}", names.join(", ")),
+    };
+    Err(Error::config(format!("unknown format '{name}'")).hint(hint))
+}
+
+/// Opens the output. `Config` where the ending says no format, the file exists, the directory does not, or a
+/// column's type cannot be written in the format.
+pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
+    let (format, compression) = kind(output)?;
+    let open = || match output.is_stdout() {
+        true => Destination::stdout(format == Format::Parquet),
+        false => Destination::file(&output.path, output.overwrite, compression),
+    };
+    match format {
+        Format::Csv | Format::Tsv => {
+            let mut options = output.csv.clone();
+            if format == Format::Tsv && options.delimiter.is_none() {
+                options.delimiter = Some(b'\t');
+            }
+            // The schema is checked first, so that a refused one leaves no file behind.
+            let encoder = csv::Encoder::new(schema, &options)?;
+            Ok(Box::new(CsvSink::new(encoder, open()?)?))
+        }
+        Format::Parquet => Ok(Box::new(ParquetSink::new(schema, &output.parquet, open()?)?)),
+    }
+}
+
+/// The format and compression of an output, from what was asked for and the file's endings.
+fn kind(output: &Output) -> Result<(Format, Compression)> {
+    if output.is_stdout() {
+        return Ok((output.format.unwrap_or(Format::Csv), Compression::None));
+    }
+    let shown = output.path.display();
+    let extension = |path: &Path| path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let outer = extension(&output.path);
+    let (compression, inner) = match outer.as_deref() {
+        Some("gz") => (
+            Compression::Gzip,
+            extension(Path::new(&output.path.with_extension(""))),
+        ),
+        Some("zst") => (
+            Compression::Zstd,
+            extension(Path::new(&output.path.with_extension(""))),
+        ),
+        _ => (Compression::None, outer),
+    };
+    let by_ending = inner.as_deref().and_then(|ending| {
+        let found = FORMATS.iter().find(|(known, _)| *known == ending);
+        found.map(|(_, format)| *format)
+    });
+    let format = output.format.or(by_ending).ok_or_else(|| {
+        Error::config(format!("the ending of '{shown}' says no format"))
+            .hint("end it in .csv, .csv.gz, .csv.zst, .tsv or .parquet, or give --format")
+    })?;
+    if format == Format::Parquet && compression != Compression::None {
+        return Err(
+            Error::config(format!("'{shown}': Parquet compresses by itself")).hint("end it in .parquet")
+        );
+    }
+    Ok((format, compression))
+}
+
+#[cfg(test)]
+mod tests;
