@@ -288,7 +288,8 @@ impl Session {
             self.begun.clear();
             return Ok(());
         };
-        self.rollback()?;
+        // What the commit said matters more than a rollback that fails after it; the next begin would meet that.
+        let _ = self.rollback();
         Err(match errors::code(&failure) & 0xff {
             ffi::SQLITE_IOERR => errors::in_doubt(failure),
             ffi::SQLITE_CONSTRAINT => errors::error(failure, Doing::Rows).hint(
