@@ -15,11 +15,13 @@ use crate::{
     types::ColumnType,
 };
 
-/// The names of the tables a user may load: no views, no virtual tables, nothing of SQLite's or of the ledger's.
+/// The names of the tables a user may load: no views, no virtual tables, nothing of SQLite's or of the
+/// ledger's.
 pub(super) fn table_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(
         "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
-         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'tonnage\\_%' ESCAPE '\\' ORDER BY name",
+         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'tonnage\\_%' ESCAPE '\\'
+         ORDER BY name",
     )?;
     statement.query_map([], |row| row.get(0))?.collect()
 }
@@ -182,7 +184,8 @@ impl Parts {
         Ok(Self { columns, unique, sql })
     }
 
-    /// The rowid under another name: the one column of type INTEGER that is a primary key without an index of its own.
+    /// The rowid under another name: the one column of type INTEGER that is a primary key without an index of
+    /// its own.
     fn rowid_alias(&self, without_rowid: bool) -> Option<&str> {
         if without_rowid || self.unique.iter().any(|index| index.origin == "pk") {
             return None;
@@ -193,7 +196,8 @@ impl Parts {
             .map(|column| column.name.as_str())
     }
 
-    /// Primary key first, then the other unique keys; the columns whose keys compare by another collation than BINARY.
+    /// Primary key first, then the other unique keys; the columns whose keys compare by another collation
+    /// than BINARY.
     fn keys(&self) -> (Vec<Key>, HashSet<&str>) {
         let mut primary: Vec<&RawColumn> = self.columns.iter().filter(|column| column.primary > 0).collect();
         primary.sort_by_key(|column| column.primary);
@@ -236,15 +240,16 @@ impl Parts {
         }
         if self.has_conflict_clause() {
             notes.push(
-                "the table's own ON CONFLICT clauses are overruled (INSERT OR ABORT): they would skip or replace \
-                 rows silently"
+                "the table's own ON CONFLICT clauses are overruled (INSERT OR ABORT): they would skip or \
+                 replace rows silently"
                     .to_owned(),
             );
         }
         notes
     }
 
-    /// Whether the table's definition may hold an ON CONFLICT clause. A column of that name costs nothing but a note.
+    /// Whether the table's definition may hold an ON CONFLICT clause. A column of that name costs nothing but
+    /// a note.
     fn has_conflict_clause(&self) -> bool {
         self.sql
             .iter()
@@ -291,8 +296,8 @@ impl Parts {
     }
 }
 
-/// Whether two values of this type are stored as equal values exactly when they are equal in Arrow: their stored form
-/// is canonical, and compared bit by bit.
+/// Whether two values of this type are stored as equal values exactly when they are equal in Arrow: their
+/// stored form is canonical, and compared bit by bit.
 fn is_provable(ty: &ColumnType) -> bool {
     match ty {
         ColumnType::Bool

@@ -161,8 +161,8 @@ pub(super) fn is_wal(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(mode.eq_ignore_ascii_case("wal"))
 }
 
-/// How a commit is synced. With a rollback journal NORMAL may corrupt the file when power fails, and only EXTRA syncs
-/// the directory that the journal was removed from, without which a commit could be undone
+/// How a commit is synced. With a rollback journal NORMAL may corrupt the file when power fails, and only
+/// EXTRA syncs the directory that the journal was removed from, without which a commit could be undone
 /// (<https://sqlite.org/pragma.html#pragma_synchronous>).
 fn synchronous(durability: Durability, wal: bool) -> &'static str {
     match (durability, wal) {

@@ -1,12 +1,12 @@
 //! Arrow columns as SQLite values, exactly or not at all.
 //!
-//! What each type becomes: bool 0 or 1; integers and doubles themselves (a single widened, which is exact; -0.0 becomes
-//! 0.0, which SQLite cannot tell apart on disk); exact decimals numbers in numeric columns (see [`number`]) and text
-//! in others; dates and times text (see [`temporal`]); a uuid its hyphenated lower-case text; bytes a blob; text and
-//! JSON text.
+//! What each type becomes: bool 0 or 1; integers and doubles themselves (a single widened, which is exact;
+//! -0.0 becomes 0.0, which SQLite cannot tell apart on disk); exact decimals numbers in numeric columns (see
+//! [`number`]) and text in others; dates and times text (see [`temporal`]); a uuid its hyphenated lower-case
+//! text; bytes a blob; text and JSON text.
 //!
-//! A value that the column's affinity would rewrite is a bad row, found here, before SQLite sees it. How a column is
-//! encoded is decided once, when a writer is opened.
+//! A value that the column's affinity would rewrite is a bad row, found here, before SQLite sees it. How a
+//! column is encoded is decided once, when a writer is opened.
 
 use std::ops::Range;
 
@@ -408,8 +408,8 @@ fn write_all<T: ArrowPrimitiveType>(
 }
 
 impl Encoded {
-    /// Binds `rows` to the statement's parameters, row after row; the type of a column is looked at once for all of
-    /// them.
+    /// Binds `rows` to the statement's parameters, row after row; the type of a column is looked at once for
+    /// all of them.
     pub(super) fn bind(&self, statement: &mut Statement<'_>, rows: Range<usize>) -> rusqlite::Result<()> {
         let stride = self.columns.len();
         for (column, values) in self.columns.iter().enumerate() {

@@ -81,8 +81,8 @@ fn kind(code: i32, doing: Doing) -> ErrorKind {
             Doing::Rows => ErrorKind::Rejected,
             Doing::Else => ErrorKind::Refused,
         },
-        // Statements are prepared in the transaction that runs them, so what fails later was wrong with a value: an
-        // expression of a CHECK, an index or a trigger that could not be evaluated.
+        // Statements are prepared in the transaction that runs them, so what fails later was wrong with a
+        // value: an expression of a CHECK, an index or a trigger that could not be evaluated.
         ffi::SQLITE_ERROR if doing == Doing::Rows => ErrorKind::Rejected,
         ffi::SQLITE_ERROR | ffi::SQLITE_SCHEMA => ErrorKind::Schema,
         ffi::SQLITE_INTERRUPT => ErrorKind::Cancelled,

@@ -1,28 +1,28 @@
 //! Which table a name means, for a database that has no object ids.
 //!
-//! A run must go on in the table it began with and in no other, so a table that was dropped and made again has to look
-//! different. SQLite reuses both the rowid in `sqlite_schema` and the root page of a dropped table, and nothing can be
-//! made to happen at DROP. What it does keep is an order: a new table's row in `sqlite_schema` comes after all rows
-//! there are, and VACUUM, ALTER TABLE and a dump keep the order of tables. So the ledger has a **fence**, an empty
-//! table that is made anew whenever a run starts and some table stands behind it, and `tonnage_tables` holds a
-//! **generation** a name. The rules:
+//! A run must go on in the table it began with and in no other, so a table that was dropped and made again
+//! has to look different. SQLite reuses both the rowid in `sqlite_schema` and the root page of a dropped
+//! table, and nothing can be made to happen at DROP. What it does keep is an order: a new table's row in
+//! `sqlite_schema` comes after all rows there are, and VACUUM, ALTER TABLE and a dump keep the order of
+//! tables. So the ledger has a **fence**, an empty table that is made anew whenever a run starts and some
+//! table stands behind it, and `tonnage_tables` holds a **generation** a name. The rules:
 //!
 //! - A table before the fence was there when the fence was made: its generation is the one on record.
 //! - A table behind the fence is newer: one more than on record, or 1 where there is no record.
-//! - While the fence's rowid is what it was when it was made, no VACUUM has renumbered `sqlite_schema`; then a table
-//!   whose rowid is not the one on record took the name by RENAME: one more than on record.
+//! - While the fence's rowid is what it was when it was made, no VACUUM has renumbered `sqlite_schema`; then
+//!   a table whose rowid is not the one on record took the name by RENAME: one more than on record.
 //!
-//! The identity is `name#generation`. It costs rows nothing, leaves the user's tables alone, and needs no identity of
-//! the file: ledger and rows are one file, so they are copied, restored and deleted together.
+//! The identity is `name#generation`. It costs rows nothing, leaves the user's tables alone, and needs no
+//! identity of the file: ledger and rows are one file, so they are copied, restored and deleted together.
 //!
-//! Limits: a table that is renamed counts as another one (so does a table whose name is changed in case only). Another
-//! table that takes the name by RENAME *and* a VACUUM, both between two attempts of one run, would go unnoticed if it
-//! is older than the fence. A table that is emptied is still the same table.
+//! Limits: a table that is renamed counts as another one (so does a table whose name is changed in case
+//! only). Another table that takes the name by RENAME *and* a VACUUM, both between two attempts of one run,
+//! would go unnoticed if it is older than the fence. A table that is emptied is still the same table.
 
 use rusqlite::{Connection, OptionalExtension};
 
-/// Always empty: its place in `sqlite_schema` is what counts. The rowid it had there when it was made stands in
-/// [`TABLES`] under its own name.
+/// Always empty: its place in `sqlite_schema` is what counts. The rowid it had there when it was made stands
+/// in [`TABLES`] under its own name.
 const FENCE: &str = "tonnage_fence";
 
 /// Name, generation and rowid in `sqlite_schema` of every table there was when the fence was last made.
@@ -99,7 +99,8 @@ fn generation(fence: &Fence, record: Option<&Record>, schema_rowid: i64) -> i64 
     }
 }
 
-/// Brings records and fence up to date in the open transaction, so that whatever is made from now on looks new.
+/// Brings records and fence up to date in the open transaction, so that whatever is made from now on looks
+/// new.
 pub(super) fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
         "CREATE TABLE IF NOT EXISTS {TABLES} (name TEXT NOT NULL PRIMARY KEY, generation INTEGER NOT NULL,
@@ -141,7 +142,8 @@ pub(super) fn settle(connection: &Connection) -> rusqlite::Result<()> {
     current.push((FENCE.to_owned(), 0, fence));
     let mut write = connection.prepare(&format!(
         "INSERT INTO {TABLES} (name, generation, schema_rowid) VALUES (?1, ?2, ?3)
-         ON CONFLICT (name) DO UPDATE SET generation = excluded.generation, schema_rowid = excluded.schema_rowid"
+         ON CONFLICT (name) DO UPDATE SET generation = excluded.generation,
+         schema_rowid = excluded.schema_rowid"
     ))?;
     for record in current {
         write.execute(record)?;
@@ -184,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_table_is_the_same_until_it_is_made_again() {
-        let made = "CREATE TABLE a (x); CREATE TABLE t (a PRIMARY KEY); CREATE INDEX i ON t (a); CREATE TABLE z (x);";
+        let made = "CREATE TABLE a (x); CREATE TABLE t (a PRIMARY KEY); CREATE INDEX i ON t (a);
+                    CREATE TABLE z (x);";
         for (between, wanted) in [
             ("", true),
             ("INSERT INTO t VALUES (1); DELETE FROM t", true),

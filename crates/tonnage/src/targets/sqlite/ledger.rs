@@ -1,9 +1,9 @@
 //! The ledger's tables, in the file that holds the rows.
 //!
 //! `tonnage_runs` has a row a run, `tonnage_slots` a row a slot of an unfinished run; `tonnage_tables` and
-//! `tonnage_fence` tell tables apart (see [`identity`]). They are plain tables, not STRICT ones, so that an older
-//! SQLite can still open the file. Unsigned 64-bit numbers are stored as the integers of the same bits. Every change
-//! is one BEGIN IMMEDIATE transaction: it waits for the transactions of other owners.
+//! `tonnage_fence` tell tables apart (see [`identity`]). They are plain tables, not STRICT ones, so that an
+//! older SQLite can still open the file. Unsigned 64-bit numbers are stored as the integers of the same bits.
+//! Every change is one BEGIN IMMEDIATE transaction: it waits for the transactions of other owners.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -160,8 +160,8 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
         identity::settle(connection).map_err(failed)?;
         connection
             .execute(
-                "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, superseded, rejected)
-                 VALUES (?1, ?2, 1, ?3, ?4, 0, 0, 0)",
+                "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, superseded,
+                 rejected) VALUES (?1, ?2, 1, ?3, ?4, 0, 0, 0)",
                 params![run.run_id, run.identity, now(), detail],
             )
             .map_err(|failure| match errors::code(&failure) {
@@ -175,8 +175,8 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
             })?;
         let mut slot = connection
             .prepare(
-                "INSERT INTO tonnage_slots (run_id, slot, epoch, block, rows, mark_file, mark_offset, mark_file_rows,
-                 mark_rows, mark_hash, written, superseded, rejected)
+                "INSERT INTO tonnage_slots (run_id, slot, epoch, block, rows, mark_file, mark_offset,
+                 mark_file_rows, mark_rows, mark_hash, written, superseded, rejected)
                  VALUES (?1, ?2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
             )
             .map_err(failed)?;
@@ -246,7 +246,8 @@ pub(super) fn take_over(connection: &mut Connection, run_id: &str) -> Result<(Ru
     change(connection, |connection| {
         let epoch: i64 = connection
             .query_row(
-                "UPDATE tonnage_runs SET epoch = epoch + 1 WHERE run_id = ?1 AND finished IS NULL RETURNING epoch",
+                "UPDATE tonnage_runs SET epoch = epoch + 1 WHERE run_id = ?1 AND finished IS NULL
+                 RETURNING epoch",
                 [run_id],
                 |row| row.get(0),
             )

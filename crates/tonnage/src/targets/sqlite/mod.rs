@@ -3,11 +3,11 @@
 //! - One writer: the file has one write lock, so there is one lane, and its transactions are BEGIN IMMEDIATE.
 //! - Every connection lives on a thread of its own (`thread`); nothing blocks the async pool.
 //! - Nothing is rewritten: what a column's affinity would change is a rejected row (`encode`).
-//! - The ledger is in the file and moves in the transactions that carry the rows (`ledger`), so file, rows and
-//!   ledger are copied, restored and deleted together. After a SIGKILL the journal or write-ahead log that is left
-//!   undoes the open transaction, and only it, when the file is next opened.
-//! - A file that is there keeps its journal mode; a new one gets a write-ahead log. The journal is never switched off
-//!   or kept in memory only.
+//! - The ledger is in the file and moves in the transactions that carry the rows (`ledger`), so file, rows
+//!   and ledger are copied, restored and deleted together. After a SIGKILL the journal or write-ahead log
+//!   that is left undoes the open transaction, and only it, when the file is next opened.
+//! - A file that is there keeps its journal mode; a new one gets a write-ahead log. The journal is never
+//!   switched off or kept in memory only.
 //! - Looking does not make a file: only [`Target::create`] does.
 //! - A table's identity is its name and a generation (`identity`), as SQLite has no object ids.
 //! - Foreign keys are checked, also where the file's other users leave that off.

@@ -1,8 +1,8 @@
 //! Exact decimals as SQLite numbers, or not at all.
 //!
-//! A column of NUMERIC affinity holds integers of 64 bits and doubles. A decimal is written there as an integer where
-//! it is a whole number that fits, else as a double where it has at most 15 significant digits: a double gives those
-//! back unchanged. Everything else would be rounded and is refused.
+//! A column of NUMERIC affinity holds integers of 64 bits and doubles. A decimal is written there as an
+//! integer where it is a whole number that fits, else as a double where it has at most 15 significant digits:
+//! a double gives those back unchanged. Everything else would be rounded and is refused.
 
 use super::types::DOUBLE_DIGITS;
 
@@ -97,8 +97,8 @@ pub(super) fn integer_as_real(integer: i64) -> Option<f64> {
     (integer.unsigned_abs() <= EXACT_END).then_some(integer as f64)
 }
 
-/// Whether a column of INTEGER, NUMERIC or REAL affinity would turn this text into a number: a decimal with spaces
-/// around it, optional sign, point and exponent, and nothing else.
+/// Whether a column of INTEGER, NUMERIC or REAL affinity would turn this text into a number: a decimal with
+/// spaces around it, optional sign, point and exponent, and nothing else.
 pub(super) fn looks_numeric(text: &str) -> bool {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let bytes = text.as_bytes();
@@ -240,7 +240,10 @@ mod tests {
         }
 
         #[test]
-        fn a_decimal_comes_back_digit_by_digit(unscaled in -999_999_999_999_999i64..=999_999_999_999_999, scale in 0u32..=30) {
+        fn a_decimal_comes_back_digit_by_digit(
+            unscaled in -999_999_999_999_999i64..=999_999_999_999_999,
+            scale in 0u32..=30,
+        ) {
             let number = from_decimal(i128::from(unscaled), scale).unwrap();
             let text = format!("{unscaled}e-{scale}");
             let nearest: f64 = text.parse().unwrap();

@@ -98,9 +98,9 @@ pub(super) struct Insert {
 }
 
 impl Insert {
-    /// The statement for `operation` on `columns` of `table`. `overrule` keeps ON CONFLICT clauses of the table's
-    /// definition from skipping or replacing rows; it also overrules those in the statements of triggers, so it is
-    /// used only where there may be one to overrule.
+    /// The statement for `operation` on `columns` of `table`. `overrule` keeps ON CONFLICT clauses of the
+    /// table's definition from skipping or replacing rows; it also overrules those in the statements of
+    /// triggers, so it is used only where there may be one to overrule.
     pub(super) fn new(table: &str, columns: &[String], operation: &Operation, overrule: bool) -> Self {
         let names = || columns.iter().map(String::as_str);
         let verb = if overrule { "INSERT OR ABORT" } else { "INSERT" };
@@ -172,8 +172,8 @@ mod tests {
         };
         assert_eq!(
             create_table(&spec(&["id"])).unwrap(),
-            "CREATE TABLE \"odd \"\"name\" (\n  \"id\" INTEGER PRIMARY KEY,\n  \"code\" TEXT CHECK (length(\"code\") \
-             <= 3),\n  \"price\" DECIMAL(9,2)\n)"
+            "CREATE TABLE \"odd \"\"name\" (\n  \"id\" INTEGER PRIMARY KEY,\n  \"code\" TEXT CHECK \
+             (length(\"code\") <= 3),\n  \"price\" DECIMAL(9,2)\n)"
         );
         assert_eq!(
             create_table(&spec(&["code", "id"])).unwrap(),
@@ -195,8 +195,8 @@ mod tests {
         );
         assert_eq!(
             Insert::new("t", &columns, &key(&["a"]), true).sql(1),
-            "INSERT OR ABORT INTO \"t\" (\"a\", \"b\") VALUES (?, ?) ON CONFLICT (\"a\") DO UPDATE SET \"b\" = \
-             excluded.\"b\""
+            "INSERT OR ABORT INTO \"t\" (\"a\", \"b\") VALUES (?, ?) ON CONFLICT (\"a\") DO UPDATE SET \"b\" \
+             = excluded.\"b\""
         );
         let all = Insert::new("t", &columns, &key(&["a", "b"]), false);
         assert!(all.may_skip() && all.sql(1).ends_with("ON CONFLICT (\"a\", \"b\") DO NOTHING"));

@@ -5,8 +5,8 @@
 //! - timestamp `2024-01-02 03:04:05[.120000]`
 //! - timestamp with zone, in UTC: `2024-01-02 03:04:05[.120000]+00:00`
 //!
-//! The form is canonical: equal values are equal text. Years are 0000 to 9999, which is what SQLite can read; other
-//! years are refused.
+//! The form is canonical: equal values are equal text. Years are 0000 to 9999, which is what SQLite can read;
+//! other years are refused.
 
 const MICROS_A_SECOND: i64 = 1_000_000;
 const MICROS_A_DAY: i64 = 86_400 * MICROS_A_SECOND;
@@ -65,8 +65,8 @@ fn push(out: &mut String, number: i64) {
     out.push(char::from(b'0' + (number % 10) as u8));
 }
 
-/// Year, month and day of the proleptic Gregorian calendar, counted from 0000-03-01 so that the leap day ends a year
-/// (the reckoning of <https://howardhinnant.github.io/date_algorithms.html>).
+/// Year, month and day of the proleptic Gregorian calendar, counted from 0000-03-01 so that the leap day ends
+/// a year (the reckoning of <https://howardhinnant.github.io/date_algorithms.html>).
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

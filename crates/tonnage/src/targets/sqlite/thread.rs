@@ -1,8 +1,8 @@
 //! A thread of its own for something that blocks.
 //!
-//! Work is sent as closures and done one after another in the order sent. Work that was sent is done, also when nobody
-//! waits for its result any more. Dropping the [`Thread`] lets the work that was sent come to its end, drops the state
-//! and returns once that is done, so that whoever comes next meets no locks of this one.
+//! Work is sent as closures and done one after another in the order sent. Work that was sent is done, also
+//! when nobody waits for its result any more. Dropping the [`Thread`] lets the work that was sent come to its
+//! end, drops the state and returns once that is done, so that whoever comes next meets no locks of this one.
 
 use std::{sync::mpsc, thread::JoinHandle};
 

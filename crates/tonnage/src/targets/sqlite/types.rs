@@ -1,9 +1,10 @@
 //! Declared types: what SQLite makes of them, and what people mean by them.
 //!
-//! SQLite gives a column an **affinity** from its declared type (<https://sqlite.org/datatype3.html>) and rewrites
-//! values to suit it. This module says both what a declared type means to this crate and which affinity it brings; the
-//! encoder sees to it that no value is rewritten. Declared lengths and precisions are not enforced by SQLite: lengths
-//! are not taken for limits, a precision of at most 15 digits is taken for a decimal because a double keeps it.
+//! SQLite gives a column an **affinity** from its declared type (<https://sqlite.org/datatype3.html>) and
+//! rewrites values to suit it. This module says both what a declared type means to this crate and which
+//! affinity it brings; the encoder sees to it that no value is rewritten. Declared lengths and precisions are
+//! not enforced by SQLite: lengths are not taken for limits, a precision of at most 15 digits is taken for a
+//! decimal because a double keeps it.
 
 use crate::types::ColumnType;
 
@@ -68,7 +69,8 @@ pub(super) fn column_type(declared: &str, strict: bool) -> Option<ColumnType> {
         Affinity::Text => ColumnType::TEXT,
         Affinity::Real => ColumnType::Float64,
         Affinity::None if upper.contains("BLOB") => ColumnType::Bytes,
-        // A type that says nothing takes any value; the encoder refuses those that its affinity would rewrite.
+        // A type that says nothing takes any value; the encoder refuses those that its affinity would
+        // rewrite.
         Affinity::None | Affinity::Numeric => ColumnType::Any,
     }))
 }
@@ -102,7 +104,8 @@ fn decimal(arguments: &[u32]) -> ColumnType {
     crate::types::decimal(precision, scale).unwrap_or(ColumnType::Numeric)
 }
 
-/// The declared type of a column to be created. Its affinity keeps every value of `ty` that the encoder lets through.
+/// The declared type of a column to be created. Its affinity keeps every value of `ty` that the encoder lets
+/// through.
 pub(super) fn declared(ty: &ColumnType) -> String {
     match ty {
         ColumnType::Bool => "BOOLEAN".to_owned(),

@@ -1,11 +1,11 @@
 //! Writes rows on a connection and a thread of its own.
 //!
-//! - A transaction is BEGIN IMMEDIATE: it waits for the file's one writer to end, then nobody else writes and nobody
-//!   changes the schema until it ends. Dropping the writer undoes it.
-//! - `native` is one prepared INSERT of one row, `array` one of up to [`ARRAY_ROWS`] rows; both send a batch to the
-//!   thread once.
-//! - SQLite undoes a failed statement by itself, so a savepoint is set only where triggers may have left something
-//!   behind (`RAISE(FAIL)`, `RAISE(IGNORE)`).
+//! - A transaction is BEGIN IMMEDIATE: it waits for the file's one writer to end, then nobody else writes and
+//!   nobody changes the schema until it ends. Dropping the writer undoes it.
+//! - `native` is one prepared INSERT of one row, `array` one of up to [`ARRAY_ROWS`] rows; both send a batch
+//!   to the thread once.
+//! - SQLite undoes a failed statement by itself, so a savepoint is set only where triggers may have left
+//!   something behind (`RAISE(FAIL)`, `RAISE(IGNORE)`).
 
 use arrow::array::{Array, RecordBatch};
 use async_trait::async_trait;
@@ -35,7 +35,8 @@ pub(super) const ARRAY_ROWS: usize = 50;
 /// Parameters a statement may have in SQLite as bundled.
 const PARAMETERS_MAX: usize = 32_766;
 
-/// Rows encoded at a time: few enough for their encoded form to be small and for little of it to be lost to a bad row.
+/// Rows encoded at a time: few enough for their encoded form to be small and for little of it to be lost to a
+/// bad row.
 const ENCODE_ROWS: usize = 1_000;
 
 /// Rows of `columns` values in an array statement.
@@ -288,7 +289,8 @@ impl Session {
             self.begun.clear();
             return Ok(());
         };
-        // What the commit said matters more than a rollback that fails after it; the next begin would meet that.
+        // What the commit said matters more than a rollback that fails after it; the next begin would meet
+        // that.
         let _ = self.rollback();
         Err(match errors::code(&failure) & 0xff {
             ffi::SQLITE_IOERR => errors::in_doubt(failure),

@@ -554,8 +554,8 @@ proptest! {
         runtime.block_on(async {
             for method in METHODS {
                 let database = Database::new(
-                    "CREATE TABLE t (n INTEGER PRIMARY KEY, i INTEGER, d REAL, f REAL, s TEXT, b BLOB, date DATE,
-                     time TIME, ts TIMESTAMP, u UUID, m DECIMAL(15,4), a)",
+                    "CREATE TABLE t (n INTEGER PRIMARY KEY, i INTEGER, d REAL, f REAL, s TEXT, b BLOB,
+                     date DATE,                      time TIME, ts TIMESTAMP, u UUID, m DECIMAL(15,4), a)",
                 ).await;
                 round_trip(&database, method, &rows).await;
             }
@@ -662,7 +662,8 @@ async fn round_trip(database: &Database, method: super::Method, rows: &[Row]) {
         ];
         for (column, (read, wanted)) in read.into_iter().zip(wanted).enumerate() {
             let read = match (column, read) {
-                // A time prints its fraction without the zeros at its end, and dates are joined to times by a T.
+                // A time prints its fraction without the zeros at its end, and dates are joined to times by a
+                // T.
                 (6, Value::Text(time)) => Value::Text(time.parse::<jiff::civil::Time>().unwrap().to_string()),
                 (7, Value::Text(time)) => {
                     Value::Text(time.parse::<jiff::civil::DateTime>().unwrap().to_string())

@@ -174,7 +174,8 @@ async fn the_table_s_own_conflict_clauses_hide_nothing() {
     for clause in ["REPLACE", "IGNORE", "FAIL", "ROLLBACK"] {
         for method in METHODS {
             let database = Database::new(&format!(
-                "CREATE TABLE t (id INTEGER PRIMARY KEY ON CONFLICT {clause}, name TEXT NOT NULL ON CONFLICT {clause});
+                "CREATE TABLE t (id INTEGER PRIMARY KEY ON CONFLICT {clause},
+                 name TEXT NOT NULL ON CONFLICT {clause});
                  INSERT INTO t VALUES (1, 'old')"
             ))
             .await;
