@@ -14,7 +14,7 @@ use super::{Database, new_run, pairs};
 async fn a_table_as_the_schema_has_it() {
     let database = Database::new(
         "CREATE TABLE Orders (id INTEGER PRIMARY KEY, code TEXT NOT NULL COLLATE NOCASE, region TEXT
-           DEFAULT 'eu',            price DECIMAL(10,2), total AS (price * 2), note JSONB, UNIQUE (region, code));
+           DEFAULT 'eu', price DECIMAL(10,2), total AS (price * 2), note JSONB, UNIQUE (region, code));
          CREATE UNIQUE INDEX by_code ON Orders (code);
          CREATE UNIQUE INDEX partly ON Orders (price) WHERE price > 0;
          CREATE UNIQUE INDEX expressed ON Orders (lower(region));

@@ -555,7 +555,7 @@ proptest! {
             for method in METHODS {
                 let database = Database::new(
                     "CREATE TABLE t (n INTEGER PRIMARY KEY, i INTEGER, d REAL, f REAL, s TEXT, b BLOB,
-                     date DATE,                      time TIME, ts TIMESTAMP, u UUID, m DECIMAL(15,4), a)",
+                     date DATE, time TIME, ts TIMESTAMP, u UUID, m DECIMAL(15,4), a)",
                 ).await;
                 round_trip(&database, method, &rows).await;
             }
