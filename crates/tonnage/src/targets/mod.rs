@@ -1,6 +1,8 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::sync::Arc;
 
@@ -25,4 +27,7 @@ pub struct Driver {
 }
 
 /// Every database there is.
-pub const DRIVERS: &[Driver] = &[];
+pub const DRIVERS: &[Driver] = &[
+    #[cfg(feature = "sqlite")]
+    sqlite::DRIVER,
+];

@@ -1,0 +1,358 @@
+//! Tables as SQLite's schema has them.
+
+use std::collections::HashSet;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::{
+    errors::{self, Doing},
+    identity,
+    types::{self, Affinity},
+};
+use crate::{
+    error::{Error, Result},
+    table::{Column, Equality, Key, Table, TableIdentity, TableName, find_by_name},
+    types::ColumnType,
+};
+
+/// The names of the tables a user may load: no views, no virtual tables, nothing of SQLite's or of the
+/// ledger's.
+pub(super) fn table_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
+         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'tonnage\\_%' ESCAPE '\\'
+         ORDER BY name",
+    )?;
+    statement.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Reads a table by exact name, else by a unique case-insensitive one.
+pub(super) fn table(connection: &Connection, wanted: &TableName) -> Result<Option<Table>> {
+    if let Some(schema) = &wanted.schema
+        && !schema.eq_ignore_ascii_case("main")
+    {
+        return Err(
+            Error::schema(format!("there is no schema '{schema}'")).hint(format!(
+                "a SQLite file has the one schema main: give the table as {}",
+                wanted.name
+            )),
+        );
+    }
+    // One read transaction, so that all parts are of one schema. Dropping it undoes nothing: it only read.
+    let read = connection.unchecked_transaction().map_err(failed)?;
+    let Some(found) = find(&read, &wanted.name)? else {
+        return Ok(None);
+    };
+    let parts = Parts::read(&read, &found).map_err(failed)?;
+    let object = identity::object(&read, &found.name, found.schema_rowid).map_err(failed)?;
+    Ok(Some(parts.into_table(found, object)))
+}
+
+fn failed(failure: rusqlite::Error) -> Error {
+    errors::error(failure, Doing::Else)
+}
+
+/// A table's line in the schema.
+struct Found {
+    name: String,
+    schema_rowid: i64,
+    strict: bool,
+    without_rowid: bool,
+}
+
+fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
+    let mut statement = connection
+        .prepare_cached("SELECT name, type FROM pragma_table_list WHERE schema = 'main'")
+        .map_err(failed)?;
+    let all: Vec<(String, String)> = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect)
+        .map_err(failed)?;
+    let Some((name, kind)) = find_by_name(&all, name, |(name, _)| name) else {
+        return Ok(None);
+    };
+    match kind.as_str() {
+        "table" => {}
+        "view" => {
+            return Err(
+                Error::schema(format!("{name} is a view")).hint("load into the table that it reads from")
+            );
+        }
+        _ => {
+            return Err(Error::schema(format!("{name} is a virtual table"))
+                .hint("load into an ordinary table, then INSERT .. SELECT from it"));
+        }
+    }
+    if name.to_ascii_lowercase().starts_with("sqlite_") {
+        return Err(Error::schema(format!("{name} is SQLite's own table")).hint("choose another table"));
+    }
+    connection
+        .query_row(
+            "SELECT l.name, s.rowid, l.strict, l.wr FROM pragma_table_list AS l
+             JOIN sqlite_schema AS s ON s.type = 'table' AND s.name = l.name
+             WHERE l.schema = 'main' AND l.name = ?1",
+            [name],
+            |row| {
+                Ok(Found {
+                    name: row.get(0)?,
+                    schema_rowid: row.get(1)?,
+                    strict: row.get(2)?,
+                    without_rowid: row.get(3)?,
+                })
+            },
+        )
+        .optional()
+        .map_err(failed)
+}
+
+/// A column as the schema has it.
+struct RawColumn {
+    name: String,
+    declared: String,
+    not_null: bool,
+    has_default: bool,
+    /// Place in the primary key from 1; 0 outside it.
+    primary: i64,
+    generated: bool,
+}
+
+/// A unique index.
+struct RawIndex {
+    origin: String,
+    /// Names and collations of its key columns; none where one is an expression or the rowid.
+    columns: Option<Vec<(String, String)>>,
+}
+
+/// All that the schema has about a table.
+struct Parts {
+    columns: Vec<RawColumn>,
+    unique: Vec<RawIndex>,
+    /// The CREATE statements of table, indexes and triggers.
+    sql: Vec<(String, String)>,
+}
+
+impl Parts {
+    fn read(connection: &Connection, found: &Found) -> rusqlite::Result<Self> {
+        let columns = connection
+            .prepare_cached(
+                "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?1)",
+            )?
+            .query_map([&found.name], |row| {
+                Ok(RawColumn {
+                    name: row.get(0)?,
+                    declared: row.get(1)?,
+                    not_null: row.get(2)?,
+                    has_default: row.get::<_, Option<String>>(3)?.is_some(),
+                    primary: row.get(4)?,
+                    generated: row.get::<_, i64>(5)? != 0,
+                })
+            })?
+            .collect::<rusqlite::Result<_>>()?;
+        let indexes: Vec<(String, String)> = connection
+            .prepare_cached(
+                "SELECT name, origin FROM pragma_index_list(?1) WHERE \"unique\" AND NOT partial",
+            )?
+            .query_map([&found.name], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut unique = Vec::with_capacity(indexes.len());
+        for (name, origin) in indexes {
+            let columns: Vec<Option<(String, String)>> = connection
+                .prepare_cached(
+                    "SELECT cid, name, coll FROM pragma_index_xinfo(?1) WHERE key ORDER BY seqno",
+                )?
+                .query_map([&name], |row| {
+                    let cid: i64 = row.get(0)?;
+                    Ok(if cid < 0 {
+                        None
+                    } else {
+                        Some((row.get(1)?, row.get(2)?))
+                    })
+                })?
+                .collect::<rusqlite::Result<_>>()?;
+            unique.push(RawIndex {
+                origin,
+                columns: columns.into_iter().collect(),
+            });
+        }
+        let sql = connection
+            .prepare_cached(
+                "SELECT type, sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND sql IS NOT NULL
+                 AND type IN ('table', 'index', 'trigger') ORDER BY type <> 'table', type, name",
+            )?
+            .query_map([&found.name], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        Ok(Self { columns, unique, sql })
+    }
+
+    /// The rowid under another name: the one column of type INTEGER that is a primary key without an index of
+    /// its own.
+    fn rowid_alias(&self, without_rowid: bool) -> Option<&str> {
+        if without_rowid || self.unique.iter().any(|index| index.origin == "pk") {
+            return None;
+        }
+        self.columns
+            .iter()
+            .find(|column| column.primary > 0)
+            .map(|column| column.name.as_str())
+    }
+
+    /// Primary key first, then the other unique keys; the columns whose keys compare by another collation
+    /// than BINARY.
+    fn keys(&self) -> (Vec<Key>, HashSet<&str>) {
+        let mut primary: Vec<&RawColumn> = self.columns.iter().filter(|column| column.primary > 0).collect();
+        primary.sort_by_key(|column| column.primary);
+        let mut keys = Vec::new();
+        if !primary.is_empty() {
+            keys.push(Key {
+                columns: primary.iter().map(|column| column.name.clone()).collect(),
+                primary: true,
+            });
+        }
+        let mut collated = HashSet::new();
+        for index in &self.unique {
+            let Some(columns) = &index.columns else {
+                continue;
+            };
+            for (name, collation) in columns {
+                if collation != "BINARY" {
+                    collated.insert(name.as_str());
+                }
+            }
+            let key = Key {
+                columns: columns.iter().map(|(name, _)| name.clone()).collect(),
+                primary: false,
+            };
+            if index.origin != "pk" && !keys.iter().any(|known: &Key| known.columns == key.columns) {
+                keys.push(key);
+            }
+        }
+        (keys, collated)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let triggers = self.sql.iter().filter(|(kind, _)| kind == "trigger").count();
+        let mut notes = Vec::new();
+        if triggers > 0 {
+            notes.push(format!(
+                "{triggers} trigger{} on the table run for every row",
+                if triggers == 1 { "" } else { "s" }
+            ));
+        }
+        if self.has_conflict_clause() {
+            notes.push(
+                "the table's own ON CONFLICT clauses are overruled (INSERT OR ABORT): they would skip or \
+                 replace rows silently"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// Whether the table's definition may hold an ON CONFLICT clause. A column of that name costs nothing but
+    /// a note.
+    fn has_conflict_clause(&self) -> bool {
+        self.sql
+            .iter()
+            .any(|(kind, sql)| kind == "table" && sql.to_ascii_uppercase().contains("CONFLICT"))
+    }
+
+    fn into_table(self, found: Found, object: String) -> Table {
+        let alias = self.rowid_alias(found.without_rowid);
+        let (keys, collated) = self.keys();
+        let columns = self
+            .columns
+            .iter()
+            .map(|column| {
+                let is_alias = alias == Some(column.name.as_str());
+                let ty = types::column_type(&column.declared, found.strict);
+                let provable =
+                    ty.is_some_and(|ty| is_provable(&ty)) && !collated.contains(column.name.as_str());
+                Column {
+                    name: column.name.clone(),
+                    ty,
+                    declared: column.declared.clone(),
+                    nullable: is_alias || !column.not_null,
+                    has_default: is_alias || column.has_default,
+                    generated: column.generated,
+                    equality: if provable {
+                        Equality::Provable
+                    } else {
+                        Equality::ServerOnly
+                    },
+                }
+            })
+            .collect();
+        let shape = self.sql.iter().map(|(_, sql)| sql.as_str()).collect::<Vec<_>>();
+        Table {
+            name: TableName::bare(found.name),
+            identity: TableIdentity {
+                object,
+                shape: shape.join(";\n"),
+            },
+            columns,
+            notes: self.notes(),
+            keys,
+        }
+    }
+}
+
+/// Whether two values of this type are stored as equal values exactly when they are equal in Arrow: their
+/// stored form is canonical, and compared bit by bit.
+fn is_provable(ty: &ColumnType) -> bool {
+    match ty {
+        ColumnType::Bool
+        | ColumnType::Int16
+        | ColumnType::Int32
+        | ColumnType::Int64
+        | ColumnType::Text { .. }
+        | ColumnType::Bytes
+        | ColumnType::Date
+        | ColumnType::Time
+        | ColumnType::Timestamp
+        | ColumnType::TimestampTz
+        | ColumnType::Uuid => true,
+        ColumnType::Float32
+        | ColumnType::Float64
+        | ColumnType::Decimal { .. }
+        | ColumnType::Numeric
+        | ColumnType::Char { .. }
+        | ColumnType::Json
+        | ColumnType::Any => false,
+    }
+}
+
+/// What a writer has to know of a table.
+pub(super) struct Behaviour {
+    /// Name and affinity of every column.
+    pub(super) affinities: Vec<(String, Affinity)>,
+    /// Whether triggers may add to what a statement does.
+    pub(super) triggers: bool,
+    /// Whether the table's definition may tell SQLite to skip or replace rows.
+    pub(super) conflict_clause: bool,
+    /// Which table this is.
+    pub(super) object: String,
+}
+
+/// Reads how the table named exactly `name` behaves; none where there is none any more.
+pub(super) fn behaviour(connection: &Connection, name: &str) -> Result<Option<Behaviour>> {
+    let Some(found) = find(connection, name)? else {
+        return Ok(None);
+    };
+    let parts = Parts::read(connection, &found).map_err(failed)?;
+    let affinities = parts
+        .columns
+        .iter()
+        .map(|column| {
+            (
+                column.name.clone(),
+                types::affinity(&column.declared, found.strict),
+            )
+        })
+        .collect();
+    Ok(Some(Behaviour {
+        affinities,
+        triggers: parts.sql.iter().any(|(kind, _)| kind == "trigger"),
+        conflict_clause: parts.has_conflict_clause(),
+        object: identity::object(connection, &found.name, found.schema_rowid).map_err(failed)?,
+    }))
+}

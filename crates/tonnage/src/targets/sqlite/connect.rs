@@ -1,0 +1,246 @@
+//! Where the file is, and how a connection to it is opened and set.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::errors::{self, Doing};
+use crate::{
+    error::{Error, Result},
+    operation::Durability,
+};
+
+/// How long a locked file is waited for unless `?busy_timeout_ms=` says otherwise.
+const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The longest wait that can be asked for.
+const BUSY_TIMEOUT_MS_MAX: u64 = 3_600_000;
+
+/// Page cache of a writer, in KiB.
+const CACHE_KIB: u32 = 65_536;
+
+/// Pages the write-ahead log grows by before it is moved into the file; 32 MiB at 4 KiB pages.
+const WAL_AUTOCHECKPOINT_PAGES: u32 = 8_192;
+
+/// A database file and how to wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Location {
+    /// Absolute, so that nothing in it can be taken for a URI or a special name.
+    pub(super) path: PathBuf,
+    /// How long a locked file is waited for.
+    pub(super) busy_timeout: Duration,
+}
+
+impl Location {
+    /// Reads `sqlite:path`, `sqlite:///absolute/path` (percent-encoded, options after `?`) or a bare path.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let Some(rest) = url.strip_prefix("sqlite:") else {
+            return Self::at(url, BUSY_TIMEOUT_DEFAULT);
+        };
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let path = percent_encoding::percent_decode_str(path)
+            .decode_utf8()
+            .map_err(|_| Error::config(format!("'{url}' does not decode to UTF-8")))?;
+        let mut busy_timeout = BUSY_TIMEOUT_DEFAULT;
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "busy_timeout_ms" => {
+                    busy_timeout = value
+                        .parse()
+                        .ok()
+                        .filter(|ms| *ms <= BUSY_TIMEOUT_MS_MAX)
+                        .map(Duration::from_millis)
+                        .ok_or_else(|| {
+                            Error::config(format!("busy_timeout_ms={value} is not a number of milliseconds"))
+                                .hint(format!("give 0 to {BUSY_TIMEOUT_MS_MAX}"))
+                        })?;
+                }
+                other => {
+                    return Err(Error::config(format!("unknown option '{other}' in '{url}'"))
+                        .hint("SQLite takes ?busy_timeout_ms=MILLISECONDS"));
+                }
+            }
+        }
+        Self::at(&path, busy_timeout)
+    }
+
+    fn at(path: &str, busy_timeout: Duration) -> Result<Self> {
+        if path.is_empty() {
+            return Err(Error::config("no database file is named").hint("write sqlite:path.db, or path.db"));
+        }
+        if path == ":memory:" {
+            return Err(
+                Error::config("a database in memory would be gone when the load ends")
+                    .hint("name a file: sqlite:path.db"),
+            );
+        }
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::config(format!("'{path}' is not a path: {error}")))?;
+        Ok(Self { path, busy_timeout })
+    }
+
+    /// For messages.
+    pub(super) fn shown(&self) -> std::path::Display<'_> {
+        self.path.display()
+    }
+
+    /// Opens the file; none where there is no file.
+    pub(super) fn open_existing(&self) -> Result<Option<Connection>> {
+        match self.path.metadata() {
+            Ok(metadata) if metadata.is_dir() => {
+                Err(Error::config(format!("{} is a directory", self.shown()))
+                    .hint("name a database file in it"))
+            }
+            Ok(_) => self.open(OpenFlags::empty()).map(Some),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let directory = self.path.parent().unwrap_or(Path::new("/"));
+                if directory.is_dir() {
+                    return Ok(None);
+                }
+                Err(Error::config(format!(
+                    "{}: the directory {} does not exist",
+                    self.shown(),
+                    directory.display()
+                ))
+                .hint("make the directory first, or check the path"))
+            }
+            Err(error) => {
+                Err(Error::config(format!("{} cannot be opened: {error}", self.shown())).caused_by(error))
+            }
+        }
+    }
+
+    /// Opens the file, and makes it, in WAL mode, where it is missing or empty.
+    pub(super) fn open_or_create(&self) -> Result<Connection> {
+        let connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
+        let failed = |failure| self.failed(failure);
+        let pages: i64 = connection
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .map_err(failed)?;
+        if pages == 0 {
+            connection
+                .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+                .map_err(failed)?;
+        }
+        Ok(connection)
+    }
+
+    fn open(&self, extra: OpenFlags) -> Result<Connection> {
+        let failed = |failure| self.failed(failure);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | extra;
+        let connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
+        connection.busy_timeout(self.busy_timeout).map_err(failed)?;
+        // The first read: a file that is no database says so here.
+        connection
+            .query_row("PRAGMA schema_version", [], |_| Ok(()))
+            .map_err(failed)?;
+        connection
+            .execute_batch("PRAGMA foreign_keys = ON")
+            .map_err(failed)?;
+        Ok(connection)
+    }
+
+    fn failed(&self, failure: rusqlite::Error) -> Error {
+        if errors::code(&failure) == rusqlite::ffi::SQLITE_NOTADB {
+            return Error::config(format!("{} is not a SQLite database", self.shown()))
+                .code("SQLITE_NOTADB")
+                .hint("the database comes last: tonnage load SOURCE... TARGET -t TABLE")
+                .caused_by(failure);
+        }
+        errors::error(failure, Doing::Else).at(self.shown())
+    }
+}
+
+/// Whether the file keeps a write-ahead log.
+pub(super) fn is_wal(connection: &Connection) -> rusqlite::Result<bool> {
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    Ok(mode.eq_ignore_ascii_case("wal"))
+}
+
+/// How a commit is synced. With a rollback journal NORMAL may corrupt the file when power fails, and only
+/// EXTRA syncs the directory that the journal was removed from, without which a commit could be undone
+/// (<https://sqlite.org/pragma.html#pragma_synchronous>).
+fn synchronous(durability: Durability, wal: bool) -> &'static str {
+    match (durability, wal) {
+        (Durability::Durable, true) | (Durability::Relaxed, false) => "FULL",
+        (Durability::Durable, false) => "EXTRA",
+        (Durability::Relaxed, true) => "NORMAL",
+    }
+}
+
+/// What a writer's connection is set to: pragma and value.
+pub(super) fn writer_settings(
+    durability: Durability,
+    wal: bool,
+    busy_timeout: Duration,
+) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
+        ("synchronous", synchronous(durability, wal).to_owned()),
+        ("foreign_keys", "ON".to_owned()),
+        ("busy_timeout", busy_timeout.as_millis().to_string()),
+        ("cache_size", format!("-{CACHE_KIB}")),
+    ];
+    if wal {
+        settings.push(("wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES.to_string()));
+    }
+    settings
+}
+
+/// Sets a writer's connection.
+pub(super) fn set_up_writer(
+    connection: &Connection,
+    durability: Durability,
+    busy_timeout: Duration,
+) -> Result<()> {
+    let failed = |failure| errors::error(failure, Doing::Else);
+    let wal = is_wal(connection).map_err(failed)?;
+    for (pragma, value) in writer_settings(durability, wal, busy_timeout) {
+        // Some of these answer with a row, some do not.
+        connection
+            .execute_batch(&format!("PRAGMA {pragma} = {value}"))
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let cases = [
+            ("sqlite:/a/b.db", "/a/b.db", 10_000),
+            ("sqlite:///a/b.db", "/a/b.db", 10_000),
+            ("/a/b c?.db", "/a/b c?.db", 10_000),
+            ("sqlite:/a/b%20c.db?busy_timeout_ms=250", "/a/b c.db", 250),
+        ];
+        for (url, path, ms) in cases {
+            let location = Location::parse(url).unwrap();
+            assert_eq!(location.path, Path::new(path), "{url}");
+            assert_eq!(location.busy_timeout, Duration::from_millis(ms), "{url}");
+        }
+        let relative = Location::parse("sqlite:a.db").unwrap();
+        assert_eq!(relative.path, std::env::current_dir().unwrap().join("a.db"));
+        for url in [
+            "sqlite:",
+            "sqlite::memory:",
+            "sqlite:a.db?x=1",
+            "sqlite:a.db?busy_timeout_ms=soon",
+        ] {
+            assert!(Location::parse(url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_level_may_corrupt_the_file() {
+        assert_eq!(synchronous(Durability::Durable, true), "FULL");
+        assert_eq!(synchronous(Durability::Durable, false), "EXTRA");
+        assert_eq!(synchronous(Durability::Relaxed, true), "NORMAL");
+        assert_eq!(synchronous(Durability::Relaxed, false), "FULL");
+    }
+}

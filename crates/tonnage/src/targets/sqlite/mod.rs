@@ -1,0 +1,267 @@
+//! SQLite, as one file.
+//!
+//! - One writer: the file has one write lock, so there is one lane, and its transactions are BEGIN IMMEDIATE.
+//! - Every connection lives on a thread of its own (`thread`); nothing blocks the async pool.
+//! - Nothing is rewritten: what a column's affinity would change is a rejected row (`encode`).
+//! - The ledger is in the file and moves in the transactions that carry the rows (`ledger`), so file, rows
+//!   and ledger are copied, restored and deleted together. After a SIGKILL the journal or write-ahead log
+//!   that is left undoes the open transaction, and only it, when the file is next opened.
+//! - A file that is there keeps its journal mode; a new one gets a write-ahead log. The journal is never
+//!   switched off or kept in memory only.
+//! - Looking does not make a file: only [`Target::create`] does.
+//! - A table's identity is its name and a generation (`identity`), as SQLite has no object ids.
+//! - Foreign keys are checked, also where the file's other users leave that off.
+
+mod catalog;
+mod connect;
+mod encode;
+mod errors;
+mod identity;
+mod ledger;
+mod number;
+mod sql;
+mod temporal;
+mod thread;
+mod types;
+mod writer;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use rusqlite::Connection;
+
+use self::{connect::Location, thread::Thread, writer::SqliteWriter};
+use super::Driver;
+use crate::{
+    error::{Error, Result},
+    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    operation::{Durability, Method, Operation, Support},
+    plan::Plan,
+    slot::{Counts, SlotState},
+    table::{Table, TableName, TableSpec},
+    target::{Capabilities, Target, Writer},
+};
+
+/// SQLite's line in the registry.
+pub const DRIVER: Driver = Driver {
+    name: "SQLite",
+    schemes: &["sqlite"],
+    example: "sqlite:path.db",
+    extensions: &["db", "sqlite", "sqlite3"],
+    connect,
+    redact: str::to_owned,
+};
+
+fn connect(url: &str) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+    Box::pin(async move {
+        let target: Arc<dyn Target> = Arc::new(SqliteTarget::connect(url).await?);
+        Ok(target)
+    })
+}
+
+/// A SQLite file, which need not be there yet.
+pub struct SqliteTarget {
+    location: Location,
+    capabilities: Capabilities,
+    /// Whether the file keeps a write-ahead log, or will when it is made.
+    wal: bool,
+    /// The connection for the catalogue and the ledger.
+    control: Thread<Control>,
+}
+
+impl SqliteTarget {
+    /// Opens the file at `sqlite:path`, `sqlite:///absolute/path` or a bare path, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// `Config` where the URL is wrong, the directory is missing or the file is not a SQLite database.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let location = Location::parse(url)?;
+        let opening = location.clone();
+        let control = Thread::start("sqlite-control", move || Control::open(opening)).await?;
+        let wal = control
+            .run(|control| match control.existing()? {
+                None => Ok(true),
+                Some(connection) => {
+                    connect::is_wal(connection).map_err(|failure| errors::error(failure, errors::Doing::Else))
+                }
+            })
+            .await??;
+        Ok(Self {
+            location,
+            capabilities: Capabilities {
+                product: format!("SQLite {}", rusqlite::version()),
+                writers_max: Some(1),
+                durability: &[Durability::Relaxed, Durability::Durable],
+                methods: &[Method::Native, Method::Array],
+                // It would be stored, but SQLite's text functions stop at it.
+                text_holds_nul: false,
+                upsert_repeats_keys: true,
+                batch_rows_default: 65_536,
+                // A write is cut into statements.
+                array_rows_max: |_| usize::MAX,
+            },
+            wal,
+            control,
+        })
+    }
+
+    /// Does `work` on the file; `absent` where there is none.
+    async fn on_existing<T: Send + 'static>(
+        &self,
+        absent: T,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.control
+            .run(move |control| match control.existing()? {
+                None => Ok(absent),
+                Some(connection) => work(connection),
+            })
+            .await?
+    }
+
+    /// Does `work` on the file, which must be there.
+    async fn on_required<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.control
+            .run(move |control| {
+                let missing = Error::schema(format!("{} does not exist", control.location.shown()));
+                control.existing()?.ok_or(missing).and_then(work)
+            })
+            .await?
+    }
+}
+
+/// What the control thread owns.
+struct Control {
+    location: Location,
+    connection: Option<Connection>,
+}
+
+impl Control {
+    fn open(location: Location) -> Result<Self> {
+        let connection = location.open_existing()?;
+        Ok(Self { location, connection })
+    }
+
+    /// The connection, if there is a file by now.
+    fn existing(&mut self) -> Result<Option<&mut Connection>> {
+        if self.connection.is_none() {
+            self.connection = self.location.open_existing()?;
+        }
+        Ok(self.connection.as_mut())
+    }
+
+    /// The connection, to a new file if there was none.
+    fn created(&mut self) -> Result<&mut Connection> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.location.open_or_create()?,
+        };
+        Ok(self.connection.insert(connection))
+    }
+}
+
+#[async_trait]
+impl Target for SqliteTarget {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn support(&self, _table: &Table, _operation: &Operation, _method: Method) -> Support {
+        Support::Yes
+    }
+
+    async fn table(&self, name: &TableName) -> Result<Option<Table>> {
+        let name = name.clone();
+        self.on_existing(None, move |connection| catalog::table(connection, &name))
+            .await
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        self.on_existing(Vec::new(), |connection| {
+            catalog::table_names(connection).map_err(|failure| errors::error(failure, errors::Doing::Else))
+        })
+        .await
+    }
+
+    fn create_statement(&self, spec: &TableSpec) -> Result<String> {
+        sql::create_table(spec)
+    }
+
+    async fn create(&self, spec: &TableSpec) -> Result<()> {
+        let statement = sql::create_table(spec)?;
+        let name = spec.name.to_string();
+        self.control
+            .run(move |control| {
+                control.created()?.execute_batch(&statement).map_err(|failure| {
+                    errors::error(failure, errors::Doing::Else).at(format!("table {name} cannot be created"))
+                })
+            })
+            .await?
+    }
+
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let name = name.name.clone();
+        self.on_required(move |connection| ledger::truncate(connection, &name))
+            .await
+    }
+
+    fn settings(&self, durability: Durability) -> Vec<String> {
+        connect::writer_settings(durability, self.wal, self.location.busy_timeout)
+            .into_iter()
+            .map(|(pragma, value)| format!("{pragma} = {value}"))
+            .collect()
+    }
+
+    async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
+        Ok(Box::new(
+            SqliteWriter::open(self.location.clone(), plan, run).await?,
+        ))
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+}
+
+#[async_trait]
+impl Ledger for SqliteTarget {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        self.on_existing(Vec::new(), |connection| ledger::runs(connection))
+            .await
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        let run = run.clone();
+        self.on_required(move |connection| ledger::start(connection, &run))
+            .await
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        let run_id = run_id.to_owned();
+        self.on_existing(Vec::new(), move |connection| ledger::slots(connection, &run_id))
+            .await
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        let run_id = run_id.to_owned();
+        self.on_required(move |connection| ledger::take_over(connection, &run_id))
+            .await
+    }
+
+    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
+        let handle = handle.clone();
+        self.on_required(move |connection| ledger::finish(connection, &handle, counts))
+            .await
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        let run_id = run_id.to_owned();
+        self.on_existing(false, move |connection| ledger::forget(connection, &run_id))
+            .await
+    }
+}

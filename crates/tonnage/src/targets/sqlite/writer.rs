@@ -1,0 +1,455 @@
+//! Writes rows on a connection and a thread of its own.
+//!
+//! - A transaction is BEGIN IMMEDIATE: it waits for the file's one writer to end, then nobody else writes and
+//!   nobody changes the schema until it ends. Dropping the writer undoes it.
+//! - `native` is one prepared INSERT of one row, `array` one of up to [`ARRAY_ROWS`] rows; both send a batch
+//!   to the thread once.
+//! - SQLite undoes a failed statement by itself, so a savepoint is set only where triggers may have left
+//!   something behind (`RAISE(FAIL)`, `RAISE(IGNORE)`).
+
+use arrow::array::{Array, RecordBatch};
+use async_trait::async_trait;
+use rusqlite::{CachedStatement, Connection, ffi, params};
+
+use super::{
+    catalog::{self, Behaviour},
+    connect::{self, Location},
+    encode::{Encoded, Encoder},
+    errors::{self, Doing},
+    sql::Insert,
+    thread::Thread,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    operation::Method,
+    plan::Plan,
+    reject::sqlstate,
+    slot::{Advance, Counts},
+    target::{Claim, Failure, Guard, Outcome, Writer},
+};
+
+/// Rows an array statement at most: beyond some fifty a longer statement gains nothing.
+pub(super) const ARRAY_ROWS: usize = 50;
+
+/// Parameters a statement may have in SQLite as bundled.
+const PARAMETERS_MAX: usize = 32_766;
+
+/// Rows encoded at a time: few enough for their encoded form to be small and for little of it to be lost to a
+/// bad row.
+const ENCODE_ROWS: usize = 1_000;
+
+/// Rows of `columns` values in an array statement.
+fn array_rows(columns: usize) -> usize {
+    (PARAMETERS_MAX / columns.max(1)).clamp(1, ARRAY_ROWS)
+}
+
+/// A connection that writes one plan's rows.
+pub(super) struct SqliteWriter {
+    thread: Thread<Session>,
+}
+
+impl SqliteWriter {
+    /// Opens the connection on a thread of its own.
+    pub(super) async fn open(location: Location, plan: &Plan, run: Option<&RunHandle>) -> Result<Self> {
+        let plan = plan.clone();
+        let run = run.cloned();
+        let thread = Thread::start("sqlite-writer", move || Session::open(&location, plan, run)).await?;
+        Ok(Self { thread })
+    }
+}
+
+#[async_trait]
+impl Writer for SqliteWriter {
+    async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
+        let advances = advances.to_vec();
+        self.thread.run(move |session| session.begin(advances)).await?
+    }
+
+    async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {
+        let rows = rows.clone();
+        self.thread
+            .run(move |session| session.write(&rows, guard))
+            .await?
+    }
+
+    async fn commit(&mut self, advances: &[Advance]) -> Result<()> {
+        let advances = advances.to_vec();
+        self.thread.run(move |session| session.commit(&advances)).await?
+    }
+
+    async fn rollback(&mut self) -> Result<()> {
+        self.thread.run(Session::rollback).await?
+    }
+}
+
+/// What the thread owns.
+struct Session {
+    connection: Connection,
+    plan: Plan,
+    columns: Vec<String>,
+    run: Option<RunHandle>,
+    rows_a_statement: usize,
+    /// What is derived from the schema, and the version of the schema it was derived from.
+    shape: Shape,
+    /// The advances of the open transaction.
+    begun: Vec<Advance>,
+}
+
+/// What the table's definition makes of the plan.
+struct Shape {
+    schema_version: i64,
+    insert: Insert,
+    encoder: Encoder,
+    triggers: bool,
+}
+
+impl Session {
+    fn open(location: &Location, plan: Plan, run: Option<RunHandle>) -> Result<Self> {
+        let connection = location
+            .open_existing()?
+            .ok_or_else(|| Error::schema(format!("{} is gone", location.shown())))?;
+        connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
+        let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
+        let rows_a_statement = match plan.method {
+            Method::Native => 1,
+            Method::Array => array_rows(columns.len()),
+        };
+        let shape = Shape::read(&connection, &plan, &columns)?;
+        Ok(Self {
+            connection,
+            plan,
+            columns,
+            run,
+            rows_a_statement,
+            shape,
+            begun: Vec::new(),
+        })
+    }
+
+    fn begin(&mut self, advances: Vec<Advance>) -> Result<Claim> {
+        if !self.connection.is_autocommit() {
+            return Err(Error::bug("a transaction was begun within another"));
+        }
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        match self.claim(&advances) {
+            Ok(true) => {
+                self.begun = advances;
+                Ok(Claim::Held)
+            }
+            Ok(false) => {
+                self.rollback()?;
+                Ok(Claim::Moved)
+            }
+            Err(error) => {
+                self.rollback()?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Moves the slots; false where one was not in its place.
+    fn claim(&mut self, advances: &[Advance]) -> Result<bool> {
+        if schema_version(&self.connection)? != self.shape.schema_version {
+            // Statements prepared under another schema would be prepared anew while running.
+            self.connection.flush_prepared_statement_cache();
+            self.shape = Shape::read(&self.connection, &self.plan, &self.columns)?;
+        }
+        let Some(run) = &self.run else {
+            return Ok(true);
+        };
+        let mut advance = self
+            .connection
+            .prepare_cached(
+                "UPDATE tonnage_slots SET block = ?1, rows = ?2, mark_file = ?3, mark_offset = ?4,
+                 mark_file_rows = ?5, mark_rows = ?6, mark_hash = ?7, written = written + ?8,
+                 superseded = superseded + ?9, rejected = rejected + ?10
+                 WHERE run_id = ?11 AND slot = ?12 AND epoch = ?13 AND block = ?14 AND rows = ?15",
+            )
+            .map_err(failed)?;
+        for step in advances {
+            // 64 unsigned bits are kept as the integer of the same bits.
+            let moved = advance
+                .execute(params![
+                    step.to.block as i64,
+                    step.to.rows as i64,
+                    step.mark.file,
+                    step.mark.offset as i64,
+                    step.mark.file_rows as i64,
+                    step.mark.rows as i64,
+                    step.mark.hash as i64,
+                    step.counts.written as i64,
+                    step.counts.superseded as i64,
+                    step.counts.rejected as i64,
+                    run.run_id,
+                    step.slot,
+                    run.epoch,
+                    step.from.block as i64,
+                    step.from.rows as i64,
+                ])
+                .map_err(failed)?;
+            if moved != 1 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {
+        if self.connection.is_autocommit() {
+            return Err(Error::bug("rows were written outside a transaction"));
+        }
+        let mut outcome = Outcome {
+            statements: 0,
+            bytes_sent: arrow_bytes(rows)?,
+            failure: None,
+        };
+        let mut statement = Prepared {
+            connection: &self.connection,
+            insert: &self.shape.insert,
+            current: None,
+        };
+        let guarded = guard == Guard::Savepoint && self.shape.triggers;
+        let encode_rows = (ENCODE_ROWS / self.rows_a_statement).max(1) * self.rows_a_statement;
+        let mut start = 0;
+        while start < rows.num_rows() {
+            let chunk = rows.slice(start, encode_rows.min(rows.num_rows() - start));
+            let encoded = self.shape.encoder.encode(&chunk)?;
+            let good = encoded.bad.as_ref().map_or(chunk.num_rows(), |bad| bad.row);
+            let mut done = 0;
+            while done < good {
+                let count = self.rows_a_statement.min(good - done);
+                outcome.statements += 1;
+                if let Some(refusal) = statement.apply(&encoded, done..done + count, guarded)? {
+                    outcome.failure = Some(self.failure(refusal, start + done, count, guarded)?);
+                    return Ok(outcome);
+                }
+                done += count;
+            }
+            if let Some(bad) = encoded.bad {
+                outcome.failure = Some(Failure {
+                    applied: start + good,
+                    suspect: Some(start + good),
+                    intact: true,
+                    error: bad.error,
+                    column: Some(bad.column),
+                });
+                return Ok(outcome);
+            }
+            start += chunk.num_rows();
+        }
+        Ok(outcome)
+    }
+
+    /// What is left of the transaction after a statement of `count` rows from `first` on was refused.
+    fn failure(&self, refusal: Refusal, first: usize, count: usize, guarded: bool) -> Result<Failure> {
+        // RAISE(ROLLBACK) ends the transaction.
+        let open = !self.connection.is_autocommit();
+        if open && guarded {
+            self.connection
+                .execute_batch("ROLLBACK TO tonnage_write; RELEASE tonnage_write")
+                .map_err(failed)?;
+        }
+        let intact = open && (guarded || !self.shape.triggers);
+        let (error, column) = match refusal {
+            Refusal::Skipped => {
+                let error = Error::new(
+                    ErrorKind::Rejected,
+                    format!("a trigger of {} left the row out", self.plan.table.name),
+                )
+                .code(sqlstate::WOULD_CHANGE)
+                .hint(
+                    "its RAISE(IGNORE) would lose rows silently; drop the trigger for the load, or the row",
+                );
+                (error, None)
+            }
+            Refusal::Failed(failure) => {
+                let column = errors::column(&failure, &self.plan.table.name.name, &self.columns);
+                (errors::error(failure, Doing::Rows), column)
+            }
+        };
+        Ok(Failure {
+            applied: if intact { first } else { 0 },
+            suspect: (count == 1).then_some(first),
+            intact,
+            error,
+            column,
+        })
+    }
+
+    fn commit(&mut self, advances: &[Advance]) -> Result<()> {
+        if self.connection.is_autocommit() {
+            return Err(Error::bug("there is no transaction to commit"));
+        }
+        if let Err(error) = self.correct(advances) {
+            self.rollback()?;
+            return Err(error);
+        }
+        let Err(failure) = self.connection.execute_batch("COMMIT") else {
+            self.begun.clear();
+            return Ok(());
+        };
+        // What the commit said matters more than a rollback that fails after it; the next begin would meet
+        // that.
+        let _ = self.rollback();
+        Err(match errors::code(&failure) & 0xff {
+            ffi::SQLITE_IOERR => errors::in_doubt(failure),
+            ffi::SQLITE_CONSTRAINT => errors::error(failure, Doing::Rows).hint(
+                "a DEFERRABLE INITIALLY DEFERRED foreign key is checked at commit: load parent rows first",
+            ),
+            _ => failed(failure),
+        })
+    }
+
+    /// Replaces the counts given at begin.
+    fn correct(&self, advances: &[Advance]) -> Result<()> {
+        let Some(run) = &self.run else {
+            return Ok(());
+        };
+        let mut correct = self
+            .connection
+            .prepare_cached(
+                "UPDATE tonnage_slots SET written = written + ?1, superseded = superseded + ?2,
+                 rejected = rejected + ?3 WHERE run_id = ?4 AND slot = ?5",
+            )
+            .map_err(failed)?;
+        for step in advances {
+            let begun = self.begun.iter().find(|begun| begun.slot == step.slot);
+            let given = begun
+                .ok_or_else(|| Error::bug(format!("slot {} was not begun", step.slot)))?
+                .counts;
+            let change = |count: fn(&Counts) -> u64| count(&step.counts).wrapping_sub(count(&given)) as i64;
+            correct
+                .execute(params![
+                    change(|counts| counts.written),
+                    change(|counts| counts.superseded),
+                    change(|counts| counts.rejected),
+                    run.run_id,
+                    step.slot,
+                ])
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn rollback(&mut self) -> Result<()> {
+        self.begun.clear();
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch("ROLLBACK").map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl Shape {
+    fn read(connection: &Connection, plan: &Plan, columns: &[String]) -> Result<Self> {
+        let table = &plan.table.name;
+        let changed = || {
+            Error::schema(format!("table {table} is not the one that the load began with"))
+                .hint("it was dropped or made again meanwhile; start the load anew")
+        };
+        let schema_version = schema_version(connection)?;
+        let Behaviour {
+            affinities,
+            triggers,
+            conflict_clause,
+            object,
+        } = catalog::behaviour(connection, &table.name)?.ok_or_else(changed)?;
+        if object != plan.table.identity.object {
+            return Err(changed());
+        }
+        let mut encoded = Vec::with_capacity(columns.len());
+        for column in &plan.columns {
+            let (_, affinity) = affinities
+                .iter()
+                .find(|(name, _)| *name == column.name)
+                .ok_or_else(|| {
+                    Error::schema(format!("table {table} has no column {} any more", column.name))
+                })?;
+            encoded.push((column.name.clone(), column.ty, *affinity));
+        }
+        Ok(Self {
+            schema_version,
+            insert: Insert::new(&table.name, columns, &plan.operation, conflict_clause),
+            encoder: Encoder::new(encoded)?,
+            triggers,
+        })
+    }
+}
+
+/// Why a statement did nothing.
+enum Refusal {
+    Failed(rusqlite::Error),
+    /// It succeeded, and fewer rows were written than sent.
+    Skipped,
+}
+
+/// The insert, prepared for as many rows as were last asked for.
+struct Prepared<'a> {
+    connection: &'a Connection,
+    insert: &'a Insert,
+    current: Option<(usize, CachedStatement<'a>)>,
+}
+
+impl Prepared<'_> {
+    /// Applies rows of a batch in one statement. Refused rows are a refusal, everything else an error.
+    fn apply(
+        &mut self,
+        encoded: &Encoded,
+        rows: std::ops::Range<usize>,
+        guarded: bool,
+    ) -> Result<Option<Refusal>> {
+        let count = rows.len();
+        if self.current.as_ref().is_none_or(|(rows, _)| *rows != count) {
+            let statement = self
+                .connection
+                .prepare_cached(&self.insert.sql(count))
+                .map_err(failed)?;
+            self.current = Some((count, statement));
+        }
+        let Some((_, statement)) = &mut self.current else {
+            return Err(Error::bug("no statement was prepared"));
+        };
+        if guarded {
+            self.connection
+                .execute_batch("SAVEPOINT tonnage_write")
+                .map_err(failed)?;
+        }
+        let applied = encoded
+            .bind(statement, rows)
+            .and_then(|()| statement.raw_execute());
+        match applied {
+            Ok(written) if written == count || self.insert.may_skip() => {
+                if guarded {
+                    self.connection
+                        .execute_batch("RELEASE tonnage_write")
+                        .map_err(failed)?;
+                }
+                Ok(None)
+            }
+            Ok(_) => Ok(Some(Refusal::Skipped)),
+            Err(failure) if errors::is_rejection(&failure) => Ok(Some(Refusal::Failed(failure))),
+            Err(failure) => Err(errors::error(failure, Doing::Rows)),
+        }
+    }
+}
+
+fn failed(failure: rusqlite::Error) -> Error {
+    errors::error(failure, Doing::Else)
+}
+
+fn schema_version(connection: &Connection) -> Result<i64> {
+    connection
+        .query_row("PRAGMA schema_version", [], |row| row.get(0))
+        .map_err(failed)
+}
+
+/// The bytes of a batch's own rows, whatever buffers they share.
+fn arrow_bytes(rows: &RecordBatch) -> Result<u64> {
+    let mut bytes = 0;
+    for column in rows.columns() {
+        let column = column.to_data().get_slice_memory_size();
+        bytes += column.map_err(|error| Error::bug("a batch has no size").caused_by(error))? as u64;
+    }
+    Ok(bytes)
+}

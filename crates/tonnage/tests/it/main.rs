@@ -1,0 +1,4 @@
+//! Tests against real databases, a module a database.
+
+#[cfg(feature = "sqlite")]
+mod sqlite;

@@ -1,0 +1,208 @@
+//! SQLite: real files, written through the seams and read back with plain SQL.
+
+mod ledger;
+mod tables;
+mod values;
+mod writing;
+
+use std::{path::PathBuf, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, Int64Array, RecordBatch, StringArray},
+    datatypes::{Field, Schema},
+};
+use rusqlite::{Connection, types::Value};
+use tempfile::TempDir;
+use tonnage::{
+    ColumnType,
+    ledger::{NewRun, RunDetail},
+    operation::{Durability, Method, Operation},
+    plan::{Plan, PlanColumn},
+    slot::{Advance, BlockMark, Counts, Position},
+    table::{Table, TableName},
+    target::{Claim, Failure, Guard, Target, Writer},
+    targets::sqlite::SqliteTarget,
+};
+
+const METHODS: [Method; 2] = [Method::Native, Method::Array];
+
+/// A file in a directory of its own, and the target that has it open.
+struct Database {
+    directory: TempDir,
+    target: SqliteTarget,
+}
+
+impl Database {
+    /// A file with this schema; none where it is empty.
+    async fn new(schema: &str) -> Self {
+        Self::with_options(schema, "").await
+    }
+
+    async fn with_options(schema: &str, options: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        if !schema.is_empty() {
+            Connection::open(&path).unwrap().execute_batch(schema).unwrap();
+        }
+        let url = format!("sqlite:{}{options}", path.display());
+        let target = SqliteTarget::connect(&url).await.unwrap();
+        Self { directory, target }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("test.db")
+    }
+
+    /// A connection of another program.
+    fn other(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+
+    fn rows(&self, sql: &str) -> Vec<Vec<Value>> {
+        let connection = self.other();
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let rows = statement.query_map([], |row| (0..columns).map(|column| row.get(column)).collect());
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    fn count(&self, table: &str) -> i64 {
+        self.other()
+            .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0))
+            .unwrap()
+    }
+
+    async fn table(&self, name: &str) -> Table {
+        self.target.table(&TableName::bare(name)).await.unwrap().unwrap()
+    }
+
+    /// A plan that writes these columns of `table`.
+    async fn plan(&self, table: &str, columns: &[(&str, ColumnType)], method: Method) -> Plan {
+        let table = self.table(table).await;
+        let columns = columns
+            .iter()
+            .enumerate()
+            .map(|(source, (name, ty))| PlanColumn {
+                source,
+                source_name: (*name).to_owned(),
+                target: table
+                    .columns
+                    .iter()
+                    .position(|column| column.name == *name)
+                    .unwrap(),
+                name: (*name).to_owned(),
+                ty: *ty,
+            })
+            .collect();
+        Plan {
+            table: Arc::new(table),
+            columns,
+            operation: Operation::Insert,
+            method,
+            durability: Durability::Relaxed,
+            jobs: 1,
+            batch_rows: 1000,
+            batch_bytes: 1 << 20,
+        }
+    }
+
+    async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
+        self.target.writer(plan, None).await.unwrap()
+    }
+
+    /// Writes a batch in a transaction of its own; the failure, if any, with what was applied committed.
+    async fn write(&self, plan: &Plan, rows: &RecordBatch) -> Option<Failure> {
+        let mut writer = self.writer(plan).await;
+        assert_eq!(writer.begin(&[]).await.unwrap(), Claim::Held);
+        let outcome = writer.write(rows, Guard::None).await.unwrap();
+        writer.commit(&[]).await.unwrap();
+        outcome.failure
+    }
+}
+
+fn upsert(key: &[&str]) -> Operation {
+    Operation::Upsert {
+        key: key.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+/// A batch with columns of these types.
+fn batch(columns: Vec<(&str, ColumnType, ArrayRef)>) -> RecordBatch {
+    let fields: Vec<_> = columns
+        .iter()
+        .map(|(name, ty, _)| Field::new(*name, ty.arrow(), true))
+        .collect();
+    let arrays = columns.into_iter().map(|(_, _, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
+}
+
+/// The columns `id` and `name`.
+fn pairs(rows: &[(Option<i64>, &str)]) -> RecordBatch {
+    let ids: Int64Array = rows.iter().map(|(id, _)| *id).collect();
+    let names: StringArray = rows.iter().map(|(_, name)| Some(*name)).collect();
+    batch(vec![
+        ("id", ColumnType::Int64, Arc::new(ids)),
+        ("name", ColumnType::TEXT, Arc::new(names)),
+    ])
+}
+
+const PAIR: [(&str, ColumnType); 2] = [("id", ColumnType::Int64), ("name", ColumnType::TEXT)];
+
+/// `id` from 0, `name` always the same.
+fn many(rows: i64) -> RecordBatch {
+    let rows: Vec<_> = (0..rows).map(|id| (Some(id), "x")).collect();
+    pairs(&rows)
+}
+
+fn integer(value: i64) -> Value {
+    Value::Integer(value)
+}
+
+fn text(value: &str) -> Value {
+    Value::Text(value.to_owned())
+}
+
+async fn new_run(database: &Database, table: &str, run_id: &str) -> NewRun {
+    let table = database.table(table).await;
+    NewRun {
+        run_id: run_id.to_owned(),
+        identity: format!("same input into {}", table.identity.object),
+        detail: RunDetail {
+            inputs: Vec::new(),
+            options: vec!["header=true".to_owned()],
+            table: table.name.to_string(),
+            table_identity: table.identity,
+            operation: "insert".to_owned(),
+            key: Vec::new(),
+            columns: vec!["id".to_owned()],
+            block_rows: 65_536,
+            block_bytes: 1 << 20,
+            slots: 4,
+            slot_by: "block".to_owned(),
+            sort: "none".to_owned(),
+            rejects: None,
+        },
+        truncate: None,
+    }
+}
+
+/// A step of a slot from `from` to `to` rows of block 0.
+fn advance(slot: u16, from: u64, to: u64) -> Advance {
+    Advance {
+        slot,
+        from: Position { block: 0, rows: from },
+        to: Position { block: 0, rows: to },
+        mark: BlockMark {
+            file: 1,
+            offset: u64::MAX,
+            file_rows: 3,
+            rows: 4,
+            hash: u64::MAX - 1,
+        },
+        counts: Counts {
+            written: to - from,
+            superseded: 0,
+            rejected: 0,
+        },
+    }
+}
