@@ -320,7 +320,7 @@ fn innermost(source: &DataType) -> &DataType {
 }
 
 /// An Arrow type in the words that this crate uses for its own, or in those of its family.
-fn shown_type(source: &DataType) -> String {
+pub(crate) fn shown_type(source: &DataType) -> String {
     match innermost(source) {
         DataType::Boolean => "bool".to_owned(),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
