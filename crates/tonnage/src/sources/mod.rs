@@ -1,5 +1,7 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
+pub mod parquet;
+
 use std::{path::PathBuf, sync::Arc};
 
 use crate::ledger::InputIdentity;
