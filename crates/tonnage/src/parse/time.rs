@@ -1,0 +1,337 @@
+//! Dates, times of day and timestamps: fixed layouts, read digit by digit.
+//!
+//! The calendar is the proleptic Gregorian one, years 1 to 9999 in text. Times are microseconds; a finer text is
+//! taken only if the digits beyond are zeros. Only named time zones ask a time zone database.
+
+use std::fmt::Write;
+
+use jiff::{
+    civil,
+    tz::{AmbiguousOffset, TimeZone},
+};
+
+use crate::{reject::sqlstate, types::ColumnType};
+
+use super::fault::{Fault, Parsed, shown};
+
+const SECOND: i64 = 1_000_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// Hours of the largest offset from UTC; PostgreSQL's bound.
+const OFFSET_HOURS_MAX: i64 = 15;
+
+/// Why a text is no date or time. The words are chosen by [`Bad::fault`].
+#[derive(Debug, Clone, Copy)]
+enum Bad {
+    /// Not written as it has to be.
+    Layout,
+    /// Written well, but there is no such day.
+    NoSuchDate,
+    /// Written well, but there is no such time of day.
+    NoSuchTime,
+    /// A second 60.
+    LeapSecond,
+    /// Digits beyond the microsecond that are not zeros.
+    TooFine,
+    /// An offset from UTC that the column does not keep.
+    OffsetLost,
+    /// No offset, and no zone was given.
+    ZoneMissing,
+}
+
+impl Bad {
+    #[cold]
+    fn fault(self, value: &[u8], ty: &ColumnType) -> Box<Fault> {
+        let text = shown(value);
+        match self {
+            Self::Layout if value.trim_ascii().is_empty() => Fault::not_a(value, ty),
+            Self::Layout => Fault {
+                code: sqlstate::INVALID_DATETIME,
+                hint: Some(format!(
+                    "a {ty} is written {}",
+                    match ty {
+                        ColumnType::Date => "2023-12-31",
+                        ColumnType::Time => "23:59:58.123456",
+                        ColumnType::Timestamp => "2023-12-31 23:59:58.123456",
+                        _ => "2023-12-31 23:59:58.123456+01:00",
+                    }
+                )),
+                ..*Fault::not_a(value, ty)
+            }
+            .into(),
+            Self::NoSuchDate => Fault::new(
+                sqlstate::DATETIME_OVERFLOW,
+                format!("{text} is a date that does not exist"),
+            ),
+            Self::NoSuchTime => Fault::new(
+                sqlstate::DATETIME_OVERFLOW,
+                format!("{text} is a time that does not exist"),
+            ),
+            Self::LeapSecond => Fault::new(
+                sqlstate::DATETIME_OVERFLOW,
+                format!("{text} is a leap second, the column has none"),
+            ),
+            Self::TooFine => Fault::new(
+                sqlstate::WOULD_CHANGE,
+                format!("{text} is finer than a microsecond, the column is not"),
+            ),
+            Self::OffsetLost => Fault::new(
+                sqlstate::WOULD_CHANGE,
+                format!("{text} has an offset from UTC, the column keeps none"),
+            )
+            .hint("a column of type timestamptz keeps it"),
+            Self::ZoneMissing => Fault::new(
+                sqlstate::INVALID_DATETIME,
+                format!("{text} has no offset from UTC, and no time zone was given"),
+            )
+            .hint("--timezone ZONE"),
+        }
+    }
+}
+
+type Read<T> = std::result::Result<T, Bad>;
+
+/// Days since 1970-01-01.
+pub(crate) fn date(value: &[u8]) -> Parsed<i32> {
+    read_date(value.trim_ascii())
+        // Years of four digits are far within the bounds.
+        .map(|days| days as i32)
+        .map_err(|bad| bad.fault(value, &ColumnType::Date))
+}
+
+/// Microseconds since midnight.
+pub(crate) fn time(value: &[u8]) -> Parsed<i64> {
+    read_time(value.trim_ascii())
+        .and_then(|(micros, rest)| {
+            if rest.is_empty() {
+                Ok(micros)
+            } else {
+                Err(Bad::Layout)
+            }
+        })
+        .map_err(|bad| bad.fault(value, &ColumnType::Time))
+}
+
+/// Microseconds since 1970-01-01 00:00:00 of a clock without a zone.
+pub(crate) fn timestamp(value: &[u8]) -> Parsed<i64> {
+    read_timestamp(value.trim_ascii())
+        .and_then(|(micros, rest)| {
+            if rest.is_empty() {
+                return Ok(micros);
+            }
+            read_offset(rest)?;
+            Err(Bad::OffsetLost)
+        })
+        .map_err(|bad| bad.fault(value, &ColumnType::Timestamp))
+}
+
+/// Microseconds since 1970-01-01 00:00:00 UTC. A text without an offset is a time of `zone`.
+pub(crate) fn instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> {
+    let bad = |bad: Bad| bad.fault(value, &ColumnType::TimestampTz);
+    let (local, rest) = read_timestamp(value.trim_ascii()).map_err(bad)?;
+    if rest.is_empty() {
+        let zone = zone.ok_or_else(|| bad(Bad::ZoneMissing))?;
+        return instant_in_zone(local, zone);
+    }
+    Ok(local - read_offset(rest).map_err(bad)?)
+}
+
+/// The instant at which clocks in `zone` show `local` (microseconds since 1970-01-01 00:00:00 on them). A fault where
+/// they show it twice or never.
+pub(crate) fn instant_in_zone(local: i64, zone: &TimeZone) -> Parsed<i64> {
+    let fault = |code: &'static str, what: &str| {
+        let name = zone.iana_name().unwrap_or("the time zone");
+        let time = text_of_timestamp(local);
+        Fault::new(code, format!("'{time}' {what} in {name}"))
+    };
+    let time = civil_time(local).ok_or_else(|| fault(sqlstate::DATETIME_OVERFLOW, "is out of range"))?;
+    match zone.to_ambiguous_timestamp(time).offset() {
+        AmbiguousOffset::Unambiguous { offset } => Ok(local - i64::from(offset.seconds()) * SECOND),
+        AmbiguousOffset::Gap { .. } => Err(fault(sqlstate::DATETIME_OVERFLOW, "does not exist")),
+        AmbiguousOffset::Fold { before, after } => Err(fault(sqlstate::INVALID_DATETIME, "happens twice")
+            .hint(format!("write its offset, {before} or {after}"))),
+    }
+}
+
+/// The same clock reading in the time zone library's words; none outside its years.
+fn civil_time(local: i64) -> Option<civil::DateTime> {
+    let (days, micros) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+    let (year, month, day) = civil_from_days(days);
+    // A time of day is below 24 hours, so its parts fit.
+    civil::DateTime::new(
+        i16::try_from(year).ok()?,
+        month as i8,
+        day as i8,
+        (micros / HOUR) as i8,
+        (micros % HOUR / MINUTE) as i8,
+        (micros % MINUTE / SECOND) as i8,
+        (micros % SECOND * 1_000) as i32,
+    )
+    .ok()
+}
+
+/// `YYYY-MM-DD`, nothing behind it.
+#[inline]
+fn read_date(text: &[u8]) -> Read<i64> {
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else {
+        return Err(Bad::Layout);
+    };
+    let year = two(*y1, *y2)? * 100 + two(*y3, *y4)?;
+    let (month, day) = (two(*m1, *m2)?, two(*d1, *d2)?);
+    if year == 0 || !(1..=12).contains(&month) || day == 0 || day > days_in_month(year, month) {
+        return Err(Bad::NoSuchDate);
+    }
+    Ok(days_from_civil(year, month, day))
+}
+
+/// `HH:MM[:SS[.f]]` and what is behind it.
+#[inline]
+fn read_time(text: &[u8]) -> Read<(i64, &[u8])> {
+    let [h1, h2, b':', m1, m2, rest @ ..] = text else {
+        return Err(Bad::Layout);
+    };
+    let (hour, minute) = (two(*h1, *h2)?, two(*m1, *m2)?);
+    let (second, rest) = match rest {
+        [b':', s1, s2, rest @ ..] => (two(*s1, *s2)?, rest),
+        [b':', ..] => return Err(Bad::Layout),
+        rest => (0, rest),
+    };
+    let (fraction, rest) = match rest {
+        // A fraction needs seconds before it: `HH:MM` is five bytes, `HH:MM:SS` eight.
+        [b'.', rest @ ..] if text.len() - rest.len() == 9 => read_fraction(rest)?,
+        rest => (0, rest),
+    };
+    if second == 60 && hour <= 23 && minute <= 59 {
+        return Err(Bad::LeapSecond);
+    }
+    if hour > 23 || minute > 59 || second > 59 {
+        return Err(Bad::NoSuchTime);
+    }
+    Ok((hour * HOUR + minute * MINUTE + second * SECOND + fraction, rest))
+}
+
+/// One to nine digits after the point, as microseconds, and what is behind them.
+fn read_fraction(text: &[u8]) -> Read<(i64, &[u8])> {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    if !(1..=9).contains(&digits) {
+        return Err(Bad::Layout);
+    }
+    let (fraction, rest) = text.split_at(digits);
+    let (micros, beyond) = fraction.split_at(digits.min(6));
+    if beyond.iter().any(|b| *b != b'0') {
+        return Err(Bad::TooFine);
+    }
+    let value = micros.iter().fold(0, |v, b| v * 10 + i64::from(b - b'0'));
+    Ok((value * 10i64.pow(6 - micros.len() as u32), rest))
+}
+
+/// `YYYY-MM-DD[T ]` and a time, and what is behind it.
+#[inline]
+fn read_timestamp(text: &[u8]) -> Read<(i64, &[u8])> {
+    let Some((date, [b' ' | b'T' | b't', time @ ..])) = text.split_at_checked(10) else {
+        return Err(Bad::Layout);
+    };
+    // The time first: if its layout is wrong, that is what to say, whatever the date.
+    let (micros, rest) = read_time(time)?;
+    Ok((read_date(date)? * DAY + micros, rest))
+}
+
+/// `Z`, `+HH`, `+HHMM` or `+HH:MM`, as microseconds east of UTC.
+#[inline]
+fn read_offset(text: &[u8]) -> Read<i64> {
+    let (sign, digits) = match text {
+        [b'Z' | b'z'] => return Ok(0),
+        [b'+', digits @ ..] => (1, digits),
+        [b'-', digits @ ..] => (-1, digits),
+        _ => return Err(Bad::Layout),
+    };
+    let (hour, minute) = match digits {
+        [h1, h2] => (two(*h1, *h2)?, 0),
+        [h1, h2, m1, m2] | [h1, h2, b':', m1, m2] => (two(*h1, *h2)?, two(*m1, *m2)?),
+        _ => return Err(Bad::Layout),
+    };
+    if hour > OFFSET_HOURS_MAX || minute > 59 {
+        return Err(Bad::NoSuchTime);
+    }
+    Ok(sign * (hour * HOUR + minute * MINUTE))
+}
+
+/// A number of two digits.
+#[inline]
+fn two(tens: u8, ones: u8) -> Read<i64> {
+    let (tens, ones) = (tens.wrapping_sub(b'0'), ones.wrapping_sub(b'0'));
+    if tens > 9 || ones > 9 {
+        return Err(Bad::Layout);
+    }
+    Ok(i64::from(tens) * 10 + i64::from(ones))
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// Days since 1970-01-01. Years are counted from March, so that the leap day is the last of its year, and in eras of
+/// 400 years, which are all equally long.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// Year, month and day: the inverse of [`days_from_civil`].
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// `2023-12-31`; years before 1 carry a minus, as in ISO 8601.
+pub(crate) fn text_of_date(days: i64) -> String {
+    let (year, month, day) = civil_from_days(days);
+    let sign = if year < 0 { "-" } else { "" };
+    format!("{sign}{:04}-{month:02}-{day:02}", year.abs())
+}
+
+/// `23:59:58`, and the fraction of a second as far as it is not zero. Midnight at the end of a day is `24:00:00`.
+pub(crate) fn text_of_time(micros: i64) -> String {
+    let mut text = format!(
+        "{:02}:{:02}:{:02}",
+        micros / HOUR,
+        micros % HOUR / MINUTE,
+        micros % MINUTE / SECOND
+    );
+    let fraction = micros % SECOND;
+    if fraction != 0 {
+        // Writing to a string does not fail.
+        let _ = write!(text, ".{fraction:06}");
+        text.truncate(text.trim_end_matches('0').len());
+    }
+    text
+}
+
+/// `2023-12-31 23:59:58.5`.
+pub(crate) fn text_of_timestamp(micros: i64) -> String {
+    let date = text_of_date(micros.div_euclid(DAY));
+    format!("{date} {}", text_of_time(micros.rem_euclid(DAY)))
+}
