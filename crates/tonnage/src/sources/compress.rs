@@ -23,6 +23,9 @@ const MAGIC_BYTES: usize = 16;
 /// Compressed bytes read at a time.
 const COMPRESSED_READ_BYTES: usize = 256 << 10;
 
+/// Bytes looked at to tell text from Parquet.
+const LOOKED_AT_BYTES: usize = 512;
+
 /// What Parquet files begin with.
 pub(crate) const PARQUET_MAGIC: &[u8] = b"PAR1";
 
@@ -77,7 +80,8 @@ impl ByteStream {
         match &file.path {
             Some(path) => {
                 let opened = File::open(path).map_err(|cause| {
-                    Error::input(format!("{}: cannot be opened: {}", file.shown, plain(&cause))).caused_by(cause)
+                    Error::input(format!("{}: cannot be opened: {}", file.shown, plain(&cause)))
+                        .caused_by(cause)
                 })?;
                 Self::of_reader(file.shown.clone(), opened)
             }
@@ -96,7 +100,9 @@ impl ByteStream {
         (&mut counted)
             .take(MAGIC_BYTES as u64)
             .read_to_end(&mut magic)
-            .map_err(|cause| Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause))?;
+            .map_err(|cause| {
+                Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+            })?;
         let compression = Compression::of(&magic).map_err(|name| {
             Error::input(format!(
                 "{shown}: is compressed with {name}, which cannot be read"
@@ -166,6 +172,28 @@ impl ByteStream {
     }
 }
 
+/// What a file is that is surely not Parquet: `compressed with gzip`, `text`. None for what may be.
+pub(crate) fn not_parquet(file: &InputFile) -> Result<Option<String>> {
+    // A pipe cannot be looked into without taking from it.
+    if file.identity.is_none() {
+        return Ok(None);
+    }
+    let mut stream = ByteStream::open(file)?;
+    if stream.compression != Compression::None {
+        return Ok(Some(format!("compressed with {}", stream.compression.name())));
+    }
+    let mut start = [0; LOOKED_AT_BYTES];
+    let count = stream.read(&mut start)?;
+    let start = &start[..count];
+    // A character may be cut at the end of what was read.
+    let is_text = match std::str::from_utf8(start) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none(),
+    };
+    let text = !start.is_empty() && !start.starts_with(PARQUET_MAGIC) && is_text && !start.contains(&0);
+    Ok(text.then(|| "text".to_owned()))
+}
+
 /// The error without the number of the operating system.
 pub(crate) fn plain(cause: &io::Error) -> String {
     match cause.kind() {
@@ -203,7 +231,10 @@ mod tests {
     }
 
     fn zstandard(bytes: &[u8]) -> Vec<u8> {
-        zstd::encode_all(bytes, 1).unwrap()
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.include_checksum(true).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
     }
 
     fn read_all(bytes: Vec<u8>) -> Result<Vec<u8>> {
@@ -234,7 +265,10 @@ mod tests {
         let both = [one.clone(), two.clone()].concat();
         assert_eq!(read_all(both.clone()).unwrap(), both);
         assert_eq!(read_all([gzip(&one), gzip(&two)].concat()).unwrap(), both);
-        assert_eq!(read_all([zstandard(&one), zstandard(&two)].concat()).unwrap(), both);
+        assert_eq!(
+            read_all([zstandard(&one), zstandard(&two)].concat()).unwrap(),
+            both
+        );
         assert_eq!(read_all(Vec::new()).unwrap(), b"");
     }
 
@@ -264,6 +298,9 @@ mod tests {
     #[test]
     fn other_compressions_are_named() {
         let error = read_all(b"\xfd7zXZ\0\0".to_vec()).unwrap_err();
-        assert_eq!(error.to_string(), "f: is compressed with xz, which cannot be read");
+        assert_eq!(
+            error.to_string(),
+            "f: is compressed with xz, which cannot be read"
+        );
     }
 }

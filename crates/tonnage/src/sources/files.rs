@@ -51,7 +51,8 @@ pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>
         }
     }
     if files.is_empty() {
-        return Err(Error::config("no input is named").hint("name a file, a directory, a glob or - for standard input"));
+        return Err(Error::config("no input is named")
+            .hint("name a file, a directory, a glob or - for standard input"));
     }
     refuse_repeats(&files)?;
     let format = match format {
@@ -100,8 +101,9 @@ fn file(path: &Path) -> Result<InputFile> {
 }
 
 fn identity(path: &Path, shown: &str, metadata: &fs::Metadata) -> Result<InputIdentity> {
-    let unreadable =
-        |cause: io::Error| Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause);
+    let unreadable = |cause: io::Error| {
+        Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+    };
     let absolute = fs::canonicalize(path).map_err(unreadable)?;
     let modified = metadata.modified().map_err(unreadable)?;
     let modified_nanos = match modified.duration_since(UNIX_EPOCH) {
@@ -124,7 +126,8 @@ fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
         _ => Path::new("."),
     };
     if !directory.is_dir() {
-        return Error::input(format!("{shown}: there is no directory {}", directory.display())).caused_by(cause);
+        return Error::input(format!("{shown}: there is no directory {}", directory.display()))
+            .caused_by(cause);
     }
     let error = Error::input(format!("{shown}: there is no such file")).caused_by(cause);
     let names = visible_names(directory).unwrap_or_default();
@@ -158,8 +161,9 @@ fn visible_names(directory: &Path) -> io::Result<Vec<String>> {
 /// The files of a directory whose ending is known, or is one of `format` if given.
 fn directory(shown: &str, format: Option<Format>, files: &mut Vec<InputFile>) -> Result<()> {
     let directory = Path::new(shown);
-    let names = visible_names(directory)
-        .map_err(|cause| Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause))?;
+    let names = visible_names(directory).map_err(|cause| {
+        Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+    })?;
     let before = files.len();
     for name in names {
         let path = directory.join(name);
@@ -197,8 +201,9 @@ fn matching(pattern: &str, files: &mut Vec<InputFile>) -> Result<()> {
         require_literal_separator: true,
         require_literal_leading_dot: true,
     };
-    let paths = glob::glob_with(pattern, options)
-        .map_err(|cause| Error::config(format!("'{pattern}' is not a glob: {}", cause.msg)).caused_by(cause))?;
+    let paths = glob::glob_with(pattern, options).map_err(|cause| {
+        Error::config(format!("'{pattern}' is not a glob: {}", cause.msg)).caused_by(cause)
+    })?;
     let before = files.len();
     for path in paths {
         let path = path.map_err(|cause| {
@@ -313,7 +318,10 @@ mod tests {
         let directory = directory_with(&["b.csv", "a.csv.gz", ".c.csv", "notes.md"]);
         assert_eq!(found(&directory, &[""], None).unwrap(), ["a.csv.gz", "b.csv"]);
         assert_eq!(found(&directory, &["*.csv"], None).unwrap(), ["b.csv"]);
-        assert_eq!(found(&directory, &["[ab].*"], None).unwrap(), ["a.csv.gz", "b.csv"]);
+        assert_eq!(
+            found(&directory, &["[ab].*"], None).unwrap(),
+            ["a.csv.gz", "b.csv"]
+        );
         let csv = Some(Format::Csv);
         assert_eq!(found(&directory, &["notes.md"], csv).unwrap(), ["notes.md"]);
     }
@@ -328,13 +336,22 @@ mod tests {
     fn what_is_not_there_is_named_with_what_is_near() {
         let directory = directory_with(&["flights.csv", "airports.csv"]);
         let error = found(&directory, &["flight.csv"], None).unwrap_err();
-        assert!(error.to_string().ends_with("flight.csv: there is no such file"), "{error}");
+        assert!(
+            error.to_string().ends_with("flight.csv: there is no such file"),
+            "{error}"
+        );
         let hint = error.hint_text().unwrap();
-        assert!(hint.starts_with("did you mean ") && hint.contains("flights.csv"), "{hint}");
+        assert!(
+            hint.starts_with("did you mean ") && hint.contains("flights.csv"),
+            "{hint}"
+        );
         let error = found(&directory, &["*.tsv"], None).unwrap_err();
         assert!(error.to_string().starts_with("no file matches '"), "{error}");
         let error = found(&directory, &["none/a.csv"], None).unwrap_err();
-        assert!(error.to_string().contains("a.csv: there is no directory "), "{error}");
+        assert!(
+            error.to_string().contains("a.csv: there is no directory "),
+            "{error}"
+        );
     }
 
     #[test]

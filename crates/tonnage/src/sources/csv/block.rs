@@ -89,9 +89,9 @@ pub(super) fn batch_schema(names: &[Arc<str>], request: &ReadRequest) -> Result<
         .columns
         .iter()
         .map(|(index, ty)| {
-            let name = names
-                .get(*index)
-                .ok_or_else(|| Error::bug(format!("column {index} was requested, there are {}", names.len())))?;
+            let name = names.get(*index).ok_or_else(|| {
+                Error::bug(format!("column {index} was requested, there are {}", names.len()))
+            })?;
             Ok(Field::new(&**name, ty.arrow(), true))
         })
         .collect::<Result<_>>()?;
@@ -118,7 +118,12 @@ pub(super) fn skip_idle(window: &mut Window, tokeniser: &Tokeniser) -> Result<bo
 }
 
 /// Cuts the next block and consumes it. The window has to be at a record. `rows_before`: rows of the file before it.
-pub(super) fn next(window: &mut Window, shape: &Shape<'_>, records: &mut Records, rows_before: u64) -> Result<Parts> {
+pub(super) fn next(
+    window: &mut Window,
+    shape: &Shape<'_>,
+    records: &mut Records,
+    rows_before: u64,
+) -> Result<Parts> {
     let offset = window.offsets_are_the_files().then(|| window.offset());
     let mut origin = Origin {
         file: shape.shown.clone(),
@@ -135,7 +140,7 @@ pub(super) fn next(window: &mut Window, shape: &Shape<'_>, records: &mut Records
             Ok(parts)
         }
         Cut::Endless => {
-            let kept = drain(window)?;
+            let kept = drain(window, shape.tokeniser)?;
             origin.first_offset = offset;
             let reject = Reject {
                 file: shape.shown.clone(),
@@ -154,9 +159,11 @@ pub(super) fn next(window: &mut Window, shape: &Shape<'_>, records: &mut Records
 }
 
 /// Consumes a record that does not end within its bound, up to the next line end; returns its beginning.
-fn drain(window: &mut Window) -> Result<Vec<u8>> {
+fn drain(window: &mut Window, tokeniser: &Tokeniser) -> Result<Vec<u8>> {
     let text = window.text();
-    let kept = text[..text.len().min(ENDLESS_KEPT_BYTES)].to_vec();
+    // The window holds at least as many bytes as a record may have; how many more is chance.
+    let kept_bytes = tokeniser.record_bytes_max().min(ENDLESS_KEPT_BYTES);
+    let kept = text[..text.len().min(kept_bytes)].to_vec();
     loop {
         match memchr(b'\n', window.text()) {
             Some(hit) => {
@@ -256,11 +263,17 @@ impl Records {
         let mut rows = RecordBatch::try_new_with_options(shape.schema.clone(), arrays, &options)
             .map_err(|cause| Error::bug(format!("columns of a block do not fit together: {cause}")))?;
         origin.rows = self.good.iter().map(|place| place.row).collect::<Vec<_>>().into();
-        origin.offsets = origin
-            .first_offset
-            .map(|_| self.good.iter().map(|place| place.start).collect::<Vec<_>>().into());
+        origin.offsets = origin.first_offset.map(|_| {
+            self.good
+                .iter()
+                .map(|place| place.start)
+                .collect::<Vec<_>>()
+                .into()
+        });
         if !problems.is_empty() {
-            let mask: BooleanArray = (0..self.good.len()).map(|row| Some(!problems.contains(row))).collect();
+            let mask: BooleanArray = (0..self.good.len())
+                .map(|row| Some(!problems.contains(row)))
+                .collect();
             rows = filter_record_batch(&rows, &mask).map_err(filter_failed)?;
             origin.rows = filter_numbers(&origin.rows, &mask)?;
             origin.offsets = match &origin.offsets {
@@ -278,7 +291,11 @@ impl Records {
             let data = self.data(row, *place, text, shape);
             rejects.push(shape.reject(&origin, *place, problem.clone(), data));
         }
-        Ok(Parts { rows, origin, rejects })
+        Ok(Parts {
+            rows,
+            origin,
+            rejects,
+        })
     }
 
     #[inline]

@@ -106,8 +106,14 @@ mod tests {
 
     #[test]
     fn text_is_decoded_whatever_the_size_of_the_buffer() {
-        assert_eq!(decoded(b"caf\xe9 cr\xe8me, \x80 5, and more", "windows-1252"), "café crème, € 5, and more".as_bytes());
-        let utf16: Vec<u8> = "\u{feff}añb😀c".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(
+            decoded(b"caf\xe9 cr\xe8me, \x80 5, and more", "windows-1252"),
+            "café crème, € 5, and more".as_bytes()
+        );
+        let utf16: Vec<u8> = "\u{feff}añb😀c"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
         assert_eq!(decoded(&utf16, "utf-16le"), "añb😀c".as_bytes());
     }
 
@@ -120,6 +126,9 @@ mod tests {
     #[test]
     fn utf8_needs_no_decoding_and_unknown_labels_are_refused() {
         assert!(encoding("UTF8").unwrap().is_none());
-        assert_eq!(encoding("klingon").unwrap_err().to_string(), "unknown encoding 'klingon'");
+        assert_eq!(
+            encoding("klingon").unwrap_err().to_string(),
+            "unknown encoding 'klingon'"
+        );
     }
 }

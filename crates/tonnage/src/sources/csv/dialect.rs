@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The largest bound on a record: offsets within a block have 30 bits, and a block may hold more than one record.
-const RECORD_BYTES_LIMIT: usize = 512 << 20;
+pub(super) const RECORD_BYTES_LIMIT: usize = 512 << 20;
 
 /// Options resolved for a format.
 #[derive(Debug, Clone)]
@@ -83,7 +83,14 @@ impl Dialect {
         };
         vec![
             // TSV is text with another delimiter: the same file by another name is the same input.
-            format!("format={}", if format == Format::Parquet { "parquet" } else { "text" }),
+            format!(
+                "format={}",
+                if format == Format::Parquet {
+                    "parquet"
+                } else {
+                    "text"
+                }
+            ),
             format!("delimiter={}", byte(Some(self.delimiter))),
             format!("quote={}", byte(self.quote)),
             format!("escape={}", byte(self.escape)),
@@ -128,21 +135,46 @@ mod tests {
     fn options_that_contradict_each_other_are_refused() {
         let base = TextOptions::default();
         let cases = [
-            (TextOptions { delimiter: Some(b'"'), ..base.clone() }, "delimiter and quote are both '\\\"'"),
-            (TextOptions { comment: Some(b','), ..base.clone() }, "delimiter and comment are both ','"),
             (
-                TextOptions { delimiter: Some(b'\n'), ..base.clone() },
+                TextOptions {
+                    delimiter: Some(b'"'),
+                    ..base.clone()
+                },
+                "delimiter and quote are both '\\\"'",
+            ),
+            (
+                TextOptions {
+                    comment: Some(b','),
+                    ..base.clone()
+                },
+                "delimiter and comment are both ','",
+            ),
+            (
+                TextOptions {
+                    delimiter: Some(b'\n'),
+                    ..base.clone()
+                },
                 "the delimiter has to be one ASCII character, and no line end",
             ),
             (
-                TextOptions { quote: None, escape: Some(b'\\'), ..base.clone() },
+                TextOptions {
+                    quote: None,
+                    escape: Some(b'\\'),
+                    ..base.clone()
+                },
                 "an escape without a quote has no meaning",
             ),
         ];
         for (options, message) in cases {
-            assert_eq!(Dialect::new(Format::Csv, &options).unwrap_err().to_string(), message);
+            assert_eq!(
+                Dialect::new(Format::Csv, &options).unwrap_err().to_string(),
+                message
+            );
         }
-        let same = TextOptions { escape: Some(b'"'), ..base };
+        let same = TextOptions {
+            escape: Some(b'"'),
+            ..base
+        };
         assert_eq!(Dialect::new(Format::Tsv, &same).unwrap().escape, None);
     }
 

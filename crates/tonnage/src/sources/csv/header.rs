@@ -38,7 +38,12 @@ impl FileColumns {
     }
 
     /// The columns of a further file: the same names in any order. `Input` where they differ.
-    pub fn further(names: Vec<Arc<str>>, shown: &str, wanted: &[Arc<str>], first_shown: &str) -> Result<Self> {
+    pub fn further(
+        names: Vec<Arc<str>>,
+        shown: &str,
+        wanted: &[Arc<str>],
+        first_shown: &str,
+    ) -> Result<Self> {
         let without = |names: &[Arc<str>], others: &[Arc<str>]| -> Vec<Arc<str>> {
             names.iter().filter(|n| !others.contains(n)).cloned().collect()
         };
@@ -85,16 +90,16 @@ pub(super) fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<(
     window.read(PARQUET_MAGIC.len())?;
     let text = window.text();
     if text.starts_with(PARQUET_MAGIC) {
-        return Err(Error::input(format!("{shown} is a Parquet file, not text")).hint("read it with --format parquet"));
+        return Err(Error::input(format!("{shown} is a Parquet file, not text"))
+            .hint("read it with --format parquet"));
     }
     if decoded {
         return Ok(());
     }
     for (mark, label) in [(UTF16_LE_MARK, "utf-16le"), (UTF16_BE_MARK, "utf-16be")] {
         if text.starts_with(mark) {
-            return Err(
-                Error::input(format!("{shown} is UTF-16 text, not UTF-8")).hint(format!("read it with --encoding {label}"))
-            );
+            return Err(Error::input(format!("{shown} is UTF-16 text, not UTF-8"))
+                .hint(format!("read it with --encoding {label}")));
         }
     }
     if text.starts_with(UTF8_MARK) {
@@ -110,7 +115,9 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
     let next = match first_record(window, &Tokeniser::new(dialect, None), &mut fields)? {
         First::Good { next } => next,
         First::Bad { flaw, .. } => {
-            return Err(Error::input(format!("{shown}: the header cannot be read: {flaw}")));
+            return Err(Error::input(format!(
+                "{shown}: the header cannot be read: {flaw}"
+            )));
         }
         First::None => {
             return Err(Error::input(format!("{shown} is empty: there is no header"))
@@ -182,7 +189,11 @@ fn first_record(window: &mut Window, tokeniser: &Tokeniser, fields: &mut Fields)
             Idle::Record => match tokeniser.record(window.text(), 0, window.whole(), fields) {
                 Record::Good { next, .. } => return Ok(First::Good { next }),
                 Record::Bad { flaw, .. } => return Ok(First::Bad { flaw }),
-                Record::Endless => return Ok(First::Bad { flaw: tokeniser.too_long() }),
+                Record::Endless => {
+                    return Ok(First::Bad {
+                        flaw: tokeniser.too_long(),
+                    });
+                }
                 Record::Incomplete => {}
             },
         }

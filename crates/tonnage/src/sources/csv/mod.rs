@@ -24,9 +24,9 @@ use encoding_rs::Encoding;
 
 use self::{
     block::{Records, Shape, batch_schema, skip_idle},
-    dialect::Dialect,
+    dialect::{Dialect, RECORD_BYTES_LIMIT},
     header::FileColumns,
-    tokenise::{Fields, Idle, Record, Tokeniser},
+    tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
     window::Window,
 };
 use super::{Format, InputFile, TextOptions, infer::Guess};
@@ -45,6 +45,7 @@ const SAMPLE_ROWS: usize = 10_000;
 
 /// The largest block: places within one have 30 bits, and its last record comes on top.
 const BLOCK_BYTES_MAX: usize = 256 << 20;
+const _: () = assert!(BLOCK_BYTES_MAX + RECORD_BYTES_LIMIT <= SPAN_BYTES_MAX);
 
 /// Characters that separate fields in files that are called CSV all the same.
 const DELIMITERS: [char; 4] = [';', '\t', '|', ','];
@@ -141,7 +142,12 @@ impl CsvSource {
             if source.files[index].identity.is_some() && (options.header || sampled == 0) {
                 let mut open = source.open_file(index)?;
                 if sampled == 0 {
-                    let OpenFile { window, tokeniser, columns, .. } = &mut open;
+                    let OpenFile {
+                        window,
+                        tokeniser,
+                        columns,
+                        ..
+                    } = &mut open;
                     sampled = sample(window, tokeniser, &source.dialect, columns, &mut guesses)?;
                 }
             }
@@ -197,7 +203,10 @@ impl Source for CsvSource {
     }
 
     fn bytes_total(&self) -> Option<u64> {
-        self.files.iter().map(|file| Some(file.identity.as_ref()?.bytes)).sum()
+        self.files
+            .iter()
+            .map(|file| Some(file.identity.as_ref()?.bytes))
+            .sum()
     }
 
     fn request(&mut self, request: &ReadRequest) -> Result<()> {
@@ -229,16 +238,20 @@ impl Source for CsvSource {
         let there = |open: &OpenFile| open.index == file_index && open.fresh;
         if mark.offset > 0 || !self.current.as_ref().is_some_and(there) {
             if file.identity.is_none() {
-                return Err(Error::input(format!("{} cannot be read a second time", file.shown))
-                    .hint("put the data into a file, whose load can be resumed"));
+                return Err(
+                    Error::input(format!("{} cannot be read a second time", file.shown))
+                        .hint("put the data into a file, whose load can be resumed"),
+                );
             }
             let mut open = self.open_file(file_index)?;
             let reached = open.window.consume_to(mark.offset.max(open.window.offset()))?;
             if mark.offset > 0
                 && (!reached || open.window.offset() != mark.offset || open.window.hash() != mark.hash)
             {
-                return Err(Error::input(format!("{} has changed since the run began", file.shown))
-                    .hint("load it as a new run with --restart"));
+                return Err(
+                    Error::input(format!("{} has changed since the run began", file.shown))
+                        .hint("load it as a new run with --restart"),
+                );
             }
             open.rows = mark.file_rows;
             if mark.offset > 0 {
@@ -345,7 +358,9 @@ fn sample(
                 match tokeniser.record(text, at, window.whole(), &mut fields) {
                     Record::Good { next, .. } => {
                         for (guess, field) in guesses.iter_mut().zip(&columns.fields) {
-                            let Some(span) = fields.spans.get(*field) else { continue };
+                            let Some(span) = fields.spans.get(*field) else {
+                                continue;
+                            };
                             let value = fields.bytes(*span, text);
                             let null = !span.is_quoted() && dialect.nulls.contains(value);
                             guess.see((!null).then_some(value));

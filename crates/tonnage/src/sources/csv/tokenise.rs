@@ -60,7 +60,11 @@ impl Fields {
     /// The bytes of a field of the text that was cut.
     #[inline]
     pub fn bytes<'a>(&'a self, span: Span, text: &'a [u8]) -> &'a [u8] {
-        let from = if span.start & UNESCAPED == 0 { text } else { &self.unescaped };
+        let from = if span.start & UNESCAPED == 0 {
+            text
+        } else {
+            &self.unescaped
+        };
         &from[(span.start & OFFSET) as usize..span.end as usize]
     }
 
@@ -116,7 +120,10 @@ impl fmt::Display for Flaw {
             Self::TextAfterQuote(_) => f.write_str("text behind a closing quote"),
             Self::Unclosed(_) => f.write_str("a quote that is not closed before the file ends"),
             Self::TooLong { record_bytes_max } => {
-                write!(f, "a record of more than {record_bytes_max} bytes; a quote may be unclosed")
+                write!(
+                    f,
+                    "a record of more than {record_bytes_max} bytes; a quote may be unclosed"
+                )
             }
         }
     }
@@ -381,6 +388,11 @@ impl Tokeniser {
             Edge::File => Some(flaw),
             Edge::Bound => Some(self.too_long()),
         }
+    }
+
+    /// The most bytes of a record.
+    pub fn record_bytes_max(&self) -> usize {
+        self.record_bytes_max
     }
 
     /// The flaw of a record that reaches its bound.

@@ -125,7 +125,9 @@ impl Window {
             self.buffer.copy_within(self.start..self.end, 0);
         } else {
             let length = match live + needed {
-                least if least < DOUBLING_BYTES_MAX => least.max(self.buffer.len() * 2).min(DOUBLING_BYTES_MAX),
+                least if least < DOUBLING_BYTES_MAX => {
+                    least.max(self.buffer.len() * 2).min(DOUBLING_BYTES_MAX)
+                }
                 least => least,
             };
             let mut buffer = Vec::with_capacity(length);
