@@ -1,7 +1,8 @@
-//! The bytes of a file as text or Parquet readers want them: decompressed, and counted as they lie on the disk.
+//! The bytes of a file as text or Parquet readers want them: decompressed, and counted as they lie on the
+//! disk.
 //!
-//! What a file begins with decides how it is compressed; its name is never believed over its bytes. A stream that
-//! ends early is an error, never a short file.
+//! What a file begins with decides how it is compressed; its name is never believed over its bytes. A stream
+//! that ends early is an error, never a short file.
 
 use std::{
     fs::File,
@@ -146,7 +147,8 @@ impl ByteStream {
         }
     }
 
-    /// Reads some bytes; 0 at the end. `Input` where the file cannot be read or its compressed data is damaged.
+    /// Reads some bytes; 0 at the end. `Input` where the file cannot be read or its compressed data is
+    /// damaged.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             match self.reader.read(buffer) {

@@ -1,7 +1,7 @@
 //! From what a user names to the files that are read: paths, globs, directories, standard input.
 //!
-//! All inputs of a run have one format. The order is that of the arguments, within a glob or directory that of the
-//! names, so that it is the same on every attempt.
+//! All inputs of a run have one format. The order is that of the arguments, within a glob or directory that
+//! of the names, so that it is the same on every attempt.
 
 use std::{
     collections::HashSet,
@@ -18,8 +18,9 @@ use crate::{
     table::nearest,
 };
 
-/// The name of standard input.
+/// The name by which standard input is asked for, and the one by which messages call it.
 const STDIN: &str = "-";
+const STDIN_SHOWN: &str = "stdin";
 
 /// What names end with, by format.
 const ENDINGS: &[(&str, Format)] = &[
@@ -34,7 +35,8 @@ const ENDINGS: &[(&str, Format)] = &[
 /// What names of compressed text files end with, behind the ending of their format.
 const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst"];
 
-/// The files that `inputs` name, and their format: `format` if given, else by their endings, CSV for standard input.
+/// The files that `inputs` name, and their format: `format` if given, else by their endings, CSV for standard
+/// input.
 ///
 /// `Config` where nothing or two formats are named, or one file twice; `Input` for what is not there.
 pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>, Format)> {
@@ -78,7 +80,7 @@ pub fn format_of(path: &Path) -> Option<Format> {
 
 fn stdin() -> InputFile {
     InputFile {
-        shown: STDIN.into(),
+        shown: STDIN_SHOWN.into(),
         path: None,
         identity: None,
     }

@@ -13,8 +13,8 @@ use crate::{
     source::Source,
 };
 
-/// Opens what a user names as one source: paths, globs, directories, `-` for standard input. `format` is told by the
-/// files' endings where it is not given.
+/// Opens what a user names as one source: paths, globs, directories, `-` for standard input. `format` is told
+/// by the files' endings where it is not given.
 ///
 /// `Config` where the names or options make no sense; `Input` for what is not there or cannot be read.
 pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Result<Box<dyn Source>> {

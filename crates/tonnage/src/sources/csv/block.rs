@@ -1,7 +1,8 @@
 //! Cuts a block from a file's text and makes typed columns of it.
 //!
-//! A block ends with the row that is its `block_rows`th or reaches its `block_bytes`th byte, where the file ends, or
-//! before a record without an end (which is a block of its own): all of it decided by the text alone.
+//! A block ends with the row that is its `block_rows`th or reaches its `block_bytes`th byte, where the file
+//! ends, or before a record without an end (which is a block of its own): all of it decided by the text
+//! alone.
 
 use std::sync::Arc;
 
@@ -27,6 +28,10 @@ use crate::{
 
 /// The most bytes kept of a record that does not end.
 const ENDLESS_KEPT_BYTES: usize = 64 << 10;
+
+/// The most fields that the rejects of a block keep by name: one takes 40 bytes and more. Further rejects keep
+/// their bytes as they are.
+const REJECTED_FIELDS_MAX: usize = 1 << 20;
 
 /// Where a record lies in its block.
 #[derive(Debug, Clone, Copy)]
@@ -117,7 +122,8 @@ pub(super) fn skip_idle(window: &mut Window, tokeniser: &Tokeniser) -> Result<bo
     }
 }
 
-/// Cuts the next block and consumes it. The window has to be at a record. `rows_before`: rows of the file before it.
+/// Cuts the next block and consumes it. The window has to be at a record. `rows_before`: rows of the file
+/// before it.
 pub(super) fn next(
     window: &mut Window,
     shape: &Shape<'_>,
@@ -286,9 +292,14 @@ impl Records {
             let raw = text[place.start as usize..place.end as usize].to_vec();
             rejects.push(shape.reject(&origin, *place, shape.problem(*flaw), RejectData::Raw(raw)));
         }
+        let mut kept_fields = 0;
         for (row, problem) in problems.iter() {
             let Some(place) = self.good.get(row) else { continue };
-            let data = self.data(row, *place, text, shape);
+            let data = match kept_fields < REJECTED_FIELDS_MAX {
+                true => self.data(row, *place, text, shape),
+                false => RejectData::Raw(text[place.start as usize..place.end as usize].to_vec()),
+            };
+            kept_fields += stride;
             rejects.push(shape.reject(&origin, *place, problem.clone(), data));
         }
         Ok(Parts {

@@ -5,7 +5,8 @@ use crate::{
     sources::{Format, TextOptions},
 };
 
-/// The largest bound on a record: offsets within a block have 30 bits, and a block may hold more than one record.
+/// The largest bound on a record: offsets within a block have 30 bits, and a block may hold more than one
+/// record.
 pub(super) const RECORD_BYTES_LIMIT: usize = 512 << 20;
 
 /// Options resolved for a format.

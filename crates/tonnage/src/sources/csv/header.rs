@@ -84,8 +84,8 @@ fn listed(names: &[Arc<str>]) -> String {
     text
 }
 
-/// Consumes a byte order mark, and refuses what is not text of the expected kind. `decoded`: the text was made UTF-8
-/// here, so it is.
+/// Consumes a byte order mark, and refuses what is not text of the expected kind. `decoded`: the text was
+/// made UTF-8 here, so it is.
 pub(super) fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<()> {
     window.read(PARQUET_MAGIC.len())?;
     let text = window.text();
@@ -154,8 +154,8 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
     Ok(names)
 }
 
-/// Names for a file without a header: `c1`, `c2` .. as many as its first good record has fields. `Input` where there
-/// is none. Consumes nothing but lines that are no records.
+/// Names for a file without a header: `c1`, `c2` .. as many as its first good record has fields. `Input`
+/// where there is none. Consumes nothing but lines that are no records.
 pub(super) fn numbered_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Vec<Arc<str>>> {
     let mut fields = Fields::default();
     let tokeniser = Tokeniser::new(dialect, None);

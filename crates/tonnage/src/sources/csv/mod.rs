@@ -3,9 +3,9 @@
 //! - A block holds rows of one file only and is cut by the text alone, so every attempt cuts it alike.
 //! - A bad row is a reject of its block, and reading goes on with the next row.
 //! - Memory is bounded by a block, the longest record and what is read ahead; never by the file.
-//! - Marks count bytes after decompression and decoding; the hash is over these bytes, byte order mark and header
-//!   included. The place where a file begins has offset 0 and hash 0, and whatever ends a file (blank lines,
-//!   comments) belongs to its last block, so a block never begins behind the last row of a file.
+//! - Marks count bytes after decompression and decoding; the hash is over these bytes, byte order mark and
+//!   header included. The place where a file begins has offset 0 and hash 0, and whatever ends a file (blank
+//!   lines, comments) belongs to its last block, so a block never begins behind the last row of a file.
 
 mod block;
 mod decode;
@@ -14,6 +14,8 @@ mod header;
 mod tokenise;
 mod window;
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;
 
@@ -88,8 +90,8 @@ struct OpenFile {
 impl CsvSource {
     /// Opens text files of one set of columns, and infers types from a sample of the first that has rows.
     ///
-    /// `Config` for options that make no sense; `Input` for files that cannot be read, have no columns, or differ in
-    /// them. Pipes are opened in their turn; what they begin with is kept, not read twice.
+    /// `Config` for options that make no sense; `Input` for files that cannot be read, have no columns, or
+    /// differ in them. Pipes are opened in their turn; what they begin with is kept, not read twice.
     pub fn open(files: Vec<InputFile>, format: Format, options: &TextOptions) -> Result<Self> {
         let dialect = Dialect::new(format, options)?;
         let encoding = decode::encoding(&options.encoding)?;

@@ -1,27 +1,22 @@
-use std::{
-    fs,
-    io::{Read, Write},
-    path::PathBuf,
-};
+use std::{fs, io::Write, path::PathBuf};
 
 use arrow::array::{Array, AsArray};
-use proptest::prelude::*;
 
 use super::*;
 use crate::{
     reject::{Reject, RejectData},
-    sources::{compress::ByteStream, files},
+    sources::files,
     types::ColumnType,
 };
 
 /// Files in a directory of their own.
-struct Files {
+pub(super) struct Files {
     directory: tempfile::TempDir,
     names: Vec<PathBuf>,
 }
 
 impl Files {
-    fn of(contents: &[&[u8]]) -> Self {
+    pub fn of(contents: &[&[u8]]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let names: Vec<_> = (0..contents.len())
             .map(|index| directory.path().join(format!("f{index}.csv")))
@@ -32,7 +27,7 @@ impl Files {
         Self { directory, names }
     }
 
-    fn open(&self, options: &TextOptions) -> Result<CsvSource> {
+    pub fn open(&self, options: &TextOptions) -> Result<CsvSource> {
         let inputs: Vec<_> = self
             .names
             .iter()
@@ -51,10 +46,10 @@ impl Files {
     }
 }
 
-type Row = Vec<Option<String>>;
+pub(super) type Row = Vec<Option<String>>;
 
 /// All columns as text.
-fn all_text(source: &CsvSource, block_rows: usize, block_bytes: usize) -> ReadRequest {
+pub(super) fn all_text(source: &CsvSource, block_rows: usize, block_bytes: usize) -> ReadRequest {
     ReadRequest {
         columns: (0..source.schema().columns.len())
             .map(|index| (index, ColumnType::TEXT))
@@ -64,7 +59,7 @@ fn all_text(source: &CsvSource, block_rows: usize, block_bytes: usize) -> ReadRe
     }
 }
 
-fn rows_of(block: &Block) -> Vec<Row> {
+pub(super) fn rows_of(block: &Block) -> Vec<Row> {
     let columns: Vec<_> = block
         .rows
         .columns()
@@ -81,7 +76,7 @@ fn rows_of(block: &Block) -> Vec<Row> {
         .collect()
 }
 
-fn blocks_of(source: &mut CsvSource) -> Vec<Block> {
+pub(super) fn blocks_of(source: &mut CsvSource) -> Vec<Block> {
     let mut blocks = Vec::new();
     while let Some(block) = source.next().unwrap() {
         let handled = (block.rows.num_rows() + block.rejects.len()) as u64;
@@ -96,7 +91,7 @@ fn blocks_of(source: &mut CsvSource) -> Vec<Block> {
 }
 
 /// The rows of one file as text, and its rejects.
-fn read(text: &[u8], options: &TextOptions) -> (Vec<Row>, Vec<Reject>) {
+pub(super) fn read(text: &[u8], options: &TextOptions) -> (Vec<Row>, Vec<Reject>) {
     let mut source = Files::of(&[text]).open(options).unwrap();
     let request = all_text(&source, 1000, 1 << 20);
     source.request(&request).unwrap();
@@ -265,7 +260,8 @@ fn other_dialects() {
 
 #[test]
 fn values_of_the_wrong_kind_are_rejects_with_their_fields() {
-    let text = b"id,day,note\n1,2024-02-29,x\nNA,2024-01-01,\"\"\n3,2023-02-29,\n4,2024-01-02,a\0b\n5,2024-01-03,\xff\n6,,ok\n";
+    let text = b"id,day,note\n1,2024-02-29,x\nNA,2024-01-01,\"\"\n3,2023-02-29,\n\
+        4,2024-01-02,a\0b\n5,2024-01-03,\xff\n6,,ok\n";
     let mut source = Files::of(&[text]).open(&TextOptions::default()).unwrap();
     source
         .request(&ReadRequest {
@@ -548,160 +544,26 @@ fn an_open_quote_at_every_line_stays_linear() {
     assert_eq!((rows.len(), rejects.len()), (50_000, 50_000));
 }
 
-/// Gives its bytes a few at a time.
-struct Trickle {
-    bytes: Vec<u8>,
-    given: usize,
-    step: usize,
-}
-
-impl Read for Trickle {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let count = self.step.min(buffer.len()).min(self.bytes.len() - self.given);
-        buffer[..count].copy_from_slice(&self.bytes[self.given..][..count]);
-        self.given += count;
-        Ok(count)
-    }
-}
-
-/// What a text is cut into, read `step` bytes at a time.
-fn cut(
-    text: &[u8],
-    step: usize,
-    options: &TextOptions,
-    request: &ReadRequest,
-    columns: usize,
-) -> Vec<String> {
-    let dialect = Dialect::new(Format::Csv, options).unwrap();
-    let reader = Trickle {
-        bytes: text.to_vec(),
-        given: 0,
-        step,
-    };
-    let stream = ByteStream::of_reader("f".into(), reader).unwrap();
-    let mut window = Window::of_stream(stream, None);
-    let names: Vec<Arc<str>> = (0..columns).map(|n| format!("c{n}").into()).collect();
-    let shape = Shape {
-        shown: &"f".into(),
-        columns: &FileColumns::first(&names),
-        tokeniser: &Tokeniser::new(&dialect, Some(columns)),
-        request,
-        schema: &batch_schema(&names, request).unwrap(),
-        nulls: &dialect.nulls,
-        context: &ParseContext::default(),
-    };
-    let mut records = Records::default();
-    let (mut blocks, mut rows) = (Vec::new(), 0);
-    while skip_idle(&mut window, shape.tokeniser).unwrap() {
-        let parts = block::next(&mut window, &shape, &mut records, rows).unwrap();
-        rows += (parts.rows.num_rows() + parts.rejects.len()) as u64;
-        let hash = window.hash();
-        blocks.push(format!(
-            "{:?} {:?} {:?} {hash}",
-            parts.rows, parts.origin, parts.rejects
-        ));
-    }
-    assert_eq!(window.disk_bytes(), text.len() as u64);
-    blocks
-}
-
-fn messy_text() -> impl Strategy<Value = String> {
-    "([ab]|,|,|\"|\"\"|\n|\n|\r\n|\r|#|\\\\|a,b\n|\"a\",\"b\"\n|é){0,60}"
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-
-    /// How the bytes arrive changes nothing about what they mean.
-    #[test]
-    fn blocks_do_not_depend_on_reads(
-        text in messy_text(),
-        step in 1usize..6,
-        block_rows in 1usize..5,
-        block_bytes in 1usize..40,
-        record_bytes_max in 5usize..50,
-        columns in 1usize..4,
-        comment in prop::option::of(Just(b'#')),
-        escape in prop::option::of(Just(b'\\')),
-    ) {
-        let options = TextOptions { comment, escape, record_bytes_max, ..TextOptions::default() };
-        let request = ReadRequest { columns: vec![(0, ColumnType::TEXT)], block_rows, block_bytes };
-        let whole = cut(text.as_bytes(), usize::MAX, &options, &request, columns);
-        prop_assert_eq!(cut(text.as_bytes(), step, &options, &request, columns), whole);
-    }
-
-    /// Every block can be resumed at, and then everything comes as it would have come.
-    #[test]
-    fn any_block_can_be_resumed_at(texts in prop::collection::vec(messy_text(), 1..4), block_rows in 1usize..4) {
-        let texts: Vec<_> = texts.iter().map(|t| format!("x,y\n{t}").into_bytes()).collect();
-        let texts: Vec<&[u8]> = texts.iter().map(|t| &t[..]).collect();
-        let files = Files::of(&texts);
-        let options = TextOptions::default();
-        let mut source = files.open(&options).unwrap();
-        let request = all_text(&source, block_rows, 30);
-        source.request(&request).unwrap();
-        let all: Vec<_> = blocks_of(&mut source);
-        for (at, block) in all.iter().enumerate() {
-            let mut again = files.open(&options).unwrap();
-            again.request(&request).unwrap();
-            again.seek(block.index, &block.start).unwrap();
-            let rest = blocks_of(&mut again);
-            let text = |blocks: &[Block]| -> Vec<String> {
-                blocks.iter().map(|b| format!("{:?}", (&b.rows, &b.origin, &b.rejects, b.start, b.end))).collect()
-            };
-            prop_assert_eq!(text(&rest), text(&all[at..]));
-        }
-    }
-
-    /// Well-formed text means what another parser says that it means.
-    #[test]
-    fn well_formed_text_is_read_as_by_csv_core(
-        table in prop::collection::vec(prop::collection::vec("[ab,\"\n\r é]{0,6}", 3), 0..12),
-        quote_all in any::<bool>(),
-        crlf in any::<bool>(),
-    ) {
-        let end = if crlf { "\r\n" } else { "\n" };
-        let mut text = format!("x,y,z{end}");
-        for row in &table {
-            let fields: Vec<_> = row
-                .iter()
-                .map(|f| match quote_all || f.contains([',', '"', '\n', '\r']) {
-                    true => format!("\"{}\"", f.replace('"', "\"\"")),
-                    false => f.clone(),
-                })
-                .collect();
-            text += &(fields.join(",") + end);
-        }
-        let (rows, rejects) = read(text.as_bytes(), &TextOptions::default());
-        prop_assert!(rejects.is_empty(), "{rejects:?}");
-        // Null and empty are one to the other parser.
-        let rows: Vec<Vec<String>> =
-            rows.into_iter().map(|r| r.into_iter().map(Option::unwrap_or_default).collect()).collect();
-        prop_assert_eq!(&rows, &by_csv_core(text.as_bytes())[1..]);
-        prop_assert_eq!(rows, table);
-    }
-}
-
-fn by_csv_core(mut text: &[u8]) -> Vec<Vec<String>> {
-    let mut reader = csv_core::Reader::new();
-    let (mut out, mut ends) = (vec![0; 10_000], vec![0; 100]);
-    let mut rows = Vec::new();
-    loop {
-        let (result, read, _, fields) = reader.read_record(text, &mut out, &mut ends);
-        text = &text[read..];
-        match result {
-            csv_core::ReadRecordResult::Record => {
-                let starts = std::iter::once(0).chain(ends[..fields].iter().copied());
-                let spans = starts.zip(&ends[..fields]);
-                rows.push(
-                    spans
-                        .map(|(start, end)| String::from_utf8(out[start..*end].to_vec()).unwrap())
-                        .collect(),
-                );
-            }
-            csv_core::ReadRecordResult::InputEmpty => {}
-            csv_core::ReadRecordResult::End => return rows,
-            other => panic!("{other:?}"),
-        }
-    }
+#[test]
+fn a_pipe_is_read_once_and_cannot_be_resumed() {
+    let files = Files::of(&[b"a\n1\n2\n3\n", b"a\n4\n"]);
+    let inputs: Vec<_> = (0..2)
+        .map(|index| InputFile {
+            shown: format!("pipe{index}").into(),
+            path: Some(files.names[index].clone()),
+            identity: None,
+        })
+        .collect();
+    let mut source = CsvSource::open(inputs, Format::Csv, &TextOptions::default()).unwrap();
+    // From here on only what is held open can be read, as with a pipe.
+    fs::write(&files.names[0], "").unwrap();
+    let request = all_text(&source, 2, 1000);
+    source.request(&request).unwrap();
+    assert_eq!((source.identity(), source.bytes_total()), (None, None));
+    source.seek(0, &BlockMark::default()).unwrap();
+    let first = source.next().unwrap().unwrap();
+    let error = source.seek(1, &first.end).unwrap_err();
+    assert_eq!(error.to_string(), "pipe0 cannot be read a second time");
+    assert_eq!(rows_of(&first).len(), 2);
+    assert_eq!(blocks_of(&mut source).len(), 2);
 }

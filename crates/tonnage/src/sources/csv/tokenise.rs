@@ -1,10 +1,10 @@
 //! Cuts text into records, and records into fields.
 //!
-//! - What is found depends on the bytes alone, never on how many of them have been read so far: where more bytes
-//!   could change the answer, it is [`Record::Incomplete`].
-//! - A record that breaks the quoting rules ends at the first line end after its **beginning**, so that one open
-//!   quote costs one line and not the rest of the file. Scans for a closing quote do not add up: a scan goes on only
-//!   over bytes in which no later record could open a quote of its own without ending it.
+//! - What is found depends on the bytes alone, never on how many of them have been read so far: where more
+//!   bytes could change the answer, it is [`Record::Incomplete`].
+//! - A record that breaks the quoting rules ends at the first line end after its **beginning**, so that one
+//!   open quote costs one line and not the rest of the file. Scans for a closing quote do not add up: a scan
+//!   goes on only over bytes in which no later record could open a quote of its own without ending it.
 //! - Only LF ends a record, and a CR directly before it belongs to the line end. Any other CR is data.
 //! - A blank line is no record, except in a file of one column, where it is an empty field (as for COPY).
 
@@ -421,8 +421,8 @@ impl Tokeniser {
         }
     }
 
-    /// Where the field whose content begins at `from` is closed, and whether there are escapes before. A quote that
-    /// is the last byte counts as closing. None where no quote closes it.
+    /// Where the field whose content begins at `from` is closed, and whether there are escapes before. A
+    /// quote that is the last byte counts as closing. None where no quote closes it.
     fn closing_quote(&self, bytes: &[u8], from: usize) -> Option<(usize, bool)> {
         let quote = self.quote?;
         let mut place = from;

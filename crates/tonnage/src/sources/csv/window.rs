@@ -1,7 +1,7 @@
 //! A file's text, seen through a window that moves over it.
 //!
-//! The window holds what has been read and not yet consumed: a block and a little more. Everything consumed goes
-//! through the rolling hash, so that at any place the hash says what lay before it.
+//! The window holds what has been read and not yet consumed: a block and a little more. Everything consumed
+//! goes through the rolling hash, so that at any place the hash says what lay before it.
 
 use encoding_rs::Encoding;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -75,7 +75,8 @@ impl Window {
         self.offset
     }
 
-    /// Whether offsets are those of the (decompressed) file: not where it was decoded from another character set.
+    /// Whether offsets are those of the (decompressed) file: not where it was decoded from another character
+    /// set.
     pub fn offsets_are_the_files(&self) -> bool {
         !self.decoded
     }
@@ -118,8 +119,8 @@ impl Window {
         if self.buffer.len() - self.end >= needed {
             return;
         }
-        // Moving costs no more than what was consumed since the last move. A buffer that one long record has blown up
-        // is given back.
+        // Moving costs no more than what was consumed since the last move. A buffer that one long record has
+        // blown up is given back.
         let bloated = self.buffer.len() > DOUBLING_BYTES_MAX && self.buffer.len() / 4 > live + needed;
         if live <= self.start && self.buffer.len() - live >= needed && !bloated {
             self.buffer.copy_within(self.start..self.end, 0);
