@@ -1,10 +1,46 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
 pub mod parquet;
+pub mod compress;
+pub mod csv;
+pub mod files;
+pub(crate) mod infer;
 
 use std::{path::PathBuf, sync::Arc};
 
-use crate::ledger::InputIdentity;
+use crate::{
+    error::{Error, Result},
+    ledger::InputIdentity,
+    source::Source,
+};
+
+/// Opens what a user names as one source: paths, globs, directories, `-` for standard input. `format` is told
+/// by the files' endings where it is not given.
+///
+/// `Config` where the names or options make no sense; `Input` for what is not there or cannot be read.
+pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Result<Box<dyn Source>> {
+    let (files, format) = files::find(inputs, format)?;
+    match format {
+        Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
+        Format::Parquet => {
+            refuse_text(&files)?;
+            Err(Error::config("Parquet cannot be read yet"))
+        }
+    }
+}
+
+/// Text in files that are called Parquet is told apart from damaged Parquet.
+fn refuse_text(files: &[InputFile]) -> Result<()> {
+    for file in files {
+        if let Some(what) = compress::not_parquet(file)? {
+            return Err(
+                Error::input(format!("{} is not a Parquet file but {what}", file.shown))
+                    .hint("if it is text, read it with --format csv or --format tsv"),
+            );
+        }
+    }
+    Ok(())
+}
 
 /// One file to read.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +62,17 @@ pub enum Format {
     Tsv,
     /// Apache Parquet.
     Parquet,
+}
+
+impl Format {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "CSV",
+            Self::Tsv => "TSV",
+            Self::Parquet => "Parquet",
+        }
+    }
 }
 
 /// How text files are read. Everything here is part of a run's identity.

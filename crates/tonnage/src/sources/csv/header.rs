@@ -1,0 +1,202 @@
+//! What a file begins with: its names, and how they map to those of the first file.
+
+use std::sync::Arc;
+
+use super::{
+    dialect::Dialect,
+    tokenise::{Fields, Idle, Record, Tokeniser},
+    window::Window,
+};
+use crate::{
+    error::{Error, Result},
+    sources::compress::PARQUET_MAGIC,
+};
+
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+const UTF16_LE_MARK: &[u8] = b"\xff\xfe";
+const UTF16_BE_MARK: &[u8] = b"\xfe\xff";
+
+/// The most names that a message lists.
+const NAMES_SHOWN_MAX: usize = 5;
+
+/// The columns of one file.
+#[derive(Debug)]
+pub(super) struct FileColumns {
+    /// In the order of the file.
+    pub names: Vec<Arc<str>>,
+    /// For each column of the source, its field in this file.
+    pub fields: Vec<usize>,
+}
+
+impl FileColumns {
+    /// The columns of the file that the source's are taken from.
+    pub fn first(names: &[Arc<str>]) -> Self {
+        Self {
+            names: names.to_vec(),
+            fields: (0..names.len()).collect(),
+        }
+    }
+
+    /// The columns of a further file: the same names in any order. `Input` where they differ.
+    pub fn further(
+        names: Vec<Arc<str>>,
+        shown: &str,
+        wanted: &[Arc<str>],
+        first_shown: &str,
+    ) -> Result<Self> {
+        let without = |names: &[Arc<str>], others: &[Arc<str>]| -> Vec<Arc<str>> {
+            names.iter().filter(|n| !others.contains(n)).cloned().collect()
+        };
+        let lacking = without(wanted, &names);
+        let extra = without(&names, wanted);
+        if !lacking.is_empty() || !extra.is_empty() {
+            let mut message = format!("{shown} and {first_shown} have different columns:");
+            if !lacking.is_empty() {
+                message += &format!(" {shown} has no {}", listed(&lacking));
+            }
+            if !lacking.is_empty() && !extra.is_empty() {
+                message += ",";
+            }
+            if !extra.is_empty() {
+                message += &format!(" {first_shown} has no {}", listed(&extra));
+            }
+            return Err(Error::input(message).hint("load files of different columns one after another"));
+        }
+        // Names are unique within a file, so each is found once.
+        let fields = wanted
+            .iter()
+            .filter_map(|w| names.iter().position(|n| n == w))
+            .collect();
+        Ok(Self { names, fields })
+    }
+}
+
+fn listed(names: &[Arc<str>]) -> String {
+    let mut text = names
+        .iter()
+        .take(NAMES_SHOWN_MAX)
+        .map(|n| format!("'{n}'"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    if names.len() > NAMES_SHOWN_MAX {
+        text += &format!(" and {} more", names.len() - NAMES_SHOWN_MAX);
+    }
+    text
+}
+
+/// Consumes a byte order mark, and refuses what is not text of the expected kind. `decoded`: the text was
+/// made UTF-8 here, so it is.
+pub(super) fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<()> {
+    window.read(PARQUET_MAGIC.len())?;
+    let text = window.text();
+    if text.starts_with(PARQUET_MAGIC) {
+        return Err(Error::input(format!("{shown} is a Parquet file, not text"))
+            .hint("read it with --format parquet"));
+    }
+    if decoded {
+        return Ok(());
+    }
+    for (mark, label) in [(UTF16_LE_MARK, "utf-16le"), (UTF16_BE_MARK, "utf-16be")] {
+        if text.starts_with(mark) {
+            return Err(Error::input(format!("{shown} is UTF-16 text, not UTF-8"))
+                .hint(format!("read it with --encoding {label}")));
+        }
+    }
+    if text.starts_with(UTF8_MARK) {
+        window.consume(UTF8_MARK.len());
+    }
+    Ok(())
+}
+
+/// Consumes the header, and returns its names. `Input` for a file without one, and for names that are empty,
+/// repeated or not UTF-8.
+pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Vec<Arc<str>>> {
+    let mut fields = Fields::default();
+    let next = match first_record(window, &Tokeniser::new(dialect, None), &mut fields)? {
+        First::Good { next } => next,
+        First::Bad { flaw, .. } => {
+            return Err(Error::input(format!(
+                "{shown}: the header cannot be read: {flaw}"
+            )));
+        }
+        First::None => {
+            return Err(Error::input(format!("{shown} is empty: there is no header"))
+                .hint("a file without rows still names its columns in its first line"));
+        }
+    };
+    let text = window.text();
+    let mut names: Vec<Arc<str>> = Vec::with_capacity(fields.spans.len());
+    for (index, span) in fields.spans.iter().enumerate() {
+        let place = format!("{shown}: column {} of the header", index + 1);
+        let name = std::str::from_utf8(fields.bytes(*span, text)).map_err(|cause| {
+            Error::input(format!("{place} is not UTF-8"))
+                .hint("if the file has another character set, name it with --encoding")
+                .caused_by(cause)
+        })?;
+        if name.is_empty() {
+            return Err(Error::input(format!("{place} has no name"))
+                .hint("name it in the file, or read without names: --no-header"));
+        }
+        if name.contains('\0') {
+            return Err(Error::input(format!("{place} contains a NUL byte")));
+        }
+        names.push(name.into());
+    }
+    let mut sorted: Vec<&Arc<str>> = names.iter().collect();
+    sorted.sort();
+    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(
+            Error::input(format!("{shown}: the header names '{}' twice", pair[0]))
+                .hint("rename one in the file, or read without names: --no-header"),
+        );
+    }
+    window.consume(next);
+    Ok(names)
+}
+
+/// Names for a file without a header: `c1`, `c2` .. as many as its first good record has fields. `Input`
+/// where there is none. Consumes nothing but lines that are no records.
+pub(super) fn numbered_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Vec<Arc<str>>> {
+    let mut fields = Fields::default();
+    let tokeniser = Tokeniser::new(dialect, None);
+    match first_record(window, &tokeniser, &mut fields)? {
+        First::Good { .. } => Ok((1..=fields.spans.len()).map(|n| format!("c{n}").into()).collect()),
+        First::Bad { flaw } => Err(Error::input(format!(
+            "{shown}: the first record, which tells the number of columns, cannot be read: {flaw}"
+        ))),
+        First::None => Err(Error::input(format!(
+            "{shown} is empty: there is no record to tell the number of columns"
+        ))),
+    }
+}
+
+/// The first record of a file.
+enum First {
+    Good { next: usize },
+    Bad { flaw: super::tokenise::Flaw },
+    None,
+}
+
+fn first_record(window: &mut Window, tokeniser: &Tokeniser, fields: &mut Fields) -> Result<First> {
+    loop {
+        match tokeniser.idle(window.text(), 0, window.whole()) {
+            Idle::End => return Ok(First::None),
+            Idle::Line { next } => {
+                window.consume(next);
+                continue;
+            }
+            Idle::Incomplete => {}
+            Idle::Record => match tokeniser.record(window.text(), 0, window.whole(), fields) {
+                Record::Good { next, .. } => return Ok(First::Good { next }),
+                Record::Bad { flaw, .. } => return Ok(First::Bad { flaw }),
+                Record::Endless => {
+                    return Ok(First::Bad {
+                        flaw: tokeniser.too_long(),
+                    });
+                }
+                Record::Incomplete => {}
+            },
+        }
+        window.read(window.text().len())?;
+    }
+}

@@ -1,0 +1,482 @@
+//! Cuts text into records, and records into fields.
+//!
+//! - What is found depends on the bytes alone, never on how many of them have been read so far: where more
+//!   bytes could change the answer, it is [`Record::Incomplete`].
+//! - A record that breaks the quoting rules ends at the first line end after its **beginning**, so that one
+//!   open quote costs one line and not the rest of the file. Scans for a closing quote do not add up: a scan
+//!   goes on only over bytes in which no later record could open a quote of its own without ending it.
+//! - Only LF ends a record, and a CR directly before it belongs to the line end. Any other CR is data.
+//! - A blank line is no record, except in a file of one column, where it is an empty field (as for COPY).
+
+use std::fmt;
+
+use memchr::{memchr, memchr_iter, memchr2, memchr3};
+
+use super::dialect::Dialect;
+
+/// The most fields a record may have where the number of columns is yet to be found.
+pub(super) const COLUMNS_MAX: usize = 65_536;
+
+const QUOTED: u32 = 1 << 31;
+const UNESCAPED: u32 = 1 << 30;
+const OFFSET: u32 = UNESCAPED - 1;
+
+/// The most bytes that spans can address.
+pub(super) const SPAN_BYTES_MAX: usize = OFFSET as usize;
+
+/// Where a field lies: in the block, or unescaped beside it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn new(start: usize, end: usize, flags: u32) -> Self {
+        // Both are below SPAN_BYTES_MAX: a block's bytes are bounded before it is cut.
+        Self {
+            start: start as u32 | flags,
+            end: end as u32,
+        }
+    }
+
+    /// Whether the field was in quotes; such a field is never null.
+    #[inline]
+    pub fn is_quoted(self) -> bool {
+        self.start & QUOTED != 0
+    }
+}
+
+/// Fields of records, one record after another.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    /// A span a field.
+    pub spans: Vec<Span>,
+    /// What fields with escapes in them mean.
+    unescaped: Vec<u8>,
+}
+
+impl Fields {
+    /// The bytes of a field of the text that was cut.
+    #[inline]
+    pub fn bytes<'a>(&'a self, span: Span, text: &'a [u8]) -> &'a [u8] {
+        let from = if span.start & UNESCAPED == 0 {
+            text
+        } else {
+            &self.unescaped
+        };
+        &from[(span.start & OFFSET) as usize..span.end as usize]
+    }
+
+    /// Forgets all fields, and keeps the room they took.
+    pub fn clear(&mut self) {
+        self.spans.clear();
+        self.unescaped.clear();
+    }
+}
+
+/// What is wrong with a record's form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// It has too few or too many fields.
+    FieldCount {
+        /// The fields it has.
+        found: usize,
+        /// The fields it should have.
+        expected: usize,
+    },
+    /// A quote inside a field that does not begin with one. Fields count from 0.
+    QuoteInField(usize),
+    /// Something between a closing quote and the end of its field.
+    TextAfterQuote(usize),
+    /// A quote that is not closed before the file ends.
+    Unclosed(usize),
+    /// The record, or a quoted field in it, goes on beyond the bound.
+    TooLong {
+        /// The bound.
+        record_bytes_max: usize,
+    },
+}
+
+impl Flaw {
+    /// The field to blame, from 0.
+    pub fn field(self) -> Option<usize> {
+        match self {
+            Self::QuoteInField(field) | Self::TextAfterQuote(field) | Self::Unclosed(field) => Some(field),
+            Self::FieldCount { .. } | Self::TooLong { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FieldCount { found, expected } => {
+                let fields = if *found == 1 { "field" } else { "fields" };
+                let were = if *expected == 1 { "was" } else { "were" };
+                write!(f, "{found} {fields} where {expected} {were} expected")
+            }
+            Self::QuoteInField(_) => f.write_str("a quote inside an unquoted field"),
+            Self::TextAfterQuote(_) => f.write_str("text behind a closing quote"),
+            Self::Unclosed(_) => f.write_str("a quote that is not closed before the file ends"),
+            Self::TooLong { record_bytes_max } => {
+                write!(
+                    f,
+                    "a record of more than {record_bytes_max} bytes; a quote may be unclosed"
+                )
+            }
+        }
+    }
+}
+
+/// What stands at a place where a record may begin.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    /// A line that is no record; the next begins at `next`.
+    Line {
+        /// Where it begins.
+        next: usize,
+    },
+    /// A record.
+    Record,
+    /// More bytes are needed to tell.
+    Incomplete,
+    /// Nothing: the file ends.
+    End,
+}
+
+/// A record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// Its fields were added.
+    Good {
+        /// Where its bytes end, without the line end.
+        end: usize,
+        /// Where the next begins.
+        next: usize,
+    },
+    /// It is bad; no field was added.
+    Bad {
+        /// Where its bytes end, without the line end.
+        end: usize,
+        /// Where the next begins.
+        next: usize,
+        /// What is wrong.
+        flaw: Flaw,
+    },
+    /// No line end within the bound.
+    Endless,
+    /// More bytes are needed.
+    Incomplete,
+}
+
+/// Cuts the records of one file.
+#[derive(Debug, Clone)]
+pub(super) struct Tokeniser {
+    delimiter: u8,
+    quote: Option<u8>,
+    escape: Option<u8>,
+    comment: Option<u8>,
+    record_bytes_max: usize,
+    /// Fields a record must have; none while that is unknown.
+    columns: Option<usize>,
+}
+
+/// The bytes in which a record has to end.
+struct Window<'a> {
+    /// Where the record begins in the text.
+    at: usize,
+    /// From there on, as far as the record may go.
+    bytes: &'a [u8],
+    /// How the bytes end.
+    edge: Edge,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// More may be read.
+    Open,
+    /// The file ends here.
+    File,
+    /// The record may not go beyond.
+    Bound,
+}
+
+impl Tokeniser {
+    /// For records of `columns` fields, or of any number.
+    pub fn new(dialect: &Dialect, columns: Option<usize>) -> Self {
+        Self {
+            delimiter: dialect.delimiter,
+            quote: dialect.quote,
+            escape: dialect.escape,
+            comment: dialect.comment,
+            record_bytes_max: dialect.record_bytes_max,
+            columns,
+        }
+    }
+
+    fn window<'a>(&self, text: &'a [u8], at: usize, whole: bool) -> Window<'a> {
+        let end = text.len().min(at + self.record_bytes_max + 1);
+        let edge = match (end - at > self.record_bytes_max, whole) {
+            (true, _) => Edge::Bound,
+            (false, true) => Edge::File,
+            (false, false) => Edge::Open,
+        };
+        Window {
+            at,
+            bytes: &text[at..end],
+            edge,
+        }
+    }
+
+    /// What stands at `at`. `whole`: the file ends where `text` does.
+    #[inline]
+    pub fn idle(&self, text: &[u8], at: usize, whole: bool) -> Idle {
+        let rest = &text[at..];
+        let next = match rest {
+            [] if whole => return Idle::End,
+            [] => return Idle::Incomplete,
+            [b'\r'] if !whole => return Idle::Incomplete,
+            [b'\n', ..] => at + 1,
+            [b'\r', b'\n', ..] => at + 2,
+            [first, ..] if Some(*first) == self.comment => return self.comment_line(text, at, whole),
+            _ => return Idle::Record,
+        };
+        match self.columns {
+            Some(1) => Idle::Record,
+            _ => Idle::Line { next },
+        }
+    }
+
+    #[cold]
+    fn comment_line(&self, text: &[u8], at: usize, whole: bool) -> Idle {
+        let window = self.window(text, at, whole);
+        match (memchr(b'\n', window.bytes), window.edge) {
+            (Some(end), _) => Idle::Line { next: at + end + 1 },
+            (None, Edge::Open) => Idle::Incomplete,
+            (None, Edge::File) => Idle::Line { next: text.len() },
+            // It is dropped as what it would be without the comment sign: a record that does not end.
+            (None, Edge::Bound) => Idle::Record,
+        }
+    }
+
+    /// The record at `at`, where [`Tokeniser::idle`] has seen one. Its fields are added to `fields`.
+    #[inline]
+    pub fn record(&self, text: &[u8], at: usize, whole: bool, fields: &mut Fields) -> Record {
+        let window = self.window(text, at, whole);
+        let hit = match self.quote {
+            Some(quote) => memchr2(b'\n', quote, window.bytes),
+            None => memchr(b'\n', window.bytes),
+        };
+        match (hit, window.edge) {
+            (Some(hit), _) if window.bytes[hit] == b'\n' => {
+                let end = at + without_cr(&window.bytes[..hit]);
+                self.plain(text, at, end, at + hit + 1, fields)
+            }
+            (Some(_), _) => self.quoted(text, &window, fields),
+            (None, Edge::File) => self.plain(text, at, text.len(), text.len(), fields),
+            (None, Edge::Open) => Record::Incomplete,
+            (None, Edge::Bound) => Record::Endless,
+        }
+    }
+
+    /// A record without a quote in it.
+    #[inline]
+    fn plain(&self, text: &[u8], at: usize, end: usize, next: usize, fields: &mut Fields) -> Record {
+        let before = fields.spans.len();
+        let limit = self.columns.unwrap_or(COLUMNS_MAX);
+        let (mut start, mut found) = (at, 0);
+        for hit in memchr_iter(self.delimiter, &text[at..end]) {
+            if found < limit {
+                fields.spans.push(Span::new(start, at + hit, 0));
+            }
+            start = at + hit + 1;
+            found += 1;
+        }
+        if found < limit {
+            fields.spans.push(Span::new(start, end, 0));
+        }
+        self.counted(found + 1, before, end, next, fields)
+    }
+
+    /// Ends a well-formed record, if it has the right number of fields.
+    #[inline]
+    fn counted(&self, found: usize, before: usize, end: usize, next: usize, fields: &mut Fields) -> Record {
+        let expected = self.columns.unwrap_or_else(|| found.min(COLUMNS_MAX));
+        if found == expected {
+            return Record::Good { end, next };
+        }
+        fields.spans.truncate(before);
+        let flaw = Flaw::FieldCount { found, expected };
+        Record::Bad { end, next, flaw }
+    }
+
+    /// A record with a quote in it, field by field.
+    fn quoted(&self, text: &[u8], window: &Window<'_>, fields: &mut Fields) -> Record {
+        let spans_before = fields.spans.len();
+        let unescaped_before = fields.unescaped.len();
+        let limit = self.columns.unwrap_or(COLUMNS_MAX);
+        let (at, bytes) = (window.at, window.bytes);
+        let mut place = 0;
+        let mut found = 0;
+        let flawed = loop {
+            let quoted = bytes.get(place).copied() == self.quote && self.quote.is_some();
+            let (span, after) = if quoted {
+                let Some((close, escapes)) = self.closing_quote(bytes, place + 1) else {
+                    break self.beyond(window, Flaw::Unclosed(found));
+                };
+                if close + 1 == bytes.len() && window.edge == Edge::Open {
+                    // What follows may make it an escape.
+                    break None;
+                }
+                let span = if !escapes {
+                    Span::new(at + place + 1, at + close, QUOTED)
+                } else {
+                    let start = fields.unescaped.len();
+                    if found < limit {
+                        self.unescape(&bytes[place + 1..close], &mut fields.unescaped);
+                    }
+                    Span::new(start, fields.unescaped.len(), QUOTED | UNESCAPED)
+                };
+                (span, close + 1)
+            } else {
+                let quote = self.quote.unwrap_or(self.delimiter);
+                let hit = memchr3(self.delimiter, b'\n', quote, &bytes[place..]).map(|hit| place + hit);
+                match hit {
+                    Some(hit) if bytes[hit] == b'\n' => {
+                        let end = place + without_cr(&bytes[place..hit]);
+                        (Span::new(at + place, at + end, 0), end)
+                    }
+                    Some(hit) if bytes[hit] == self.delimiter => (Span::new(at + place, at + hit, 0), hit),
+                    Some(_) => break Some(Flaw::QuoteInField(found)),
+                    None if window.edge == Edge::File => {
+                        (Span::new(at + place, at + bytes.len(), 0), bytes.len())
+                    }
+                    None => break self.beyond(window, self.too_long()),
+                }
+            };
+            if found < limit {
+                fields.spans.push(span);
+            }
+            found += 1;
+            // The record ends here, or the next field begins.
+            let next = match &bytes[after..] {
+                [byte, ..] if *byte == self.delimiter => {
+                    place = after + 1;
+                    continue;
+                }
+                [b'\n', ..] => after + 1,
+                [b'\r', b'\n', ..] => after + 2,
+                [] if window.edge == Edge::File => after,
+                [] | [b'\r'] if window.edge != Edge::File => break self.beyond(window, self.too_long()),
+                _ => break Some(Flaw::TextAfterQuote(found - 1)),
+            };
+            return self.counted(found, spans_before, at + after, at + next, fields);
+        };
+        fields.spans.truncate(spans_before);
+        fields.unescaped.truncate(unescaped_before);
+        match flawed {
+            None => Record::Incomplete,
+            Some(flaw) => self.first_line(text, window, flaw),
+        }
+    }
+
+    /// The record needs what lies beyond its window: more bytes, or it is flawed.
+    fn beyond(&self, window: &Window<'_>, flaw: Flaw) -> Option<Flaw> {
+        match window.edge {
+            Edge::Open => None,
+            Edge::File => Some(flaw),
+            Edge::Bound => Some(self.too_long()),
+        }
+    }
+
+    /// The most bytes of a record.
+    pub fn record_bytes_max(&self) -> usize {
+        self.record_bytes_max
+    }
+
+    /// The flaw of a record that reaches its bound.
+    pub fn too_long(&self) -> Flaw {
+        Flaw::TooLong {
+            record_bytes_max: self.record_bytes_max,
+        }
+    }
+
+    /// A flawed record is given up at the end of its first line.
+    fn first_line(&self, text: &[u8], window: &Window<'_>, flaw: Flaw) -> Record {
+        let at = window.at;
+        match (memchr(b'\n', window.bytes), window.edge) {
+            (Some(hit), _) => Record::Bad {
+                end: at + without_cr(&window.bytes[..hit]),
+                next: at + hit + 1,
+                flaw,
+            },
+            (None, Edge::Open) => Record::Incomplete,
+            (None, Edge::File) => Record::Bad {
+                end: text.len(),
+                next: text.len(),
+                flaw,
+            },
+            (None, Edge::Bound) => Record::Endless,
+        }
+    }
+
+    /// Where the field whose content begins at `from` is closed, and whether there are escapes before. A
+    /// quote that is the last byte counts as closing. None where no quote closes it.
+    fn closing_quote(&self, bytes: &[u8], from: usize) -> Option<(usize, bool)> {
+        let quote = self.quote?;
+        let mut place = from;
+        let mut escapes = false;
+        loop {
+            let rest = &bytes[place..];
+            let hit = match self.escape {
+                None => memchr(quote, rest),
+                Some(escape) => memchr2(quote, escape, rest),
+            };
+            let hit = place + hit?;
+            let following = bytes.get(hit + 1).copied();
+            match self.escape {
+                Some(escape) if bytes[hit] == escape => {
+                    // An escape before anything else stands for itself.
+                    let escaping = following == Some(quote) || following == Some(escape);
+                    escapes |= escaping;
+                    place = hit + 1 + usize::from(escaping);
+                }
+                None if following == Some(quote) => {
+                    escapes = true;
+                    place = hit + 2;
+                }
+                _ => return Some((hit, escapes)),
+            }
+        }
+    }
+
+    /// Appends what `content` means.
+    fn unescape(&self, content: &[u8], out: &mut Vec<u8>) {
+        let Some(quote) = self.quote else { return };
+        let sign = self.escape.unwrap_or(quote);
+        let mut copied = 0;
+        let mut place = 0;
+        while let Some(hit) = memchr(sign, &content[place..]) {
+            let hit = place + hit;
+            match content.get(hit + 1) {
+                Some(byte) if *byte == quote || *byte == sign => {
+                    out.extend_from_slice(&content[copied..hit]);
+                    copied = hit + 1;
+                    place = hit + 2;
+                }
+                _ => place = hit + 1,
+            }
+        }
+        out.extend_from_slice(&content[copied..]);
+    }
+}
+
+/// The length of a line without the CR of its CRLF.
+#[inline]
+fn without_cr(line: &[u8]) -> usize {
+    match line {
+        [rest @ .., b'\r'] => rest.len(),
+        _ => line.len(),
+    }
+}

@@ -1,0 +1,375 @@
+//! From what a user names to the files that are read: paths, globs, directories, standard input.
+//!
+//! All inputs of a run have one format. The order is that of the arguments, within a glob or directory that
+//! of the names, so that it is the same on every attempt.
+
+use std::{
+    collections::HashSet,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::UNIX_EPOCH,
+};
+
+use super::{Format, InputFile, compress::plain};
+use crate::{
+    error::{Error, Result},
+    ledger::InputIdentity,
+    table::nearest,
+};
+
+/// The name by which standard input is asked for, and the one by which messages call it.
+const STDIN: &str = "-";
+const STDIN_SHOWN: &str = "stdin";
+
+/// What names end with, by format.
+const ENDINGS: &[(&str, Format)] = &[
+    ("csv", Format::Csv),
+    ("txt", Format::Csv),
+    ("tsv", Format::Tsv),
+    ("tab", Format::Tsv),
+    ("parquet", Format::Parquet),
+    ("pq", Format::Parquet),
+];
+
+/// What names of compressed text files end with, behind the ending of their format.
+const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst"];
+
+/// The files that `inputs` name, and their format: `format` if given, else by their endings, CSV for standard
+/// input.
+///
+/// `Config` where nothing or two formats are named, or one file twice; `Input` for what is not there.
+pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>, Format)> {
+    let mut files = Vec::new();
+    for input in inputs {
+        if input == STDIN {
+            files.push(stdin());
+        } else if Path::new(input).is_dir() {
+            directory(input, format, &mut files)?;
+        } else if input.contains(['*', '?', '[']) && !Path::new(input).exists() {
+            matching(input, &mut files)?;
+        } else {
+            files.push(file(Path::new(input))?);
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::config("no input is named")
+            .hint("name a file, a directory, a glob or - for standard input"));
+    }
+    refuse_repeats(&files)?;
+    let format = match format {
+        Some(format) => format,
+        None => common_format(&files)?,
+    };
+    Ok((files, format))
+}
+
+/// The format that a file's name tells.
+pub fn format_of(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let (stem, ending) = name.rsplit_once('.')?;
+    let by_ending = |ending: &str| {
+        let known = ENDINGS.iter().find(|(known, _)| *known == ending)?;
+        Some(known.1)
+    };
+    if COMPRESSED_ENDINGS.contains(&ending) {
+        return by_ending(stem.rsplit_once('.')?.1);
+    }
+    by_ending(ending)
+}
+
+fn stdin() -> InputFile {
+    InputFile {
+        shown: STDIN_SHOWN.into(),
+        path: None,
+        identity: None,
+    }
+}
+
+/// One file by its path. `Input`, with the nearest names, where there is none.
+fn file(path: &Path) -> Result<InputFile> {
+    let shown: Arc<str> = path.to_string_lossy().into();
+    let metadata = fs::metadata(path).map_err(|cause| missing(path, &shown, cause))?;
+    // A pipe or device can be read but once.
+    let identity = match metadata.is_file() {
+        true => Some(identity(path, &shown, &metadata)?),
+        false => None,
+    };
+    Ok(InputFile {
+        shown,
+        path: Some(path.to_owned()),
+        identity,
+    })
+}
+
+fn identity(path: &Path, shown: &str, metadata: &fs::Metadata) -> Result<InputIdentity> {
+    let unreadable = |cause: io::Error| {
+        Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+    };
+    let absolute = fs::canonicalize(path).map_err(unreadable)?;
+    let modified = metadata.modified().map_err(unreadable)?;
+    let modified_nanos = match modified.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_nanos() as i128,
+        Err(before) => -(before.duration().as_nanos() as i128),
+    };
+    Ok(InputIdentity {
+        path: absolute.to_string_lossy().into_owned(),
+        bytes: metadata.len(),
+        modified_nanos,
+    })
+}
+
+fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
+    if cause.kind() != io::ErrorKind::NotFound {
+        return Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause);
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !directory.is_dir() {
+        return Error::input(format!("{shown}: there is no directory {}", directory.display()))
+            .caused_by(cause);
+    }
+    let error = Error::input(format!("{shown}: there is no such file")).caused_by(cause);
+    let names = visible_names(directory).unwrap_or_default();
+    let wanted = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
+    let near = nearest(&wanted, names.iter().map(String::as_str));
+    if near.is_empty() {
+        return error;
+    }
+    let near: Vec<_> = near
+        .iter()
+        .map(|name| path.with_file_name(name).display().to_string())
+        .collect();
+    error.hint(format!("did you mean {}?", near.join(", ")))
+}
+
+/// Names in a directory that do not begin with a point, sorted.
+fn visible_names(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        // A name that is not Unicode has no ending that is known.
+        if let Ok(name) = entry?.file_name().into_string()
+            && !name.starts_with('.')
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The files of a directory whose ending is known, or is one of `format` if given.
+fn directory(shown: &str, format: Option<Format>, files: &mut Vec<InputFile>) -> Result<()> {
+    let directory = Path::new(shown);
+    let names = visible_names(directory).map_err(|cause| {
+        Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+    })?;
+    let before = files.len();
+    for name in names {
+        let path = directory.join(name);
+        let Some(found) = format_of(&path) else { continue };
+        if format.is_some_and(|wanted| !alike(wanted, found)) || path.is_dir() {
+            continue;
+        }
+        files.push(file(&path)?);
+    }
+    if files.len() == before {
+        return Err(
+            Error::input(format!("{shown}: the directory holds no file that can be read")).hint(format!(
+                "files in it are told by their endings: {}",
+                known_endings()
+            )),
+        );
+    }
+    Ok(())
+}
+
+/// Whether files of the one format may be read as the other: all that is text.
+fn alike(one: Format, other: Format) -> bool {
+    (one == Format::Parquet) == (other == Format::Parquet)
+}
+
+fn known_endings() -> String {
+    let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
+    format!("{}, text also with .gz or .zst behind", endings.join(" "))
+}
+
+/// The files that a glob matches; none is an error.
+fn matching(pattern: &str, files: &mut Vec<InputFile>) -> Result<()> {
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    let paths = glob::glob_with(pattern, options).map_err(|cause| {
+        Error::config(format!("'{pattern}' is not a glob: {}", cause.msg)).caused_by(cause)
+    })?;
+    let before = files.len();
+    for path in paths {
+        let path = path.map_err(|cause| {
+            let shown = cause.path().display().to_string();
+            Error::input(format!("{shown}: cannot be read: {}", plain(cause.error()))).caused_by(cause)
+        })?;
+        if !path.is_dir() {
+            files.push(file(&path)?);
+        }
+    }
+    if files.len() == before {
+        return Err(Error::input(format!("no file matches '{pattern}'")));
+    }
+    Ok(())
+}
+
+/// A file that is named twice would be loaded twice, which nobody means.
+fn refuse_repeats(files: &[InputFile]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for file in files {
+        let path = match (&file.identity, &file.path) {
+            (Some(identity), _) => PathBuf::from(&identity.path),
+            (None, Some(path)) => path.clone(),
+            (None, None) => PathBuf::from(STDIN),
+        };
+        if !seen.insert(path) {
+            return Err(Error::config(format!("{} is named twice", file.shown)));
+        }
+    }
+    Ok(())
+}
+
+/// The one format of all files by their names; standard input and pipes go with the rest.
+fn common_format(files: &[InputFile]) -> Result<Format> {
+    let mut common: Option<(Format, &InputFile)> = None;
+    for file in files {
+        // What has no identity is a pipe, whose name says nothing: /dev/fd/63.
+        let (Some(_), Some(path)) = (&file.identity, &file.path) else {
+            continue;
+        };
+        let format = format_of(path).ok_or_else(|| {
+            Error::config(format!("{}: its ending does not tell its format", file.shown))
+                .hint("name it with --format csv, --format tsv or --format parquet")
+        })?;
+        match common {
+            None => common = Some((format, file)),
+            Some((other, first)) if other != format => {
+                return Err(Error::config(format!(
+                    "{} is {} but {} is {}: the inputs of one run have one format",
+                    first.shown,
+                    other.name(),
+                    file.shown,
+                    format.name()
+                ))
+                .hint("load them one after another, or name the format of all with --format"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(common.map_or(Format::Csv, |(format, _)| format))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory_with(names: &[&str]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for name in names {
+            fs::write(directory.path().join(name), "a\n1\n").unwrap();
+        }
+        directory
+    }
+
+    /// Names found for an input given relative to the directory, or the error.
+    fn found(directory: &tempfile::TempDir, inputs: &[&str], format: Option<Format>) -> Result<Vec<String>> {
+        let inputs: Vec<String> = inputs
+            .iter()
+            .map(|i| directory.path().join(i).to_string_lossy().into_owned())
+            .collect();
+        let (files, _) = find(&inputs, format)?;
+        Ok(files
+            .iter()
+            .map(|f| {
+                let path = Path::new(&*f.shown);
+                path.file_name().unwrap().to_string_lossy().into_owned()
+            })
+            .collect())
+    }
+
+    #[test]
+    fn formats_are_told_by_endings() {
+        let cases = [
+            ("a.csv", Some(Format::Csv)),
+            ("a.CSV", Some(Format::Csv)),
+            ("a.b.txt", Some(Format::Csv)),
+            ("a.tsv.gz", Some(Format::Tsv)),
+            ("a.tab.zst", Some(Format::Tsv)),
+            ("a.pq", Some(Format::Parquet)),
+            ("a.parquet", Some(Format::Parquet)),
+            ("a.gz", None),
+            ("a.json", None),
+            ("csv", None),
+        ];
+        for (name, format) in cases {
+            assert_eq!(format_of(Path::new(name)), format, "{name}");
+        }
+    }
+
+    #[test]
+    fn directories_and_globs_are_sorted_and_skip_what_is_not_theirs() {
+        let directory = directory_with(&["b.csv", "a.csv.gz", ".c.csv", "notes.md"]);
+        assert_eq!(found(&directory, &[""], None).unwrap(), ["a.csv.gz", "b.csv"]);
+        assert_eq!(found(&directory, &["*.csv"], None).unwrap(), ["b.csv"]);
+        assert_eq!(
+            found(&directory, &["[ab].*"], None).unwrap(),
+            ["a.csv.gz", "b.csv"]
+        );
+        let csv = Some(Format::Csv);
+        assert_eq!(found(&directory, &["notes.md"], csv).unwrap(), ["notes.md"]);
+    }
+
+    #[test]
+    fn a_name_with_glob_characters_that_exists_is_that_file() {
+        let directory = directory_with(&["a[1].csv", "a1.csv"]);
+        assert_eq!(found(&directory, &["a[1].csv"], None).unwrap(), ["a[1].csv"]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_what_is_near() {
+        let directory = directory_with(&["flights.csv", "airports.csv"]);
+        let error = found(&directory, &["flight.csv"], None).unwrap_err();
+        assert!(
+            error.to_string().ends_with("flight.csv: there is no such file"),
+            "{error}"
+        );
+        let hint = error.hint_text().unwrap();
+        assert!(
+            hint.starts_with("did you mean ") && hint.contains("flights.csv"),
+            "{hint}"
+        );
+        let error = found(&directory, &["*.tsv"], None).unwrap_err();
+        assert!(error.to_string().starts_with("no file matches '"), "{error}");
+        let error = found(&directory, &["none/a.csv"], None).unwrap_err();
+        assert!(
+            error.to_string().contains("a.csv: there is no directory "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn inputs_that_do_not_fit_together_are_refused() {
+        let directory = directory_with(&["a.csv", "b.parquet", "c.dat"]);
+        let message = |inputs: &[&str]| found(&directory, inputs, None).unwrap_err().to_string();
+        assert!(message(&["a.csv", "b.parquet"]).contains("b.parquet is Parquet: the inputs of one run"));
+        assert!(message(&["a.csv", "a.csv"]).ends_with("a.csv is named twice"));
+        assert!(message(&["c.dat"]).ends_with("c.dat: its ending does not tell its format"));
+        assert!(message(&[]).starts_with("no input is named"));
+    }
+
+    #[test]
+    fn standard_input_is_csv_unless_told_and_has_no_identity() {
+        let (files, format) = find(&["-".to_owned()], None).unwrap();
+        assert_eq!((files.len(), format), (1, Format::Csv));
+        assert!(files[0].identity.is_none() && files[0].path.is_none());
+    }
+}
