@@ -1,5 +1,8 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
+#[cfg(feature = "postgres")]
+pub mod postgres;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -23,4 +26,7 @@ pub struct Driver {
 }
 
 /// Every database there is.
-pub const DRIVERS: &[Driver] = &[];
+pub const DRIVERS: &[Driver] = &[
+    #[cfg(feature = "postgres")]
+    postgres::DRIVER,
+];
