@@ -81,8 +81,8 @@ const KEYS: &str = "\
                  JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum \
                  WHERE k.position <= i.indnkeyatts ORDER BY k.position), \
            ARRAY(SELECT coalesce(l.collisdeterministic, true) \
-                 FROM unnest(i.indcollation) WITH ORDINALITY k (collation, position) \
-                 LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation \
+                 FROM unnest(i.indcollation) WITH ORDINALITY k (collation_oid, position) \
+                 LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid \
                  WHERE k.position <= i.indnkeyatts ORDER BY k.position) \
     FROM pg_catalog.pg_index i \
     WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate \
