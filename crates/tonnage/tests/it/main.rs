@@ -1,0 +1,4 @@
+//! Tests against real databases. `make test` starts the servers; see scripts/with-servers.
+
+#[cfg(feature = "postgres")]
+mod postgres;
