@@ -3,6 +3,8 @@
 pub mod memory;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 
 use std::sync::Arc;
 
@@ -30,4 +32,6 @@ pub struct Driver {
 pub const DRIVERS: &[Driver] = &[
     #[cfg(feature = "sqlite")]
     sqlite::DRIVER,
+    #[cfg(feature = "postgres")]
+    postgres::DRIVER,
 ];

@@ -1,0 +1,295 @@
+//! Tables as the system catalogue has them.
+
+use tokio_postgres::{Client, types::ToSql};
+
+use super::{
+    errors,
+    types::{ServerType, oid},
+};
+use crate::{
+    error::{Error, Result},
+    table::{Column, Equality, Key, Table, TableIdentity, TableName},
+};
+
+/// A table, with what only this target needs to know of it.
+#[derive(Debug, Clone)]
+pub(super) struct Described {
+    /// As the engine sees it.
+    pub table: Table,
+    /// The columns' types, in the order of the table's columns.
+    pub columns: Vec<DescribedColumn>,
+    /// Constraints that would be checked at commit.
+    pub deferred: bool,
+    /// Row security applies to this role, so COPY does not work.
+    pub row_security: bool,
+}
+
+/// A column, as only this target needs to know it.
+#[derive(Debug, Clone)]
+pub(super) struct DescribedColumn {
+    /// Its type, or its domain's.
+    pub server: ServerType,
+    /// Generated always as identity: an INSERT must say that it means to override it.
+    pub identity_always: bool,
+    /// Its collation in SQL, quoted, where it is not its type's own.
+    pub collation: Option<String>,
+}
+
+/// The ledger's tables, which nobody means to load.
+pub(super) const RUNS: &str = "tonnage_runs";
+/// See [`RUNS`].
+pub(super) const SLOTS: &str = "tonnage_slots";
+
+/// The oldest server with all catalogue columns used here (generated columns, non-deterministic collations).
+pub(super) const SERVER_VERSION_MIN: i32 = 120_000;
+
+struct Candidate {
+    oid: u32,
+    name: TableName,
+    kind: String,
+    exact: bool,
+}
+
+/// Finds a table by exact name, else by a unique one that differs only in case; temporary tables of other sessions
+/// cannot be meant.
+const CANDIDATES: &str = "\
+    SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
+           c.relname::text = $2 AND ($1::text IS NULL OR n.nspname::text = $1) \
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' \
+      AND pg_catalog.lower(c.relname::text) = pg_catalog.lower($2) \
+      AND CASE WHEN $1::text IS NULL THEN pg_catalog.pg_table_is_visible(c.oid) \
+               ELSE pg_catalog.lower(n.nspname::text) = pg_catalog.lower($1) END \
+    ORDER BY 2, 3";
+
+const COLUMNS: &str = "\
+    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), \
+           CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END, \
+           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, \
+           a.attnotnull OR t.typnotnull, a.atthasdef OR t.typdefault IS NOT NULL, \
+           a.attidentity::text, a.attgenerated::text, coalesce(l.collisdeterministic, true), \
+           CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || \
+                pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END \
+    FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+    LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
+    WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+
+/// Indexes that ON CONFLICT (columns) can use: unique, ready, of all rows, of plain columns, checked at once.
+const KEYS: &str = "\
+    SELECT i.indisprimary, \
+           ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k (attnum, position) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum \
+                 WHERE k.position <= i.indnkeyatts ORDER BY k.position), \
+           ARRAY(SELECT coalesce(l.collisdeterministic, true) \
+                 FROM unnest(i.indcollation) WITH ORDINALITY k (collation_oid, position) \
+                 LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid \
+                 WHERE k.position <= i.indnkeyatts ORDER BY k.position) \
+    FROM pg_catalog.pg_index i \
+    WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate \
+      AND i.indpred IS NULL AND i.indexprs IS NULL \
+    ORDER BY i.indisprimary DESC, i.indexrelid";
+
+const TRAITS: &str = "\
+    SELECT (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()), \
+           pg_catalog.row_security_active($1::oid), \
+           EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND condeferred), \
+           ARRAY(SELECT tgname::text FROM pg_catalog.pg_trigger \
+                 WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7 ORDER BY 1), \
+           ARRAY(SELECT rulename::text FROM pg_catalog.pg_rewrite \
+                 WHERE ev_class = $1 AND ev_type = '3' AND ev_enabled <> 'D' ORDER BY 1), \
+           ARRAY(SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint \
+                 WHERE conrelid = $1 ORDER BY conname, oid), \
+           ARRAY(SELECT pg_catalog.pg_get_indexdef(indexrelid) FROM pg_catalog.pg_index \
+                 WHERE indrelid = $1 AND indisunique ORDER BY indexrelid)";
+
+const NAMES: &str = "\
+    SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN NULL ELSE n.nspname::text END, c.relname::text \
+    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND NOT c.relispartition \
+      AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' \
+      AND c.relname <> ALL ($1) \
+    ORDER BY 1 NULLS FIRST, 2";
+
+/// Tables that a user may mean; with a schema where the search path does not lead to them.
+pub(super) async fn names(client: &Client) -> Result<Vec<String>> {
+    let ours: &[&str] = &[RUNS, SLOTS];
+    let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
+    rows.iter()
+        .map(|row| {
+            let schema = get(row, 0)?;
+            let name = get(row, 1)?;
+            Ok(TableName { schema, name }.to_string())
+        })
+        .collect()
+}
+
+/// A column of a row, with the driver's error as ours.
+pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a tokio_postgres::Row,
+    index: usize,
+) -> Result<T> {
+    row.try_get(index)
+        .map_err(|e| Error::bug(format!("PostgreSQL's answer has an unexpected form: {e}")).caused_by(e))
+}
+
+async fn find(client: &Client, name: &TableName) -> Result<Option<Candidate>> {
+    let rows = client
+        .query(CANDIDATES, &[&name.schema, &name.name])
+        .await
+        .map_err(errors::statement)?;
+    let mut candidates = Vec::with_capacity(rows.len());
+    for row in &rows {
+        candidates.push(Candidate {
+            oid: get(row, 0)?,
+            name: TableName {
+                schema: Some(get(row, 1)?),
+                name: get(row, 2)?,
+            },
+            kind: get(row, 3)?,
+            exact: get(row, 4)?,
+        });
+    }
+    if let Some(at) = candidates.iter().position(|candidate| candidate.exact) {
+        return Ok(Some(candidates.swap_remove(at)));
+    }
+    if candidates.len() > 1 {
+        let names: Vec<_> = candidates.iter().map(|c| c.name.to_string()).collect();
+        return Err(
+            Error::schema(format!("'{name}' could be any of {}", names.join(", ")))
+                .hint("write the name exactly as the database has it"),
+        );
+    }
+    Ok(candidates.pop())
+}
+
+/// Reads a table; none where there is none of this name.
+pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option<Described>> {
+    let Some(found) = find(client, name).await? else {
+        return Ok(None);
+    };
+    let what = match found.kind.as_str() {
+        "v" => Some("a view"),
+        "m" => Some("a materialized view"),
+        "f" => Some("a foreign table"),
+        _ => None,
+    };
+    if let Some(what) = what {
+        return Err(Error::schema(format!("{} is {what}, not a table", found.name))
+            .hint("load into the table behind it"));
+    }
+    let object: [&(dyn ToSql + Sync); 1] = [&found.oid];
+    let (columns, keys, traits) = futures::try_join!(
+        client.query(COLUMNS, &object),
+        client.query(KEYS, &object),
+        client.query_one(TRAITS, &object),
+    )
+    .map_err(errors::statement)?;
+
+    let mut shape = Vec::new();
+    let mut described = Vec::with_capacity(columns.len());
+    let mut table_columns = Vec::with_capacity(columns.len());
+    for row in &columns {
+        let server = ServerType {
+            oid: get(row, 2)?,
+            modifier: get(row, 3)?,
+        };
+        let name: String = get(row, 0)?;
+        let declared: String = get(row, 1)?;
+        let not_null: bool = get(row, 4)?;
+        let identity: String = get(row, 6)?;
+        let generated: String = get(row, 7)?;
+        let mut line = format!("{name} {declared}");
+        if not_null {
+            line.push_str(" not null");
+        }
+        match identity.as_str() {
+            "a" => line.push_str(" generated always as identity"),
+            "d" => line.push_str(" generated by default as identity"),
+            _ => {}
+        }
+        if !generated.is_empty() {
+            line.push_str(" generated");
+        }
+        shape.push(line);
+        described.push(DescribedColumn {
+            server,
+            identity_always: identity == "a",
+            collation: get(row, 9)?,
+        });
+        table_columns.push(Column {
+            name,
+            ty: server.column_type(),
+            declared,
+            nullable: !not_null,
+            has_default: get::<bool>(row, 5)? || !identity.is_empty(),
+            generated: !generated.is_empty(),
+            equality: server.equality(get(row, 8)?),
+        });
+    }
+
+    let mut table_keys: Vec<Key> = Vec::with_capacity(keys.len());
+    for row in &keys {
+        let columns: Vec<String> = get(row, 1)?;
+        let deterministic: Vec<bool> = get(row, 2)?;
+        // An index may compare by another collation than its column.
+        for (name, deterministic) in columns.iter().zip(deterministic) {
+            if !deterministic && let Some(column) = table_columns.iter_mut().find(|c| c.name == *name) {
+                column.equality = Equality::ServerOnly;
+            }
+        }
+        if !table_keys.iter().any(|key| key.columns == columns) {
+            table_keys.push(Key {
+                columns,
+                primary: get(row, 0)?,
+            });
+        }
+    }
+
+    let database: u32 = get(&traits, 0)?;
+    let row_security: bool = get(&traits, 1)?;
+    let deferred: bool = get(&traits, 2)?;
+    let triggers: Vec<String> = get(&traits, 3)?;
+    let rules: Vec<String> = get(&traits, 4)?;
+    shape.extend(get::<Vec<String>>(&traits, 5)?);
+    shape.extend(get::<Vec<String>>(&traits, 6)?);
+    let mut notes = Vec::new();
+    if !triggers.is_empty() {
+        notes.push(format!(
+            "a BEFORE ROW trigger ({}) sees every row, may change it, and makes COPY insert row by row",
+            triggers.join(", ")
+        ));
+    }
+    if !rules.is_empty() {
+        notes.push(format!("COPY passes by the INSERT rule {}", rules.join(", ")));
+    }
+    if row_security {
+        notes.push("row security applies to this role, so COPY cannot be used".to_owned());
+    }
+    if deferred {
+        notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
+    }
+    if table_columns
+        .iter()
+        .zip(&described)
+        .any(|(c, d)| d.server.oid == oid::JSONB && !c.generated)
+    {
+        notes.push(
+            "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys".to_owned(),
+        );
+    }
+    Ok(Some(Described {
+        table: Table {
+            name: found.name,
+            identity: TableIdentity {
+                object: format!("{database}.{}", found.oid),
+                shape: shape.join("\n"),
+            },
+            columns: table_columns,
+            keys: table_keys,
+            notes,
+        },
+        columns: described,
+        deferred,
+        row_security,
+    }))
+}

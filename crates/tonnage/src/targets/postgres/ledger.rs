@@ -1,0 +1,491 @@
+//! The ledger: `tonnage_runs`, a row a run, and `tonnage_slots`, a row a slot.
+//!
+//! They stand in the first schema of the search path that has them, else in the first schema of the search path.
+//! A slot's row is updated in place (fill factor 50, no index on what changes) and carries the run's epoch: whoever
+//! raises the epoch waits for the transactions that hold slots, and shuts older owners out. Unsigned 64-bit values
+//! are kept by their bit patterns.
+
+use async_trait::async_trait;
+use tokio_postgres::{Client, GenericClient, Statement, types::ToSql};
+
+use super::{
+    PostgresTarget,
+    catalog::{RUNS, SLOTS, get},
+    errors, statements,
+    types::quote,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Ledger, NewRun, RunDetail, RunHandle, RunRecord},
+    slot::{Advance, BlockMark, Counts, Position, SlotState},
+};
+
+/// Taken while the tables are made, so that two first runs do not collide. "tonnage" in ASCII.
+const CREATION_LOCK: i64 = 0x746f_6e6e_6167_65;
+
+/// Attempts at a take-over that meets a deadlock with an owner that is still at work.
+const TAKE_OVER_ATTEMPTS: usize = 10;
+
+/// The schema that has the ledger's tables; none where they were never made.
+async fn locate(client: &impl GenericClient) -> Result<Option<String>> {
+    let row = client
+        .query_opt(
+            "SELECT n.nspname::text FROM pg_catalog.pg_class c \
+             JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE c.relname = $1 AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)",
+            &[&RUNS],
+        )
+        .await
+        .map_err(errors::statement)?;
+    row.map(|row| get(&row, 0)).transpose()
+}
+
+/// The ledger's tables in SQL.
+struct Tables {
+    runs: String,
+    slots: String,
+}
+
+impl Tables {
+    fn within(schema: &str) -> Self {
+        Self {
+            runs: format!("{}.{RUNS}", quote(schema)),
+            slots: format!("{}.{SLOTS}", quote(schema)),
+        }
+    }
+
+    async fn locate(client: &impl GenericClient) -> Result<Option<Self>> {
+        Ok(locate(client).await?.map(|schema| Self::within(&schema)))
+    }
+
+    async fn existing(client: &impl GenericClient) -> Result<Self> {
+        Self::locate(client).await?.ok_or_else(|| {
+            Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
+                .hint("start the load anew with --restart")
+        })
+    }
+
+    /// Inside a transaction that is to start a run.
+    async fn make(client: &impl GenericClient) -> Result<Self> {
+        if let Some(tables) = Self::locate(client).await? {
+            return Ok(tables);
+        }
+        client
+            .execute("SELECT pg_catalog.pg_advisory_xact_lock($1)", &[&CREATION_LOCK])
+            .await
+            .map_err(errors::statement)?;
+        if let Some(tables) = Self::locate(client).await? {
+            return Ok(tables);
+        }
+        let row = client
+            .query_one("SELECT pg_catalog.current_schema()::text", &[])
+            .await
+            .map_err(errors::statement)?;
+        let schema: Option<String> = get(&row, 0)?;
+        let schema = schema.ok_or_else(|| {
+            Error::config("the search path names no schema in which the ledger could be made")
+                .hint("set search_path for this role, or use --ledger none")
+        })?;
+        let Self { runs, slots } = Self::within(&schema);
+        let create = format!(
+            "CREATE TABLE {runs} (\
+                 run_id text PRIMARY KEY, identity text NOT NULL, epoch bigint NOT NULL, started bigint NOT NULL, \
+                 finished bigint, written bigint NOT NULL, superseded bigint NOT NULL, rejected bigint NOT NULL, \
+                 detail text NOT NULL); \
+             CREATE UNIQUE INDEX tonnage_runs_unfinished ON {runs} (identity) WHERE finished IS NULL; \
+             CREATE TABLE {slots} (\
+                 run_id text NOT NULL, slot integer NOT NULL, epoch bigint NOT NULL, \
+                 block bigint NOT NULL, block_rows bigint NOT NULL, \
+                 file bigint NOT NULL, byte_offset bigint NOT NULL, file_rows bigint NOT NULL, \
+                 source_rows bigint NOT NULL, hash bigint NOT NULL, \
+                 written bigint NOT NULL, superseded bigint NOT NULL, rejected bigint NOT NULL, \
+                 PRIMARY KEY (run_id, slot)) WITH (fillfactor = 50)"
+        );
+        client.batch_execute(&create).await.map_err(|e| {
+            let error = errors::statement(e);
+            if error.kind() == ErrorKind::Refused {
+                return error
+                    .at(format!("cannot make the ledger in schema {schema}"))
+                    .hint("grant CREATE on the schema, or use --ledger none");
+            }
+            error
+        })?;
+        Ok(Self { runs, slots })
+    }
+
+    /// The columns of a slot's state, in the order in which [`slot_state`] reads them.
+    const STATE: &str = "slot, block, block_rows, file, byte_offset, file_rows, source_rows, hash, \
+                         written, superseded, rejected";
+}
+
+fn slot_state(row: &tokio_postgres::Row) -> Result<SlotState> {
+    let unsigned = |index| get::<i64>(row, index).map(|value| value as u64);
+    let narrow = |index| {
+        u32::try_from(get::<i64>(row, index)?)
+            .map_err(|_| Error::new(ErrorKind::Refused, format!("{SLOTS} holds a value out of range")))
+    };
+    let slot: i32 = get(row, 0)?;
+    Ok(SlotState {
+        slot: u16::try_from(slot)
+            .map_err(|_| Error::new(ErrorKind::Refused, format!("{SLOTS} holds slot {slot}")))?,
+        position: Position {
+            block: unsigned(1)?,
+            rows: unsigned(2)?,
+        },
+        mark: BlockMark {
+            file: narrow(3)?,
+            offset: unsigned(4)?,
+            file_rows: unsigned(5)?,
+            rows: unsigned(6)?,
+            hash: unsigned(7)?,
+        },
+        counts: Counts {
+            written: unsigned(8)?,
+            superseded: unsigned(9)?,
+            rejected: unsigned(10)?,
+        },
+    })
+}
+
+fn no_run(run_id: &str) -> Error {
+    Error::new(
+        ErrorKind::Fenced,
+        format!("run {run_id} is no longer in the ledger or has finished"),
+    )
+    .hint("tonnage runs lists what the ledger knows")
+}
+
+/// The statements by which a writer moves slots, prepared once.
+pub(super) struct Mover {
+    handle: RunHandle,
+    claim: Statement,
+    adjust: Statement,
+}
+
+/// A parameter of the driver.
+pub(super) type Parameter = Box<dyn ToSql + Send + Sync>;
+
+fn column<T: ToSql + Send + Sync + 'static>(advances: &[Advance], value: impl Fn(&Advance) -> T) -> Parameter
+where
+    Vec<T>: ToSql,
+{
+    Box::new(advances.iter().map(value).collect::<Vec<_>>())
+}
+
+/// Parameters as the driver wants them.
+pub(super) fn borrowed(parameters: &[Parameter]) -> Vec<&(dyn ToSql + Sync)> {
+    parameters
+        .iter()
+        .map(|p| p.as_ref() as &(dyn ToSql + Sync))
+        .collect()
+}
+
+impl Mover {
+    pub async fn prepare(client: &Client, handle: &RunHandle) -> Result<Self> {
+        let Tables { slots, .. } = Tables::existing(client).await?;
+        let claim = format!(
+            "UPDATE {slots} AS s SET block = a.to_block, block_rows = a.to_rows, file = a.file, \
+                 byte_offset = a.byte_offset, file_rows = a.file_rows, source_rows = a.source_rows, hash = a.hash, \
+                 written = s.written + a.written, superseded = s.superseded + a.superseded, \
+                 rejected = s.rejected + a.rejected \
+             FROM unnest($3::int4[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], \
+                 $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[]) \
+                 AS a (slot, from_block, from_rows, to_block, to_rows, file, byte_offset, file_rows, source_rows, \
+                       hash, written, superseded, rejected) \
+             WHERE s.run_id = $1::text AND s.epoch = $2::int8 AND s.slot = a.slot \
+               AND s.block = a.from_block AND s.block_rows = a.from_rows"
+        );
+        let adjust = format!(
+            "UPDATE {slots} AS s SET written = s.written + a.written, superseded = s.superseded + a.superseded, \
+                 rejected = s.rejected + a.rejected \
+             FROM unnest($3::int4[], $4::int8[], $5::int8[], $6::int8[]) AS a (slot, written, superseded, rejected) \
+             WHERE s.run_id = $1::text AND s.epoch = $2::int8 AND s.slot = a.slot"
+        );
+        let (claim, adjust) =
+            futures::try_join!(client.prepare(&claim), client.prepare(&adjust)).map_err(errors::statement)?;
+        Ok(Self {
+            handle: handle.clone(),
+            claim,
+            adjust,
+        })
+    }
+
+    /// Statement and parameters of the compare-and-set; it must move as many rows as there are advances.
+    pub fn claim(&self, advances: &[Advance]) -> (&Statement, Vec<Parameter>) {
+        let parameters = vec![
+            Box::new(self.handle.run_id.clone()) as Parameter,
+            Box::new(self.handle.epoch),
+            column(advances, |a| i32::from(a.slot)),
+            column(advances, |a| a.from.block as i64),
+            column(advances, |a| a.from.rows as i64),
+            column(advances, |a| a.to.block as i64),
+            column(advances, |a| a.to.rows as i64),
+            column(advances, |a| i64::from(a.mark.file)),
+            column(advances, |a| a.mark.offset as i64),
+            column(advances, |a| a.mark.file_rows as i64),
+            column(advances, |a| a.mark.rows as i64),
+            column(advances, |a| a.mark.hash as i64),
+            column(advances, |a| a.counts.written as i64),
+            column(advances, |a| a.counts.superseded as i64),
+            column(advances, |a| a.counts.rejected as i64),
+        ];
+        (&self.claim, parameters)
+    }
+
+    /// Statement and parameters that turn the counts claimed into those of `advances`.
+    pub fn adjust(&self, claimed: &[Advance], advances: &[Advance]) -> Result<(&Statement, Vec<Parameter>)> {
+        let mut differences = Vec::with_capacity(advances.len());
+        for advance in advances {
+            let before = claimed
+                .iter()
+                .find(|c| c.slot == advance.slot)
+                .ok_or_else(|| Error::bug(format!("slot {} is committed but was not begun", advance.slot)))?;
+            let (after, before) = (advance.counts, before.counts);
+            // Two's complement: the sum wraps back to what it should be.
+            let counts = Counts {
+                written: after.written.wrapping_sub(before.written),
+                superseded: after.superseded.wrapping_sub(before.superseded),
+                rejected: after.rejected.wrapping_sub(before.rejected),
+            };
+            differences.push(Advance { counts, ..*advance });
+        }
+        let parameters = vec![
+            Box::new(self.handle.run_id.clone()) as Parameter,
+            Box::new(self.handle.epoch),
+            column(&differences, |a| i32::from(a.slot)),
+            column(&differences, |a| a.counts.written as i64),
+            column(&differences, |a| a.counts.superseded as i64),
+            column(&differences, |a| a.counts.rejected as i64),
+        ];
+        Ok((&self.adjust, parameters))
+    }
+}
+
+impl PostgresTarget {
+    async fn take_over_once(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        let mut session = self.session().await?;
+        let transaction = session
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
+            .start()
+            .await
+            .map_err(errors::statement)?;
+        let Tables { runs, slots } = Tables::existing(&transaction).await?;
+        let raise = format!(
+            "UPDATE {runs} SET epoch = epoch + 1 WHERE run_id = $1 AND finished IS NULL RETURNING epoch"
+        );
+        let row = transaction
+            .query_opt(&raise, &[&run_id])
+            .await
+            .map_err(errors::statement)?;
+        let epoch: i64 = get(&row.ok_or_else(|| no_run(run_id))?, 0)?;
+        let fence = format!(
+            "UPDATE {slots} SET epoch = $2 WHERE run_id = $1 RETURNING {}",
+            Tables::STATE
+        );
+        let rows = transaction
+            .query(&fence, &[&run_id, &epoch])
+            .await
+            .map_err(errors::statement)?;
+        let mut states = rows.iter().map(slot_state).collect::<Result<Vec<_>>>()?;
+        transaction.commit().await.map_err(errors::commit)?;
+        states.sort_by_key(|state| state.slot);
+        Ok((
+            RunHandle {
+                run_id: run_id.to_owned(),
+                epoch,
+            },
+            states,
+        ))
+    }
+}
+
+#[async_trait]
+impl Ledger for PostgresTarget {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        let session = self.session().await?;
+        let Some(Tables { runs, slots }) = Tables::locate(&*session).await? else {
+            return Ok(Vec::new());
+        };
+        let query = format!(
+            "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail, \
+                 CASE WHEN r.finished IS NULL THEN s.written ELSE r.written END, \
+                 CASE WHEN r.finished IS NULL THEN s.superseded ELSE r.superseded END, \
+                 CASE WHEN r.finished IS NULL THEN s.rejected ELSE r.rejected END \
+             FROM {runs} r LEFT JOIN LATERAL (\
+                 SELECT coalesce(sum(written), 0)::int8 AS written, coalesce(sum(superseded), 0)::int8 AS superseded, \
+                     coalesce(sum(rejected), 0)::int8 AS rejected FROM {slots} WHERE run_id = r.run_id) s ON true \
+             ORDER BY r.started DESC, r.run_id DESC"
+        );
+        let rows = session.query(&query, &[]).await.map_err(errors::statement)?;
+        rows.iter()
+            .map(|row| {
+                let run_id: String = get(row, 0)?;
+                let detail: String = get(row, 5)?;
+                let detail: RunDetail = serde_json::from_str(&detail).map_err(|e| {
+                    Error::new(
+                        ErrorKind::Refused,
+                        format!("{RUNS} has no readable detail of run {run_id}"),
+                    )
+                    .hint("it was written by another version of tonnage, or by hand")
+                    .caused_by(e)
+                })?;
+                let unsigned = |index| get::<i64>(row, index).map(|value| value as u64);
+                Ok(RunRecord {
+                    identity: get(row, 1)?,
+                    epoch: get(row, 2)?,
+                    started: get(row, 3)?,
+                    finished: get(row, 4)?,
+                    counts: Counts {
+                        written: unsigned(6)?,
+                        superseded: unsigned(7)?,
+                        rejected: unsigned(8)?,
+                    },
+                    run_id,
+                    detail,
+                })
+            })
+            .collect()
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        let detail = serde_json::to_string(&run.detail)
+            .map_err(|e| Error::bug("a run's detail cannot be written as JSON").caused_by(e))?;
+        let mut session = self.session().await?;
+        let transaction = session
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
+            .start()
+            .await
+            .map_err(errors::statement)?;
+        let Tables { runs, slots } = Tables::make(&transaction).await?;
+        let insert = format!(
+            "INSERT INTO {runs} (run_id, identity, epoch, started, written, superseded, rejected, detail) \
+             VALUES ($1, $2, 1, extract(epoch FROM now())::int8, 0, 0, 0, $3) \
+             ON CONFLICT (identity) WHERE finished IS NULL DO NOTHING"
+        );
+        let inserted = transaction
+            .execute(&insert, &[&run.run_id, &run.identity, &detail])
+            .await
+            .map_err(errors::statement)?;
+        if inserted == 0 {
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                format!(
+                    "an unfinished run of this input into {} is in the ledger",
+                    run.detail.table
+                ),
+            )
+            .hint("go on with --resume, or begin again with --restart"));
+        }
+        let insert = format!(
+            "INSERT INTO {slots} (run_id, slot, epoch, block, block_rows, file, byte_offset, file_rows, source_rows, \
+                 hash, written, superseded, rejected) \
+             SELECT $1, slot, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(0, $2::int4 - 1) slot"
+        );
+        transaction
+            .execute(&insert, &[&run.run_id, &i32::from(run.detail.slots)])
+            .await
+            .map_err(errors::statement)?;
+        if let Some(table) = &run.truncate {
+            transaction
+                .batch_execute(&statements::truncate(table))
+                .await
+                .map_err(|e| errors::statement(e).at(format!("cannot empty {table}")))?;
+        }
+        transaction.commit().await.map_err(errors::commit)?;
+        Ok(RunHandle {
+            run_id: run.run_id.clone(),
+            epoch: 1,
+        })
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        let session = self.session().await?;
+        let Tables { slots, .. } = Tables::existing(&*session).await?;
+        let query = format!(
+            "SELECT {} FROM {slots} WHERE run_id = $1 ORDER BY slot",
+            Tables::STATE
+        );
+        let rows = session
+            .query(&query, &[&run_id])
+            .await
+            .map_err(errors::statement)?;
+        rows.iter().map(slot_state).collect()
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        let mut attempt = 1;
+        loop {
+            match self.take_over_once(run_id).await {
+                Err(error) if error.kind() == ErrorKind::Overloaded && attempt < TAKE_OVER_ATTEMPTS => {
+                    attempt += 1
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
+        let mut session = self.session().await?;
+        let transaction = session
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
+            .start()
+            .await
+            .map_err(errors::statement)?;
+        let Tables { runs, slots } = Tables::existing(&transaction).await?;
+        // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
+        let finish = format!(
+            "UPDATE {runs} SET finished = coalesce(finished, extract(epoch FROM now())::int8), \
+                 written = $3, superseded = $4, rejected = $5 WHERE run_id = $1 AND epoch = $2"
+        );
+        let (written, superseded, rejected) = (
+            counts.written as i64,
+            counts.superseded as i64,
+            counts.rejected as i64,
+        );
+        let finished = transaction
+            .execute(
+                &finish,
+                &[&handle.run_id, &handle.epoch, &written, &superseded, &rejected],
+            )
+            .await
+            .map_err(errors::statement)?;
+        if finished == 0 {
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                format!("run {} was taken over by another process", handle.run_id),
+            )
+            .hint("tonnage runs shows where it stands"));
+        }
+        transaction
+            .execute(
+                &format!("DELETE FROM {slots} WHERE run_id = $1"),
+                &[&handle.run_id],
+            )
+            .await
+            .map_err(errors::statement)?;
+        transaction.commit().await.map_err(errors::commit)
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        let mut session = self.session().await?;
+        if Tables::locate(&*session).await?.is_none() {
+            return Ok(false);
+        }
+        let transaction = session.transaction().await.map_err(errors::statement)?;
+        let Tables { runs, slots } = Tables::existing(&transaction).await?;
+        // Slots last: they wait for transactions in flight, which then find their run gone.
+        let removed = transaction
+            .execute(&format!("DELETE FROM {runs} WHERE run_id = $1"), &[&run_id])
+            .await
+            .map_err(errors::statement)?;
+        transaction
+            .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
+            .await
+            .map_err(errors::statement)?;
+        transaction.commit().await.map_err(errors::commit)?;
+        Ok(removed > 0)
+    }
+}

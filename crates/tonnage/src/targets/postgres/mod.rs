@@ -1,0 +1,234 @@
+//! PostgreSQL 12 and later.
+//!
+//! Rows travel by binary COPY ([`Method::Native`]) or as one array a column ([`Method::Array`]); an upsert by COPY
+//! goes through a temporary table of the session. Every transaction opens with the compare-and-set of the ledger rows
+//! it moves. Nothing becomes durable by being dropped: a COPY and a transaction that are not finished by name are
+//! undone by the server.
+//!
+//! The order to read in: [`settings`] and [`connect`] (how a session comes about), [`catalog`] and [`types`] (what a
+//! table is), [`encode`] and [`numeric`] (values), [`statements`] and [`writer`] (rows), [`ledger`].
+
+mod catalog;
+mod connect;
+mod encode;
+mod errors;
+mod ledger;
+mod numeric;
+mod settings;
+mod statements;
+mod tls;
+mod types;
+mod writer;
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use futures::{FutureExt, future::BoxFuture};
+use tokio_postgres::Client;
+
+use self::settings::{ProcessSurroundings, Settings};
+use crate::{
+    error::{Error, Result},
+    ledger::{Ledger, RunHandle},
+    operation::{Durability, Method, Operation, Support},
+    plan::Plan,
+    table::{Table, TableName, TableSpec},
+    target::{Capabilities, Target, Writer},
+    targets::Driver,
+};
+
+/// The registry's entry.
+pub const DRIVER: Driver = Driver {
+    name: "PostgreSQL",
+    schemes: &["postgresql", "postgres"],
+    example: "postgresql://user@localhost:5432/database",
+    extensions: &[],
+    connect: connect_url,
+    redact: settings::redact,
+};
+
+fn connect_url(url: &str) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+    async move {
+        let settings = Settings::resolve(url, &ProcessSurroundings)?;
+        Ok(Arc::new(PostgresTarget::connect(settings).await?) as Arc<dyn Target>)
+    }
+    .boxed()
+}
+
+/// One PostgreSQL database.
+struct PostgresTarget {
+    settings: Settings,
+    capabilities: Capabilities,
+    /// What `synchronous_commit` is without us.
+    synchronous_commit: String,
+    /// For the catalogue and the ledger; opened again when it was lost.
+    session: tokio::sync::Mutex<Client>,
+    /// Objects on which row security applies to this role; [`Target::support`] cannot ask.
+    row_security: Mutex<BTreeSet<String>>,
+}
+
+/// Rows of a block at most, so that a block is a write when nothing else limits it.
+const BATCH_ROWS: usize = 65_536;
+/// An array statement is parsed and planned as one and holds all its values at once in the server.
+const ARRAY_ROWS_MAX: usize = 10_000;
+
+impl PostgresTarget {
+    async fn connect(settings: Settings) -> Result<Self> {
+        let client = connect::open(&settings).await?;
+        let row = client
+            .query_one(
+                "SELECT current_setting('server_version_num')::int4, current_setting('server_version'), \
+                 current_setting('synchronous_commit'), current_setting('fsync')",
+                &[],
+            )
+            .await
+            .map_err(errors::statement)?;
+        let version: i32 = catalog::get(&row, 0)?;
+        let version_text: String = catalog::get(&row, 1)?;
+        if version < catalog::SERVER_VERSION_MIN {
+            return Err(
+                Error::config(format!("PostgreSQL {version_text} is too old")).hint("12 or later is needed")
+            );
+        }
+        let fsync: String = catalog::get(&row, 3)?;
+        // Without fsync no commit survives the loss of power, whatever a session sets.
+        let durability: &'static [Durability] = match fsync.as_str() {
+            "off" => &[Durability::Relaxed],
+            _ => &[Durability::Relaxed, Durability::Durable],
+        };
+        let shown = version_text.split(' ').next().unwrap_or(&version_text);
+        let capabilities = Capabilities {
+            product: format!("PostgreSQL {shown}"),
+            writers_max: None,
+            durability,
+            methods: &[Method::Native, Method::Array],
+            text_holds_nul: false,
+            upsert_repeats_keys: false,
+            batch_rows_default: BATCH_ROWS,
+            array_rows_max: |_| ARRAY_ROWS_MAX,
+        };
+        Ok(Self {
+            capabilities,
+            synchronous_commit: catalog::get(&row, 2)?,
+            session: tokio::sync::Mutex::new(client),
+            row_security: Mutex::default(),
+            settings,
+        })
+    }
+
+    /// The session for catalogue and ledger, alive as far as anyone can tell.
+    async fn session(&self) -> Result<tokio::sync::MutexGuard<'_, Client>> {
+        let mut session = self.session.lock().await;
+        if session.is_closed() {
+            *session = connect::open(&self.settings).await?;
+        }
+        Ok(session)
+    }
+}
+
+#[async_trait]
+impl Target for PostgresTarget {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
+        if let Operation::Upsert { key } = operation
+            && !table.keys.iter().any(|known| same_columns(&known.columns, key))
+        {
+            let instead = match table.keys.as_slice() {
+                [] => format!("add a primary key or a unique constraint on ({})", key.join(", ")),
+                keys => {
+                    let keys: Vec<_> = keys.iter().map(|key| key.columns.join(",")).collect();
+                    format!("--key {}", keys.join(" or --key "))
+                }
+            };
+            return Support::No {
+                why: format!(
+                    "({}) is not a primary or unique key of {}",
+                    key.join(", "),
+                    table.name
+                ),
+                instead,
+            };
+        }
+        let secured = self.row_security.lock().unwrap_or_else(PoisonError::into_inner);
+        // The stage of an upsert is a table of our own, so only a COPY into the table itself is in the way.
+        if method == Method::Native
+            && *operation == Operation::Insert
+            && secured.contains(&table.identity.object)
+        {
+            return Support::No {
+                why: format!(
+                    "COPY does not work on {}, where row security applies to this role",
+                    table.name
+                ),
+                instead: "--method array".to_owned(),
+            };
+        }
+        Support::Yes
+    }
+
+    async fn table(&self, name: &TableName) -> Result<Option<Table>> {
+        let session = self.session().await?;
+        let Some(described) = catalog::describe(&session, name).await? else {
+            return Ok(None);
+        };
+        let mut secured = self.row_security.lock().unwrap_or_else(PoisonError::into_inner);
+        if described.row_security {
+            secured.insert(described.table.identity.object.clone());
+        } else {
+            secured.remove(&described.table.identity.object);
+        }
+        Ok(Some(described.table))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        catalog::names(&*self.session().await?).await
+    }
+
+    fn create_statement(&self, spec: &TableSpec) -> Result<String> {
+        types::create_statement(spec)
+    }
+
+    async fn create(&self, spec: &TableSpec) -> Result<()> {
+        let statement = types::create_statement(spec)?;
+        let session = self.session().await?;
+        session
+            .batch_execute(&statement)
+            .await
+            .map_err(|e| errors::statement(e).at(format!("cannot create {}", spec.name)))
+    }
+
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let session = self.session().await?;
+        session
+            .batch_execute(&statements::truncate(name))
+            .await
+            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
+    }
+
+    fn settings(&self, durability: Durability) -> Vec<String> {
+        types::commit_setting(&self.synchronous_commit, durability)
+            .map(|value| format!("synchronous_commit = {value}"))
+            .into_iter()
+            .collect()
+    }
+
+    async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
+        let client = connect::open(&self.settings).await?;
+        let writer = writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit).await?;
+        Ok(Box::new(writer))
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+}
+
+fn same_columns(a: &[String], b: &[String]) -> bool {
+    a.len() == b.len() && a.iter().all(|column| b.contains(column))
+}

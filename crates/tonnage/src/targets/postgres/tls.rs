@@ -1,0 +1,170 @@
+//! TLS as libpq does it: what is verified depends on the mode, and nothing is trusted but what was given.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::settings::{Settings, TlsMode};
+use crate::error::{Error, Result};
+
+/// The connector for these settings.
+pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::bug("no TLS version is available").caused_by(e))?;
+    let authority = match (settings.tls, &settings.root_certificate) {
+        (TlsMode::VerifyAuthority | TlsMode::VerifyFull, None) => {
+            return Err(
+                Error::config("sslmode verify-ca and verify-full need the authority's certificate")
+                    .hint("add sslrootcert=PATH to the URL or set PGSSLROOTCERT"),
+            );
+        }
+        (TlsMode::VerifyAuthority | TlsMode::VerifyFull, Some(path)) => Some(read_authority(path)?),
+        // As libpq: with an authority at hand, `require` verifies as verify-ca does.
+        (TlsMode::Require, Some(path)) => Some(read_authority(path)?),
+        _ => None,
+    };
+    let verifier: Arc<dyn ServerCertVerifier> = match authority {
+        None => Arc::new(AnyCertificate { provider }),
+        Some(roots) => {
+            let strict = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                .build()
+                .map_err(|e| Error::config("the certificate in sslrootcert cannot be used").caused_by(e))?;
+            if settings.tls == TlsMode::VerifyFull {
+                strict
+            } else {
+                Arc::new(AnyName { strict })
+            }
+        }
+    };
+    let config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+fn read_authority(path: &Path) -> Result<RootCertStore> {
+    let unreadable = |why: String| {
+        Error::config(format!("cannot read the certificate {}: {why}", path.display()))
+            .hint("sslrootcert names a file of PEM certificates")
+    };
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(|iterator| iterator.collect::<std::result::Result<Vec<_>, _>>())
+        .map_err(|e| unreadable(e.to_string()))?;
+    if certificates.is_empty() {
+        return Err(unreadable("it holds none".to_owned()));
+    }
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate).map_err(|e| unreadable(e.to_string()))?;
+    }
+    Ok(roots)
+}
+
+/// Encrypts without asking whom it talks to: `prefer`, `allow`, and `require` without an authority.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// Verifies the chain but not the name: `verify-ca`.
+#[derive(Debug)]
+struct AnyName {
+    strict: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        // The name is looked at last, so this failure means that everything else was found good.
+        match self
+            .strict
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.strict
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.strict
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.strict.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,358 @@
+//! Sessions: TLS, passwords, and what is said when one cannot be had.
+
+use tonnage::{ErrorKind, operation::Durability, targets::DRIVERS};
+
+use super::{Place, connect, session, url, variable};
+
+/// The parts of the test cluster's URL.
+fn parts() -> (String, String, u16) {
+    let url = url();
+    let rest = url.strip_prefix("postgresql://").unwrap();
+    let (login, rest) = rest.split_once('@').unwrap();
+    let (user, password) = login.split_once(':').unwrap();
+    let port = rest.split_once('/').unwrap().0.rsplit_once(':').unwrap().1;
+    (user.to_owned(), password.to_owned(), port.parse().unwrap())
+}
+
+async fn refused(url: &str) -> (String, Option<String>, ErrorKind) {
+    let error = connect(url)
+        .await
+        .err()
+        .unwrap_or_else(|| panic!("{url} was let in"));
+    let (_, password, _) = parts();
+    assert!(
+        !format!("{error} {error:?}").contains(&password),
+        "the password is shown"
+    );
+    (
+        error.to_string(),
+        error.hint_text().map(str::to_owned),
+        error.kind(),
+    )
+}
+
+#[tokio::test]
+async fn a_target_says_what_it_is() {
+    let target = connect(&url()).await.unwrap();
+    let capabilities = target.capabilities();
+    let (name, version) = capabilities.product.split_once(' ').unwrap();
+    assert_eq!(name, "PostgreSQL");
+    assert!(
+        version.split('.').all(|part| part.parse::<u32>().is_ok()),
+        "{version}"
+    );
+    assert_eq!(
+        capabilities.durability,
+        [Durability::Relaxed, Durability::Durable]
+    );
+}
+
+#[tokio::test]
+async fn a_socket_needs_no_password_and_the_session_has_a_name() {
+    let (user, _, port) = parts();
+    let socket = variable("TONNAGE_TEST_POSTGRES_SOCKET");
+    let encoded = socket.replace('/', "%2F");
+    let urls = [
+        format!("postgresql:///postgres?host={socket}&port={port}&user={user}"),
+        format!("postgres://{user}@{encoded}:{port}/postgres?sslmode=require"),
+    ];
+    let admin = session(&super::url()).await;
+    for url in urls {
+        let target = connect(&url).await.unwrap_or_else(|e| panic!("{url}: {e}"));
+        let row = admin
+            .query_one(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tonnage' AND client_addr IS NULL",
+                &[],
+            )
+            .await
+            .unwrap();
+        assert!(row.get::<_, i64>(0) > 0);
+        drop(target);
+    }
+}
+
+#[tokio::test]
+async fn tls_is_as_strict_as_it_is_asked_to_be() {
+    let (user, password, port) = parts();
+    let authority = variable("TONNAGE_TEST_POSTGRES_CA");
+    let server = variable("TONNAGE_TEST_POSTGRES_DATA");
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = directory.path().join("wrong.crt");
+    make_authority(&wrong);
+    let wrong = wrong.to_str().unwrap().to_owned();
+    let base = |host: &str| format!("postgresql://{user}:{password}@{host}:{port}/postgres");
+
+    let admin = session(&url()).await;
+    let accepted = [
+        ("127.0.0.1", "sslmode=disable".to_owned(), false),
+        ("127.0.0.1", "sslmode=allow".to_owned(), false),
+        ("127.0.0.1", "sslmode=prefer".to_owned(), true),
+        ("127.0.0.1", "sslmode=require".to_owned(), true),
+        (
+            "127.0.0.1",
+            format!("sslmode=verify-ca&sslrootcert={authority}"),
+            true,
+        ),
+        (
+            "127.0.0.1",
+            format!("sslmode=verify-full&sslrootcert={authority}"),
+            true,
+        ),
+        (
+            "localhost",
+            format!("sslmode=verify-full&sslrootcert={authority}"),
+            true,
+        ),
+        // Another name for the same address: verify-ca does not mind.
+        (
+            "elsewhere.example",
+            format!("hostaddr=127.0.0.1&sslmode=verify-ca&sslrootcert={authority}"),
+            true,
+        ),
+    ];
+    for (number, (host, options, encrypted)) in accepted.iter().enumerate() {
+        let name = format!("tls_{number}_{}", std::process::id());
+        let target = connect(&format!("{}?{options}&application_name={name}", base(host)))
+            .await
+            .unwrap_or_else(|e| panic!("{host} {options}: {e} {e:?}"));
+        let row = admin
+            .query_one(
+                "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = $1",
+                &[&name],
+            )
+            .await
+            .unwrap();
+        assert_eq!(row.get::<_, bool>(0), *encrypted, "{options}");
+        drop(target);
+    }
+
+    let hint =
+        "check sslmode and sslrootcert; the certificate must be signed by sslrootcert and name the host";
+    let failures = [
+        (
+            format!(
+                "{}?hostaddr=127.0.0.1&sslmode=verify-full&sslrootcert={authority}",
+                base("elsewhere.example")
+            ),
+            format!(
+                "TLS with elsewhere.example:{port} failed: the server's certificate is made out to another host"
+            ),
+            hint,
+        ),
+        (
+            format!("{}?sslmode=verify-ca&sslrootcert={wrong}", base("127.0.0.1")),
+            format!(
+                "TLS with 127.0.0.1:{port} failed: the server's certificate is not signed by the given authority"
+            ),
+            hint,
+        ),
+        // As libpq: with an authority, require verifies.
+        (
+            format!("{}?sslmode=require&sslrootcert={wrong}", base("127.0.0.1")),
+            format!(
+                "TLS with 127.0.0.1:{port} failed: the server's certificate is not signed by the given authority"
+            ),
+            hint,
+        ),
+        (
+            format!("{}?sslmode=verify-full", base("127.0.0.1")),
+            "sslmode verify-ca and verify-full need the authority's certificate".to_owned(),
+            "add sslrootcert=PATH to the URL or set PGSSLROOTCERT",
+        ),
+        (
+            format!(
+                "{}?sslmode=verify-full&sslrootcert={server}/PG_VERSION",
+                base("127.0.0.1")
+            ),
+            format!("cannot read the certificate {server}/PG_VERSION: it holds none"),
+            "sslrootcert names a file of PEM certificates",
+        ),
+    ];
+    for (url, message, hint) in failures {
+        let (found, found_hint, kind) = refused(&url).await;
+        assert_eq!(
+            (found, found_hint.as_deref(), kind),
+            (message, Some(hint), ErrorKind::Config)
+        );
+    }
+}
+
+/// A certificate of an authority that has signed nothing.
+fn make_authority(path: &std::path::Path) {
+    let made = std::process::Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=another authority",
+        ])
+        .args(["-keyout", "/dev/null", "-out"])
+        .arg(path)
+        .output()
+        .expect("openssl is there, scripts/with-servers needs it too");
+    assert!(made.status.success());
+}
+
+#[tokio::test]
+async fn a_wrong_password_says_where_it_came_from() {
+    let (user, _, port) = parts();
+    let (message, hint, kind) =
+        refused(&format!("postgresql://{user}:wr%2Fong@127.0.0.1:{port}/postgres")).await;
+    assert_eq!(
+        message,
+        format!(
+            "password authentication failed for user \"{user}\" at 127.0.0.1:{port} (password from the URL)"
+        )
+    );
+    assert_eq!(
+        hint.as_deref(),
+        Some("check the password in the URL; special characters are written as %XX")
+    );
+    assert_eq!(kind, ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn a_missing_password_is_found_in_the_password_file() {
+    use std::os::unix::fs::PermissionsExt;
+    let (user, password, port) = parts();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pass word");
+    let shown = file.to_str().unwrap().to_owned();
+    let url = format!(
+        "postgresql://{user}@127.0.0.1:{port}/postgres?passfile={}",
+        shown.replace(' ', "%20")
+    );
+    let write = |text: &str, mode: u32| {
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    write(
+        &format!("# ours\nelsewhere:*:*:*:no\n127.0.0.1:{port}:*:{user}:{password}\n*:*:*:*:late\n"),
+        0o600,
+    );
+    connect(&url).await.unwrap();
+    write(&format!("*:*:*:*:{password}\n"), 0o640);
+    let (message, hint, _) = refused(&url).await;
+    assert_eq!(
+        message,
+        format!("password authentication failed for user \"{user}\" at 127.0.0.1:{port} (none was given)")
+    );
+    assert_eq!(
+        hint.as_deref(),
+        Some("set PGPASSWORD, or add a line host:port:database:user:password to ~/.pgpass (mode 0600)")
+    );
+    write("*:*:*:*:wrong\n", 0o600);
+    let (message, ..) = refused(&url).await;
+    assert_eq!(
+        message,
+        format!(
+            "password authentication failed for user \"{user}\" at 127.0.0.1:{port} (password from {shown})"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_refused_connection_says_where() {
+    // Bound but not listening, so that nobody else takes the port.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let (message, hint, kind) = refused(&format!("postgresql://anna@127.0.0.1:{port}/shop")).await;
+    assert_eq!(
+        message,
+        format!("cannot connect to 127.0.0.1:{port}: connection refused")
+    );
+    assert_eq!(
+        hint.as_deref(),
+        Some("is the server running, and does it listen there? check host and port")
+    );
+    assert_eq!(kind, ErrorKind::Unsent);
+    let (message, ..) = refused("postgresql://anna@/shop?host=/nowhere").await;
+    assert_eq!(
+        message,
+        "cannot connect to /nowhere/.s.PGSQL.5432: no such socket"
+    );
+}
+
+#[tokio::test]
+async fn the_next_host_is_tried() {
+    let (user, password, port) = parts();
+    let url = format!(
+        "postgresql://{user}:{password}@127.0.0.1:1,127.0.0.1:{port}/postgres?target_session_attrs=read-write"
+    );
+    connect(&url).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_unknown_database_is_named() {
+    let (user, password, port) = parts();
+    let (message, hint, kind) =
+        refused(&format!("postgresql://{user}:{password}@127.0.0.1:{port}/shop")).await;
+    assert_eq!(
+        message,
+        format!("database \"shop\" does not exist at 127.0.0.1:{port}")
+    );
+    assert_eq!(
+        hint,
+        Some(format!(
+            "the database is the last part of the URL: postgresql://127.0.0.1:{port}/NAME"
+        ))
+    );
+    assert_eq!(kind, ErrorKind::Config);
+}
+
+#[tokio::test]
+async fn a_lost_session_is_opened_again() {
+    let place = Place::new().await;
+    place.run("CREATE TABLE t (id int8)").await;
+    place.table("t").await;
+    let name = format!("lost_{}", place.schema);
+    let target = connect(&format!("{}&application_name={name}", place.url))
+        .await
+        .unwrap();
+    place
+        .run(&format!(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '{name}'"
+        ))
+        .await;
+    let name = "t".parse().unwrap();
+    let mut found = target.table(&name).await;
+    // The session may die in our hands once.
+    if found.as_ref().is_err_and(|e| e.kind() == ErrorKind::Unsent) {
+        found = target.table(&name).await;
+    }
+    assert!(found.unwrap().is_some());
+}
+
+#[test]
+fn a_url_is_shown_without_its_password() {
+    let redact = DRIVERS
+        .iter()
+        .find(|d| d.schemes.contains(&"postgres"))
+        .unwrap()
+        .redact;
+    let cases = [
+        (
+            "postgresql://u:secret@h:1/d?sslmode=require",
+            "postgresql://u:***@h:1/d?sslmode=require",
+        ),
+        ("postgres://u@h/d", "postgres://u@h/d"),
+        ("postgres://h/d", "postgres://h/d"),
+        ("postgres://u:s%40cr:et@h1,h2/d", "postgres://u:***@h1,h2/d"),
+        ("postgres://u:sec@ret@h/d", "postgres://u:***@h/d"),
+        ("postgres://u:sec/ret@h/d", "postgres://u:***@h/d"),
+        (
+            "postgres:///d?user=u&password=secret&port=1",
+            "postgres:///d?user=u&password=***&port=1",
+        ),
+        ("postgres:///d?pass%77ord=secret", "postgres:///d?pass%77ord=***"),
+    ];
+    for (url, shown) in cases {
+        assert_eq!(redact(url), shown);
+    }
+}
