@@ -1,31 +1,89 @@
+//! The `tonnage` command line: arguments in, one plan, messages out.
+//!
+//! Data goes to standard output, everything else to standard error. Exit codes: 0 all rows done, 1 failed, 2 wrong
+//! usage, 3 done with rejects, 130 interrupted.
+
+mod commands;
+mod options;
+mod progress;
+
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
+use tonnage::{Error, ErrorKind};
+use tracing_subscriber::filter::LevelFilter;
 
-mod commands {
-    pub mod generate;
-}
-
+/// Bulk in and bulk out for databases: every row once, and accounted for
 #[derive(Parser)]
-#[command(name = "tonnage")]
+#[command(name = "tonnage", version, propagate_version = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+
+    /// Say less: no summary, no progress, warnings only
+    #[arg(short, long, global = true)]
+    quiet: bool,
+
+    /// Say more; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    Load(Box<commands::load::LoadArgs>),
+    Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
+    Targets(commands::targets::TargetsArgs),
 }
 
-fn main() -> std::process::ExitCode {
-    let Command::Generate(args) = Cli::parse().command;
-    match commands::generate::run(&args) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("error: {e}");
-            if let Some(hint) = e.hint_text() {
-                eprintln!("hint: {hint}");
-            }
-            std::process::ExitCode::FAILURE
+/// How a command ended, where it did not fail.
+pub enum Ending {
+    /// All done.
+    Done,
+    /// Done, but rows were put aside.
+    Rejects,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = match (cli.quiet, cli.verbose) {
+        (true, _) => LevelFilter::ERROR,
+        (_, 0) => LevelFilter::WARN,
+        (_, 1) => LevelFilter::INFO,
+        (_, _) => LevelFilter::DEBUG,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().with_target(false).init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&Error::config(format!("the runtime cannot start: {error}"))),
+    };
+    let ended = runtime.block_on(async {
+        match &cli.command {
+            Command::Load(args) => commands::load::run(args, cli.quiet).await,
+            Command::Runs(args) => commands::runs::run(args).await,
+            Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
+            Command::Targets(args) => commands::targets::run(args).await,
         }
+    });
+    // A reader blocked on standard input cannot be waited for.
+    runtime.shutdown_background();
+    match ended {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Rejects) => ExitCode::from(3),
+        Err(error) => fail(&error),
     }
+}
+
+fn fail(error: &Error) -> ExitCode {
+    eprintln!("error: {error}");
+    if let Some(hint) = error.hint_text() {
+        eprintln!("hint: {hint}");
+    }
+    tracing::debug!("{error:?}");
+    ExitCode::from(match error.kind() {
+        ErrorKind::Config => 2,
+        ErrorKind::Cancelled => 130,
+        _ => 1,
+    })
 }

@@ -6,6 +6,8 @@ use clap::Args;
 use tonnage::{
     Result,
     generate::{self, Generated, Generation, Workload},
+    plan::Bytes,
+    report::Grouped,
     sinks::{
         self, Output,
         csv::CsvOptions,
@@ -23,7 +25,7 @@ pub struct GenerateArgs {
     workload: String,
 
     /// How many rows: 1000, 10k, 5M, 2G
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, value_name = "N", value_parser = crate::options::count)]
     rows: u64,
 
     /// Another seed makes other rows
@@ -125,55 +127,14 @@ fn after_help() -> String {
     text
 }
 
-/// Reads `1000`, `10k`, `5M`, `2G`; k is a thousand.
-fn parse_count(text: &str) -> Result<u64, String> {
-    let bad = || "a count is a whole number with k, M or G after it, such as 1000, 10k or 5M".to_owned();
-    let (digits, unit) = match text.trim().split_at_checked(text.trim().len().saturating_sub(1)) {
-        Some((digits, "k" | "K")) => (digits, 1_000),
-        Some((digits, "m" | "M")) => (digits, 1_000_000),
-        Some((digits, "g" | "G")) => (digits, 1_000_000_000),
-        _ => (text.trim(), 1),
-    };
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b == b'_') {
-        return Err(bad());
-    }
-    let number: u64 = digits.replace('_', "").parse().map_err(|_| bad())?;
-    number
-        .checked_mul(unit)
-        .ok_or_else(|| format!("{text} is more rows than can be counted"))
-}
-
 fn summary(generation: &Generation, generated: &Generated, seconds: f64) -> String {
     format!(
         "{} {} rows, {} in {seconds:.2} s: {} rows/s",
-        grouped(generated.rows),
+        Grouped(generated.rows),
         generation.workload,
-        size(generated.bytes),
-        grouped((generated.rows as f64 / seconds.max(1e-9)) as u64),
+        Bytes(generated.bytes as usize),
+        Grouped((generated.rows as f64 / seconds.max(1e-9)) as u64),
     )
-}
-
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Bytes in decimal units.
-fn size(bytes: u64) -> String {
-    const UNITS: [(&str, f64); 3] = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
-    let bytes = bytes as f64;
-    match UNITS.iter().find(|(_, unit)| bytes >= *unit) {
-        Some((name, unit)) => format!("{:.1} {name}", bytes / unit),
-        None => format!("{bytes} bytes"),
-    }
 }
 
 #[cfg(test)]
@@ -227,36 +188,5 @@ mod tests {
             assert_eq!(refused.to_string(), wanted);
             assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{line}");
         }
-    }
-
-    #[test]
-    fn counts() {
-        for (text, wanted) in [
-            ("0", Some(0)),
-            ("1000", Some(1_000)),
-            ("10k", Some(10_000)),
-            ("5M", Some(5_000_000)),
-            ("2G", Some(2_000_000_000)),
-            ("1_000", Some(1_000)),
-            ("", None),
-            ("k", None),
-            ("-1", None),
-            ("1.5M", None),
-            ("10kk", None),
-            ("5µ", None),
-            ("99999999999999999999", None),
-            ("99999999999G", None),
-        ] {
-            assert_eq!(parse_count(text).ok(), wanted, "{text}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_grouped() {
-        for (number, wanted) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), wanted);
-        }
-        assert_eq!(size(999), "999 bytes");
-        assert_eq!(size(195_300_000), "195.3 MB");
     }
 }

@@ -290,8 +290,14 @@ async fn whatever_fails_every_row_stands_once() {
                 let (id, _) = &rows[**row as usize - 1];
                 *id < 0 || !rows[**row as usize..].iter().any(|(later, _)| later == id)
             };
-            assert!(bad.iter().filter(last).all(|row| rejected.contains(row)), "seed {seed}");
-            assert!(rejected.is_sorted_by(|a, b| a < b), "seed {seed}: a row is there twice");
+            assert!(
+                bad.iter().filter(last).all(|row| rejected.contains(row)),
+                "seed {seed}"
+            );
+            assert!(
+                rejected.is_sorted_by(|a, b| a < b),
+                "seed {seed}: a row is there twice"
+            );
         } else {
             // Of two rows with one key the lanes decide which is first; one of them is there, one is rejected.
             let found: BTreeMap<_, _> = found.into_iter().collect();
@@ -416,6 +422,7 @@ async fn a_run_is_told_from_another() {
     let with = |attempt| LoadOptions {
         attempt,
         jobs: Some(1),
+        batch_rows: Some(10),
         ..options(dir.path())
     };
     load(&memory, Numbers::new(Vec::new(), 1), with(Attempt::New))

@@ -1,10 +1,10 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
-pub mod parquet;
 pub mod compress;
 pub mod csv;
 pub mod files;
 pub(crate) mod infer;
+pub mod parquet;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -24,7 +24,7 @@ pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Re
         Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
         Format::Parquet => {
             refuse_text(&files)?;
-            Err(Error::config("Parquet cannot be read yet"))
+            Ok(Box::new(parquet::ParquetSource::open(files)?))
         }
     }
 }

@@ -1,16 +1,23 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
 pub mod memory;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use crate::{error::Result, target::Target};
+use crate::{
+    error::{Error, Result},
+    table::nearest,
+    target::Target,
+};
+
+/// A connection being made.
+pub type Connecting<'a> = BoxFuture<'a, Result<Arc<dyn Target>>>;
 
 /// How to reach one kind of database.
 pub struct Driver {
@@ -23,7 +30,7 @@ pub struct Driver {
     /// File name endings that mean this database when a target is given without a scheme.
     pub extensions: &'static [&'static str],
     /// Connects, and finds out what the database can do.
-    pub connect: for<'a> fn(&'a str) -> BoxFuture<'a, Result<Arc<dyn Target>>>,
+    pub connect: for<'a> fn(&'a str) -> Connecting<'a>,
     /// The URL as it may be shown: without its password.
     pub redact: fn(&str) -> String,
 }
@@ -35,3 +42,52 @@ pub const DRIVERS: &[Driver] = &[
     #[cfg(feature = "postgres")]
     postgres::DRIVER,
 ];
+
+/// The database that `target` names, by its scheme or, for files, by its ending. `Config` where none does.
+pub fn driver(target: &str) -> Result<&'static Driver> {
+    let scheme = target.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| {
+        let mut chars = scheme.chars();
+        chars.next().is_some_and(|c| c.is_ascii_alphabetic())
+            && chars.all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+            && scheme.len() > 1
+    });
+    if let Some(scheme) = scheme {
+        let lower = scheme.to_ascii_lowercase();
+        if let Some(driver) = DRIVERS.iter().find(|d| d.schemes.contains(&lower.as_str())) {
+            return Ok(driver);
+        }
+        let error = Error::config(format!("'{scheme}:' is no kind of database that tonnage knows"));
+        let known = DRIVERS.iter().flat_map(|d| d.schemes.iter().copied());
+        return Err(match nearest(&lower, known).first() {
+            Some(close) => error.hint(format!("did you mean {close}:")),
+            None => error.hint(format!("databases are named as {}", examples())),
+        });
+    }
+    let ending = target
+        .rsplit_once('.')
+        .map(|(_, ending)| ending.to_ascii_lowercase())
+        .unwrap_or_default();
+    DRIVERS
+        .iter()
+        .find(|d| d.extensions.contains(&ending.as_str()))
+        .ok_or_else(|| {
+            Error::config(format!("'{target}' names no database")).hint(format!(
+                "the database comes last, as in cp, and is named as {}",
+                examples()
+            ))
+        })
+}
+
+fn examples() -> String {
+    DRIVERS.iter().map(|d| d.example).collect::<Vec<_>>().join(" or ")
+}
+
+/// Connects to the database that `target` names.
+pub async fn connect(target: &str) -> Result<Arc<dyn Target>> {
+    (driver(target)?.connect)(target).await
+}
+
+/// `target` as it may be shown: without its password.
+pub fn redact(target: &str) -> String {
+    driver(target).map(|d| (d.redact)(target)).unwrap_or_default()
+}

@@ -1,0 +1,6 @@
+//! One file a command.
+
+pub mod generate;
+pub mod load;
+pub mod runs;
+pub mod targets;

@@ -1,0 +1,76 @@
+//! Values as people write them on a command line.
+
+/// `1000`, `10k`, `5M`, `2G`: powers of ten.
+pub fn count(text: &str) -> Result<u64, String> {
+    scaled(&text.to_ascii_lowercase(), &[("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000)])
+        .ok_or_else(|| "write a number such as 1000, 10k or 5M".to_owned())
+}
+
+/// `4096`, `64KiB`, `8MiB`, `8MB`, `1g`: powers of 1024, but for `kB`, `MB`, `GB`.
+pub fn size(text: &str) -> Result<usize, String> {
+    const UNITS: [(&str, u64); 10] = [
+        ("kib", 1 << 10),
+        ("mib", 1 << 20),
+        ("gib", 1 << 30),
+        ("kb", 1_000),
+        ("mb", 1_000_000),
+        ("gb", 1_000_000_000),
+        ("k", 1 << 10),
+        ("m", 1 << 20),
+        ("g", 1 << 30),
+        ("b", 1),
+    ];
+    scaled(&text.to_ascii_lowercase(), &UNITS)
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "write a size such as 65536, 64KiB or 8MB".to_owned())
+}
+
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let found = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (digits, factor) = found.unwrap_or((text, 1));
+    digits.trim().parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// `a=b`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((left, right)) if !left.is_empty() && !right.is_empty() => Ok((left.to_owned(), right.to_owned())),
+        _ => Err("write it as NAME=VALUE".to_owned()),
+    }
+}
+
+/// One byte: `;`, `\t`, `tab`.
+pub fn byte(text: &str) -> Result<u8, String> {
+    match text {
+        "\\t" | "tab" => Ok(b'\t'),
+        _ => match text.as_bytes() {
+            [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(*byte),
+            _ => Err("write one ASCII character, or \\t".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_sizes_as_people_write_them() {
+        assert_eq!(count("1000"), Ok(1000));
+        assert_eq!(count("10k"), Ok(10_000));
+        assert_eq!(count("5M"), Ok(5_000_000));
+        assert!(count("ten").is_err());
+        for bad in ["", "k", "-1", "1.5M", "10kk", "99999999999999999999", "99999999999G"] {
+            assert!(count(bad).is_err(), "{bad}");
+        }
+        assert_eq!(size("64KiB"), Ok(65_536));
+        assert_eq!(size("8MB"), Ok(8_000_000));
+        assert_eq!(size("1g"), Ok(1 << 30));
+        assert!(size("0").is_err());
+        assert_eq!(byte("\\t"), Ok(9));
+        assert!(byte("ab").is_err());
+        assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(pair("a=").is_err());
+    }
+}
