@@ -1,5 +1,6 @@
 //! Bulk in and bulk out for databases: every row once, and accounted for.
 
+pub mod convert;
 pub mod error;
 pub mod ledger;
 pub mod operation;

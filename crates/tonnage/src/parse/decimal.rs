@@ -114,8 +114,9 @@ impl Decimal {
         Fault::new(
             sqlstate::WOULD_CHANGE,
             format!(
-                "{} has {places} decimal places, the column keeps {}",
+                "{} has {places} decimal {}, the column keeps {}",
                 shown_bare(value),
+                if places == 1 { "place" } else { "places" },
                 self.scale
             ),
         )

@@ -39,8 +39,8 @@ use crate::{
 };
 
 pub(crate) use self::{
-    decimal::{Decimal, POWERS_OF_TEN},
-    fault::{Fault, Notes, NullHint, Parsed, shown},
+    decimal::{Decimal, POWERS_OF_TEN, numeric},
+    fault::{Fault, Notes, NullHint, Parsed},
     text::{TextColumn, TextLimit, check_text},
     time::{instant_in_zone, text_of_date, text_of_time, text_of_timestamp},
 };
@@ -115,7 +115,7 @@ pub(crate) fn parse_values<'a>(
             };
             primitives::<Decimal128Type>(ty, values, notes, |value| decimal.read(value))
         }
-        ColumnType::Numeric => texts(values, notes, decimal::numeric),
+        ColumnType::Numeric => texts(values, notes, numeric),
         ColumnType::Text { .. } | ColumnType::Char { .. } | ColumnType::Any => match TextLimit::of(ty) {
             None => texts(values, notes, Ok),
             Some(limit) => texts(values, notes, |value| limit.check(value).map(|()| value)),

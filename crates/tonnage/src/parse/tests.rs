@@ -443,8 +443,8 @@ fn bytes_and_uuids() {
     check_bad(
         ColumnType::Bytes,
         &[
-            ("\\x6", "22P02", "'\\x6' is not a bytes"),
-            ("\\x6g", "22P02", "'\\x6g' is not a bytes"),
+            ("\\x6", "22P02", "'\\x6' is not bytes in hexadecimal"),
+            ("\\x6g", "22P02", "'\\x6g' is not bytes in hexadecimal"),
         ],
     );
     let uuid = "0123456789abcdef0123456789abcdef";

@@ -234,7 +234,14 @@ pub(crate) fn bytes(value: &[u8]) -> Parsed<Cow<'_, [u8]>> {
     let Some(digits) = value.strip_prefix(b"\\x") else {
         return Ok(Cow::Borrowed(value));
     };
-    let bad = || Fault::not_a(value, &ColumnType::Bytes).hint("after \\x come pairs of hexadecimal digits");
+    let bad = || {
+        let text = shown(value);
+        Fault::new(
+            sqlstate::INVALID_TEXT,
+            format!("{text} is not bytes in hexadecimal"),
+        )
+        .hint("after \\x come pairs of hexadecimal digits")
+    };
     if digits.len() % 2 != 0 {
         return Err(bad());
     }

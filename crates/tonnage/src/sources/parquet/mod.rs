@@ -1,0 +1,282 @@
+//! Apache Parquet files.
+//!
+//! Invariants:
+//! - A block never crosses files, and all blocks of a file but its last have the same number of rows, which follows
+//!   from the file's footer and the request alone: row groups, pages and attempts do not matter to it.
+//! - A file whose footer is not what it was when the source was opened, or when a run began, is an error: never rows.
+//! - Memory: the rows of one block, one page a column, and the footer of the file at hand. Column chunks are read
+//!   page by page; no row group is ever held whole.
+
+mod file;
+mod read;
+
+#[cfg(test)]
+mod tests;
+
+use self::{
+    file::{ParquetFile, has_changed},
+    read::BlockReader,
+};
+use super::InputFile;
+use crate::{
+    convert::shown_type,
+    error::{Error, Result},
+    ledger::InputIdentity,
+    slot::BlockMark,
+    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
+};
+
+/// Reads Parquet files one after another.
+pub struct ParquetSource {
+    files: Vec<ParquetFile>,
+    schema: SourceSchema,
+    request: Option<ReadRequest>,
+    at: Place,
+    /// Open at `at`, if open.
+    reader: Option<BlockReader>,
+}
+
+/// Where the next block begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Number of the block.
+    block: u64,
+    /// Index of the file.
+    file: usize,
+    /// Rows of the file before.
+    row: u64,
+    /// Rows of all files before.
+    rows: u64,
+}
+
+impl ParquetSource {
+    /// Opens the files and reads their footers. `Input` where one is not a whole Parquet file, or where their columns
+    /// differ in name, order or type; `Config` for no files and for standard input.
+    pub fn open(files: Vec<InputFile>) -> Result<Self> {
+        let mut opened: Vec<ParquetFile> = Vec::with_capacity(files.len());
+        let mut columns: Vec<SourceColumn> = Vec::new();
+        for file in files {
+            let (file, footer) = ParquetFile::open(file)?;
+            match opened.first() {
+                None => columns = footer.columns,
+                Some(first) => merge_columns(&mut columns, first, &footer.columns, &file)?,
+            }
+            opened.push(file);
+        }
+        if opened.is_empty() {
+            return Err(Error::config("there is no Parquet file to read"));
+        }
+        Ok(Self {
+            files: opened,
+            schema: SourceSchema {
+                columns,
+                named: true,
+                text: false,
+            },
+            request: None,
+            at: Place::default(),
+            reader: None,
+        })
+    }
+
+    /// Rows in all files, from their footers.
+    pub fn rows_total(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Leaves files that have no more rows behind, as long as there is another.
+    fn settle(&mut self) {
+        while self.at.file + 1 < self.files.len() && self.at.row >= self.files[self.at.file].rows {
+            self.at.file += 1;
+            self.at.row = 0;
+            self.reader = None;
+        }
+    }
+
+    fn mark(&self) -> BlockMark {
+        BlockMark {
+            // More files than 32 bits can count cannot be named on a command line.
+            file: self.at.file as u32,
+            offset: self.at.row,
+            file_rows: self.at.row,
+            rows: self.at.rows,
+            hash: self.files[self.at.file].footer_hash,
+        }
+    }
+}
+
+impl Source for ParquetSource {
+    fn schema(&self) -> &SourceSchema {
+        &self.schema
+    }
+
+    fn identity(&self) -> Option<Vec<InputIdentity>> {
+        self.files.iter().map(|file| file.identity.clone()).collect()
+    }
+
+    fn options(&self) -> Vec<String> {
+        vec!["format=parquet".to_owned()]
+    }
+
+    fn bytes_total(&self) -> Option<u64> {
+        Some(self.files.iter().map(|file| file.bytes).sum())
+    }
+
+    fn request(&mut self, request: &ReadRequest) -> Result<()> {
+        if let Some((index, _)) = request
+            .columns
+            .iter()
+            .find(|(index, _)| *index >= self.schema.columns.len())
+        {
+            return Err(Error::bug(format!(
+                "a Parquet source was asked for column {index}"
+            )));
+        }
+        if request.block_rows == 0 || u32::try_from(request.block_rows).is_err() {
+            return Err(Error::bug(format!(
+                "a block cannot have {} rows",
+                request.block_rows
+            )));
+        }
+        self.request = Some(request.clone());
+        self.reader = None;
+        Ok(())
+    }
+
+    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        self.reader = None;
+        if index == 0 && *mark == BlockMark::default() {
+            self.at = Place::default();
+            return Ok(());
+        }
+        let number = mark.file as usize;
+        let Some(file) = self.files.get(number) else {
+            return Err(Error::input(format!(
+                "there were more files when the run began: {} are left",
+                self.files.len()
+            ))
+            .hint("give the files that the run began with, or --restart"));
+        };
+        if mark.hash != file.footer_hash || mark.offset > file.rows {
+            return Err(has_changed(&file.shown));
+        }
+        let before: u64 = self.files[..number].iter().map(|file| file.rows).sum();
+        if mark.rows != before + mark.offset {
+            return Err(has_changed(format_args!("a file before {}", file.shown)));
+        }
+        let blocks_before: u64 = self.files[..number]
+            .iter()
+            .map(|file| file.rows.div_ceil(file.block_rows(request)))
+            .sum();
+        let block_rows = file.block_rows(request);
+        let aligned = mark.offset.is_multiple_of(block_rows) || mark.offset == file.rows;
+        if !aligned || index != blocks_before + mark.offset.div_ceil(block_rows) {
+            return Err(Error::bug(format!(
+                "block {index} does not begin at row {} of {}",
+                mark.offset + 1,
+                file.shown
+            )));
+        }
+        self.at = Place {
+            block: index,
+            file: number,
+            row: mark.offset,
+            rows: mark.rows,
+        };
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Block>> {
+        self.settle();
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        let file = &self.files[self.at.file];
+        let rows = file.block_rows(request).min(file.rows - self.at.row);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => self.reader.insert(BlockReader::open(file, request, self.at.row)?),
+        };
+        // A block's rows fit 32 bits, as was checked when they were requested.
+        let (rows_read, origin, rejects) = match reader.read(rows as usize, &file.shown, self.at.row) {
+            Ok(read) => read,
+            Err(error) => {
+                // What has failed half way stands nobody knows where.
+                self.reader = None;
+                return Err(error);
+            }
+        };
+        let start = self.mark();
+        let bytes = file.bytes_before(self.at.row + rows) - file.bytes_before(self.at.row);
+        let index = self.at.block;
+        self.at.block += 1;
+        self.at.row += rows;
+        self.at.rows += rows;
+        self.settle();
+        Ok(Some(Block {
+            index,
+            rows: rows_read,
+            origin,
+            rejects,
+            start,
+            end: self.mark(),
+            bytes,
+        }))
+    }
+}
+
+fn not_requested() -> Error {
+    Error::bug("a Parquet source was read before it was asked for columns")
+}
+
+/// Checks that `file` has the columns of the first one, and notes where it allows nulls that others do not.
+fn merge_columns(
+    columns: &mut [SourceColumn],
+    first: &ParquetFile,
+    others: &[SourceColumn],
+    file: &ParquetFile,
+) -> Result<()> {
+    let (shown, first) = (&file.shown, &first.shown);
+    let differs =
+        |what: String| Error::input(what).hint("load files with other columns in a run of their own");
+    let lacks = |columns: &[SourceColumn], name: &str| columns.iter().all(|column| column.name != name);
+    if let Some(missing) = columns.iter().find(|column| lacks(others, &column.name)) {
+        return Err(differs(format!(
+            "{shown} has no column '{}', {first} has",
+            missing.name
+        )));
+    }
+    if let Some(further) = others.iter().find(|column| lacks(columns, &column.name)) {
+        return Err(differs(format!(
+            "{shown} has a column '{}', {first} has not",
+            further.name
+        )));
+    }
+    for (index, (column, other)) in columns.iter_mut().zip(others).enumerate() {
+        let (name, other_name) = (&column.name, &other.name);
+        if name != other_name {
+            return Err(differs(format!(
+                "{shown}: column {} is '{other_name}', in {first} it is '{name}'",
+                index + 1
+            )));
+        }
+        if column.arrow != other.arrow {
+            let (ty, other_ty) = (shown_type(&column.arrow), shown_type(&other.arrow));
+            return Err(differs(format!(
+                "{shown}: column '{name}' is {other_ty}, in {first} it is {ty}"
+            )));
+        }
+        column.nullable |= other.nullable;
+    }
+    if columns.len() != others.len() {
+        // Every name is in both, so one of them has a name twice.
+        return Err(differs(format!(
+            "{shown} has {} columns, {first} has {}",
+            others.len(),
+            columns.len()
+        )));
+    }
+    Ok(())
+}
