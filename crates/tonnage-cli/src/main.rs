@@ -53,7 +53,12 @@ fn main() -> ExitCode {
         (_, 1) => LevelFilter::INFO,
         (_, _) => LevelFilter::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).without_time().with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&Error::config(format!("the runtime cannot start: {error}"))),

@@ -2,8 +2,11 @@
 
 /// `1000`, `10k`, `5M`, `2G`: powers of ten.
 pub fn count(text: &str) -> Result<u64, String> {
-    scaled(&text.to_ascii_lowercase(), &[("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000)])
-        .ok_or_else(|| "write a number such as 1000, 10k or 5M".to_owned())
+    scaled(
+        &text.to_ascii_lowercase(),
+        &[("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000)],
+    )
+    .ok_or_else(|| "write a number such as 1000, 10k or 5M".to_owned())
 }
 
 /// `4096`, `64KiB`, `8MiB`, `8MB`, `1g`: powers of 1024, but for `kB`, `MB`, `GB`.
@@ -27,7 +30,9 @@ pub fn size(text: &str) -> Result<usize, String> {
 }
 
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let found = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let found = units
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let (digits, factor) = found.unwrap_or((text, 1));
     digits.trim().parse::<u64>().ok()?.checked_mul(factor)
 }
@@ -35,7 +40,9 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 /// `a=b`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((left, right)) if !left.is_empty() && !right.is_empty() => Ok((left.to_owned(), right.to_owned())),
+        Some((left, right)) if !left.is_empty() && !right.is_empty() => {
+            Ok((left.to_owned(), right.to_owned()))
+        }
         _ => Err("write it as NAME=VALUE".to_owned()),
     }
 }
@@ -61,7 +68,15 @@ mod tests {
         assert_eq!(count("10k"), Ok(10_000));
         assert_eq!(count("5M"), Ok(5_000_000));
         assert!(count("ten").is_err());
-        for bad in ["", "k", "-1", "1.5M", "10kk", "99999999999999999999", "99999999999G"] {
+        for bad in [
+            "",
+            "k",
+            "-1",
+            "1.5M",
+            "10kk",
+            "99999999999999999999",
+            "99999999999G",
+        ] {
             assert!(count(bad).is_err(), "{bad}");
         }
         assert_eq!(size("64KiB"), Ok(65_536));

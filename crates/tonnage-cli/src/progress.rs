@@ -21,7 +21,11 @@ pub enum Style {
 }
 
 /// Shows `progress` until it is dropped by the caller's `select!`; never ends by itself.
-pub async fn show(style: Style, progress: Arc<Progress>, bytes_total: Option<u64>) -> std::convert::Infallible {
+pub async fn show(
+    style: Style,
+    progress: Arc<Progress>,
+    bytes_total: Option<u64>,
+) -> std::convert::Infallible {
     let started = Instant::now();
     match style {
         Style::None => std::future::pending().await,
@@ -35,7 +39,10 @@ pub async fn show(style: Style, progress: Arc<Progress>, bytes_total: Option<u64
 
 async fn bar(progress: &Progress, bytes_total: Option<u64>, started: Instant) -> std::convert::Infallible {
     let (bar, template) = match bytes_total {
-        Some(total) => (ProgressBar::new(total), "{bar:30} {percent:>3}%  {msg}  {eta} left"),
+        Some(total) => (
+            ProgressBar::new(total),
+            "{bar:30} {percent:>3}%  {msg}  {eta} left",
+        ),
         None => (ProgressBar::new_spinner(), "{spinner} {bytes}  {msg}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
@@ -75,7 +82,11 @@ fn line(progress: &Progress, bytes_total: Option<u64>, started: Instant) -> Stri
     let mut text = format!("{seconds:.0} s  {}", rows(progress, started));
     if let Some(total) = bytes_total.filter(|t| *t > 0 && read > 0) {
         let share = (read as f64 / total as f64).min(1.0);
-        text.push_str(&format!("  {:.0}%  {:.0} s left", share * 100.0, seconds / share - seconds));
+        text.push_str(&format!(
+            "  {:.0}%  {:.0} s left",
+            share * 100.0,
+            seconds / share - seconds
+        ));
     }
     text
 }

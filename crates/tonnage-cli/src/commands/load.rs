@@ -148,7 +148,12 @@ pub struct LoadArgs {
     comment: Option<u8>,
 
     /// The character set of text files
-    #[arg(long, value_name = "NAME", default_value = "utf-8", help_heading = "How to read")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "utf-8",
+        help_heading = "How to read"
+    )]
     encoding: String,
 
     /// The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC
@@ -288,15 +293,22 @@ fn places(places: &[String]) -> Result<(&[String], &str)> {
     let is_file = Path::new(target).is_file();
     if let Err(error) = targets::driver(target) {
         return Err(match is_file {
-            true => Error::config(format!("the last argument, '{target}', is a file and not a database")).hint(
-                format!("name the database last, as in cp: tonnage load {} shop.db -t TABLE", places.join(" ")),
-            ),
+            true => Error::config(format!(
+                "the last argument, '{target}', is a file and not a database"
+            ))
+            .hint(format!(
+                "name the database last, as in cp: tonnage load {} shop.db -t TABLE",
+                places.join(" ")
+            )),
             false => error,
         });
     }
     if inputs.is_empty() {
-        return Err(Error::config(format!("no source: '{target}' is the database"))
-            .hint(format!("name the files first: tonnage load FILE.. {target} -t TABLE; - is standard input")));
+        return Err(
+            Error::config(format!("no source: '{target}' is the database")).hint(format!(
+                "name the files first: tonnage load FILE.. {target} -t TABLE; - is standard input"
+            )),
+        );
     }
     Ok((inputs, target))
 }
@@ -350,7 +362,9 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         on_error: match (args.on_error, &args.rejects) {
             (Some(OnErrorName::Reject), _) | (None, Some(_)) => OnError::Reject,
             (Some(OnErrorName::Stop), Some(_)) => {
-                return Err(Error::config("--rejects and --on-error stop contradict each other"));
+                return Err(Error::config(
+                    "--rejects and --on-error stop contradict each other",
+                ));
             }
             (Some(OnErrorName::Stop) | None, None) => OnError::Stop,
         },
@@ -379,7 +393,11 @@ fn text_options(args: &LoadArgs) -> Result<TextOptions> {
         },
         escape: args.escape,
         header: !args.no_header,
-        nulls: if args.null.is_empty() { vec![String::new()] } else { args.null.clone() },
+        nulls: if args.null.is_empty() {
+            vec![String::new()]
+        } else {
+            args.null.clone()
+        },
         comment: args.comment,
         encoding: args.encoding.clone(),
         ..TextOptions::default()
@@ -395,7 +413,11 @@ async fn interrupted(stop: Stop) -> Error {
         () = signalled() => {}
         () = tokio::time::sleep(Duration::from_secs(10)) => {}
     }
-    Error::new(ErrorKind::Cancelled, "interrupted; what was not committed is undone").hint("go on with --resume")
+    Error::new(
+        ErrorKind::Cancelled,
+        "interrupted; what was not committed is undone",
+    )
+    .hint("go on with --resume")
 }
 
 async fn signalled() {

@@ -27,13 +27,23 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
     let target = connect(&args.target).await?;
     let runs = target.ledger().runs().await?;
     if let Some(asked) = &args.forget {
-        let matching: Vec<_> = runs.iter().filter(|r| r.run_id.starts_with(asked.as_str())).collect();
+        let matching: Vec<_> = runs
+            .iter()
+            .filter(|r| r.run_id.starts_with(asked.as_str()))
+            .collect();
         let [run] = matching.as_slice() else {
-            return Err(Error::config(format!("{} runs have an id that begins with '{asked}'", matching.len()))
-                .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
+            return Err(Error::config(format!(
+                "{} runs have an id that begins with '{asked}'",
+                matching.len()
+            ))
+            .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
         };
         target.ledger().forget(&run.run_id).await?;
-        eprintln!("run {} is forgotten; its {} rows stay", run.run_id, Grouped(run.counts.written));
+        eprintln!(
+            "run {} is forgotten; its {} rows stay",
+            run.run_id,
+            Grouped(run.counts.written)
+        );
         return Ok(Ending::Done);
     }
     if runs.is_empty() {
@@ -52,7 +62,11 @@ fn line(run: &RunRecord) -> String {
         [one] => (*one).to_owned(),
         [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     };
-    let state = if run.finished.is_some() { "finished" } else { "unfinished" };
+    let state = if run.finished.is_some() {
+        "finished"
+    } else {
+        "unfinished"
+    };
     format!(
         "{}  {state:<10}  {} {} from {inputs}: {} written, {} rejected",
         run.run_id,

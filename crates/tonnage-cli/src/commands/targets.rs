@@ -28,8 +28,14 @@ pub async fn run(args: &TargetsArgs) -> Result<Ending> {
     let capabilities = target.capabilities();
     let names = |items: Vec<String>| items.join(", ");
     println!("database     {}", capabilities.product);
-    println!("methods      {}", names(capabilities.methods.iter().map(ToString::to_string).collect()));
-    println!("durability   {}", names(capabilities.durability.iter().map(ToString::to_string).collect()));
+    println!(
+        "methods      {}",
+        names(capabilities.methods.iter().map(ToString::to_string).collect())
+    );
+    println!(
+        "durability   {}",
+        names(capabilities.durability.iter().map(ToString::to_string).collect())
+    );
     match capabilities.writers_max {
         Some(writers) => println!("writers      {writers}"),
         None => println!("writers      as many as connections"),

@@ -34,6 +34,8 @@ use crate::{
     types::{ColumnType, decimal},
 };
 
+pub(crate) use self::time::{too_fine, with_nanos};
+
 /// How one column of a source becomes one column of a table. Made once a run, used for every block.
 #[derive(Debug, Clone)]
 pub struct Conversion {

@@ -291,7 +291,7 @@ fn far(value: i64, per_second: i64) -> String {
 }
 
 /// `text`, which stands for `micros`, with three more decimal places where they are not zero.
-fn with_nanos(mut text: String, micros: i64, nanos: i64) -> String {
+pub(crate) fn with_nanos(mut text: String, micros: i64, nanos: i64) -> String {
     if nanos == 0 {
         return text;
     }
@@ -303,8 +303,9 @@ fn with_nanos(mut text: String, micros: i64, nanos: i64) -> String {
     text
 }
 
+/// The fault of a time that has more digits than a column of microseconds.
 #[cold]
-fn too_fine(text: &str) -> Box<Fault> {
+pub(crate) fn too_fine(text: &str) -> Box<Fault> {
     Fault::new(
         sqlstate::WOULD_CHANGE,
         format!("'{text}' is finer than a microsecond, the column is not"),

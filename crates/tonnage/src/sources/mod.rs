@@ -114,8 +114,46 @@ impl Default for TextOptions {
         }
     }
 }
-pub mod csv {
-    pub fn suspicious_delimiter(_: &crate::source::SourceSchema) -> Option<char> {
-        None
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_what_its_name_says_is_told_apart() {
+        let directory = tempfile::tempdir().unwrap();
+        let gzip: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0";
+        let cases: &[(&str, &[u8], &str, &str)] = &[
+            (
+                "a.csv",
+                b"PAR1\0\0",
+                " is a Parquet file, not text",
+                "--format parquet",
+            ),
+            (
+                "a.parquet",
+                b"a,b\n1,2\n",
+                " is not a Parquet file but text",
+                "--format csv",
+            ),
+            (
+                "b.parquet",
+                gzip,
+                " is not a Parquet file but compressed with gzip",
+                "--format csv",
+            ),
+        ];
+        for (name, bytes, message, hint) in cases {
+            let path = directory.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            let path = path.to_string_lossy().into_owned();
+            let error = open(std::slice::from_ref(&path), None, &TextOptions::default())
+                .err()
+                .unwrap();
+            assert_eq!(error.to_string(), format!("{path}{message}"));
+            assert!(error.hint_text().unwrap().contains(hint));
+        }
     }
 }

@@ -29,8 +29,8 @@ use crate::{
 /// The most bytes kept of a record that does not end.
 const ENDLESS_KEPT_BYTES: usize = 64 << 10;
 
-/// The most fields that the rejects of a block keep by name: one takes 40 bytes and more. Further rejects keep
-/// their bytes as they are.
+/// The most fields that the rejects of a block keep by name: one takes 40 bytes and more. Further rejects
+/// keep their bytes as they are.
 const REJECTED_FIELDS_MAX: usize = 1 << 20;
 
 /// Where a record lies in its block.

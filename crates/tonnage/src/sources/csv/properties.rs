@@ -90,6 +90,12 @@ proptest! {
         prop_assert_eq!(cut(text.as_bytes(), step, &options, &request, columns), whole);
     }
 
+}
+
+proptest! {
+    // Each case writes files and opens them once a block.
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
     /// Every block can be resumed at, and then everything comes as it would have come.
     #[test]
     fn any_block_can_be_resumed_at(
@@ -117,6 +123,9 @@ proptest! {
         }
     }
 
+}
+
+proptest! {
     /// Well-formed text means what another parser says that it means.
     #[test]
     fn well_formed_text_is_read_as_by_csv_core(

@@ -9,10 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use arrow::datatypes::{DataType, Field, FieldRef, Schema};
+use arrow::datatypes::{DataType, FieldRef, Schema, TimeUnit};
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
-    basic::LogicalType,
+    basic::{LogicalType, Type as PhysicalType},
+    errors::Result as ParquetResult,
     file::metadata::{ParquetMetaData, ParquetMetaDataReader},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -54,11 +55,16 @@ pub(super) struct ParquetFile {
 
 /// What a footer says.
 pub(super) struct Footer {
+    /// How the columns are read.
     pub metadata: ArrowReaderMetadata,
+    /// How Arrow would read them: times of 96 bits as nanoseconds.
+    pub nanos: ArrowReaderMetadata,
     /// The columns, one an Arrow field.
     pub columns: Vec<SourceColumn>,
     /// For each column its index among the roots of the Parquet schema.
     pub roots: Vec<usize>,
+    /// For each column whether it is a time of 96 bits.
+    pub int96: Vec<bool>,
     /// Rows of each row group.
     pub group_rows: Vec<u64>,
     bytes_uncompressed: u64,
@@ -134,14 +140,19 @@ impl Footer {
             .map_err(|cause| incomplete(shown, format_args!("its footer cannot be read: {cause}")))?;
         let counts =
             Counts::of(&metadata).ok_or_else(|| incomplete(shown, "its footer contradicts itself"))?;
-        let metadata = guarded(|| arrow_metadata(Arc::new(metadata)))
-            .map_err(|cause| incomplete(shown, format_args!("its schema cannot be read: {cause}")))?;
-        let roots = roots(&metadata);
+        let unreadable = |cause| incomplete(shown, format_args!("its schema cannot be read: {cause}"));
+        let plain = guarded(|| ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new()))
+            .map_err(unreadable)?;
+        let roots = roots(&plain);
+        let int96 = int96(&plain, &roots);
+        let metadata = guarded(|| arrow_metadata(plain.clone(), &int96)).map_err(unreadable)?;
         let columns = columns(&metadata, &roots);
         Ok(Self {
             metadata,
+            nanos: plain,
             columns,
             roots,
+            int96,
             group_rows: counts.group_rows,
             bytes_uncompressed: counts.bytes_uncompressed,
             hash: xxh3_64(&encoded),
@@ -221,31 +232,43 @@ impl Counts {
     }
 }
 
-/// The schema as Arrow sees it. Columns that were written from dictionaries are read as their values: the file may
-/// hold more distinct values than the keys can count, and dictionaries differ from page to page.
-fn arrow_metadata(
-    metadata: Arc<ParquetMetaData>,
-) -> std::result::Result<ArrowReaderMetadata, parquet::errors::ParquetError> {
-    let plain = ArrowReaderMetadata::try_new(metadata.clone(), ArrowReaderOptions::new())?;
+/// The schema as Arrow sees it, with two changes. Columns that were written from dictionaries are read as their
+/// values: the file may hold more distinct values than the keys can count, and dictionaries differ from page to page.
+/// The old 96-bit times are read as microseconds: as nanoseconds, Arrow's choice, they wrap around after 2262.
+fn arrow_metadata(plain: ArrowReaderMetadata, int96: &[bool]) -> ParquetResult<ArrowReaderMetadata> {
     let schema = plain.schema();
-    if schema.fields().iter().all(|field| unpacked(field).is_none()) {
+    let changed = |index: usize, field: &FieldRef| match field.data_type() {
+        DataType::Dictionary(_, values) => Some(values.as_ref().clone()),
+        _ if int96.get(index) == Some(&true) => Some(DataType::Timestamp(TimeUnit::Microsecond, None)),
+        _ => None,
+    };
+    let mut any = false;
+    let mut fields: Vec<FieldRef> = Vec::with_capacity(schema.fields().len());
+    for (index, field) in schema.fields().iter().enumerate() {
+        fields.push(match changed(index, field) {
+            None => field.clone(),
+            Some(data_type) => {
+                any = true;
+                Arc::new(field.as_ref().clone().with_data_type(data_type))
+            }
+        });
+    }
+    if !any {
         return Ok(plain);
     }
-    let fields: Vec<FieldRef> = schema
-        .fields()
-        .iter()
-        .map(|field| unpacked(field).map_or_else(|| field.clone(), Arc::new))
-        .collect();
     let schema = Schema::new_with_metadata(fields, schema.metadata().clone());
-    ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::new().with_schema(Arc::new(schema)))
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+    ArrowReaderMetadata::try_new(plain.metadata().clone(), options)
 }
 
-/// The field without its dictionary, if it has one.
-fn unpacked(field: &Field) -> Option<Field> {
-    match field.data_type() {
-        DataType::Dictionary(_, values) => Some(field.clone().with_data_type(values.as_ref().clone())),
-        _ => None,
-    }
+/// For each Arrow field whether the file has it as a time of 96 bits.
+fn int96(metadata: &ArrowReaderMetadata, roots: &[usize]) -> Vec<bool> {
+    let parquet = metadata.parquet_schema().root_schema().get_fields();
+    let is_int96 = |root: &usize| {
+        let root = parquet.get(*root);
+        root.is_some_and(|root| root.is_primitive() && root.get_physical_type() == PhysicalType::INT96)
+    };
+    roots.iter().map(is_int96).collect()
 }
 
 /// For each Arrow field its root in the Parquet schema. Arrow leaves out groups without a field.

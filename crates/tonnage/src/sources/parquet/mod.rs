@@ -8,30 +8,22 @@
 //!   page by page; no row group is ever held whole.
 
 mod file;
+mod read;
 
 #[cfg(test)]
 mod tests;
 
-use std::{fs::File, sync::Arc};
-
-use arrow::{
-    array::{RecordBatch, RecordBatchOptions, UInt32Array},
-    compute::concat_batches,
-    datatypes::{Schema, SchemaRef},
+use self::{
+    file::{ParquetFile, has_changed},
+    read::BlockReader,
 };
-use parquet::arrow::{
-    ProjectionMask,
-    arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
-};
-
-use self::file::{Footer, ParquetFile, damaged, guarded, has_changed};
 use super::InputFile;
 use crate::{
     convert::shown_type,
     error::{Error, Result},
     ledger::InputIdentity,
     slot::BlockMark,
-    source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
 };
 
 /// Reads Parquet files one after another.
@@ -208,8 +200,8 @@ impl Source for ParquetSource {
             None => self.reader.insert(BlockReader::open(file, request, self.at.row)?),
         };
         // A block's rows fit 32 bits, as was checked when they were requested.
-        let batch = match reader.read(rows as usize, &file.shown, self.at.row) {
-            Ok(batch) => batch,
+        let (rows_read, origin, rejects) = match reader.read(rows as usize, &file.shown, self.at.row) {
+            Ok(read) => read,
             Err(error) => {
                 // What has failed half way stands nobody knows where.
                 self.reader = None;
@@ -218,13 +210,6 @@ impl Source for ParquetSource {
         };
         let start = self.mark();
         let bytes = file.bytes_before(self.at.row + rows) - file.bytes_before(self.at.row);
-        let origin = Origin {
-            file: file.shown.clone(),
-            first_row: self.at.row + 1,
-            first_offset: None,
-            rows: UInt32Array::from_iter_values(0..rows as u32),
-            offsets: None,
-        };
         let index = self.at.block;
         self.at.block += 1;
         self.at.row += rows;
@@ -232,9 +217,9 @@ impl Source for ParquetSource {
         self.settle();
         Ok(Some(Block {
             index,
-            rows: batch,
+            rows: rows_read,
             origin,
-            rejects: Vec::new(),
+            rejects,
             start,
             end: self.mark(),
             bytes,
@@ -294,113 +279,4 @@ fn merge_columns(
         )));
     }
     Ok(())
-}
-
-/// A file open at a block, which yields batches of exactly as many rows as are asked for.
-struct BlockReader {
-    reader: ParquetRecordBatchReader,
-    /// For each column requested, its place among the columns that are read, which come in the file's order.
-    order: Vec<usize>,
-    schema: SchemaRef,
-    /// Rows read beyond the last block.
-    rest: Option<RecordBatch>,
-}
-
-impl BlockReader {
-    /// Opens the file at a row, leaving out the row groups before it.
-    fn open(file: &ParquetFile, request: &ReadRequest, row: u64) -> Result<Self> {
-        let (open, footer) = file.reopen()?;
-        let mut wanted: Vec<usize> = request.columns.iter().map(|(index, _)| *index).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        let order: Vec<usize> = request
-            .columns
-            .iter()
-            .filter_map(|(index, _)| wanted.binary_search(index).ok())
-            .collect();
-        let arrow = footer.metadata.schema();
-        let fields: Vec<_> = request
-            .columns
-            .iter()
-            .filter_map(|(index, _)| arrow.fields().get(*index).cloned())
-            .collect();
-        let roots = wanted
-            .iter()
-            .filter_map(|index| footer.roots.get(*index).copied());
-        let mask = ProjectionMask::roots(footer.metadata.parquet_schema(), roots);
-        let reader = guarded(|| Self::build(open, &footer, mask, file.block_rows(request), row))
-            .map_err(|cause| damaged(&file.shown, row, cause))?;
-        Ok(Self {
-            reader,
-            order,
-            schema: Arc::new(Schema::new(fields)),
-            rest: None,
-        })
-    }
-
-    fn build(
-        open: File,
-        footer: &Footer,
-        mask: ProjectionMask,
-        block_rows: u64,
-        row: u64,
-    ) -> std::result::Result<ParquetRecordBatchReader, parquet::errors::ParquetError> {
-        let mut skipped = 0;
-        let mut groups = Vec::new();
-        for (group, rows) in footer.group_rows.iter().enumerate() {
-            if groups.is_empty() && skipped + rows <= row {
-                skipped += rows;
-            } else {
-                groups.push(group);
-            }
-        }
-        ParquetRecordBatchReaderBuilder::new_with_metadata(open, footer.metadata.clone())
-            .with_projection(mask)
-            .with_row_groups(groups)
-            // Fewer rows than a row group has, and than a block has.
-            .with_offset((row - skipped) as usize)
-            .with_batch_size(block_rows as usize)
-            .build()
-    }
-
-    /// The next `rows` rows of the file `shown`, the first of which is `row` (from 0).
-    fn read(&mut self, rows: usize, shown: &str, row: u64) -> Result<RecordBatch> {
-        let mut parts: Vec<RecordBatch> = Vec::new();
-        let mut have = 0;
-        while have < rows {
-            let mut part = match self.rest.take() {
-                Some(rest) => rest,
-                None => guarded(|| self.reader.next().transpose())
-                    .map_err(|cause| damaged(shown, row, cause))?
-                    .ok_or_else(|| damaged(shown, row, "there are fewer rows than the footer says"))?,
-            };
-            // The reader may stop short of a block or, were it to go on after that, beyond its end.
-            let missing = rows - have;
-            if part.num_rows() > missing {
-                self.rest = Some(part.slice(missing, part.num_rows() - missing));
-                part = part.slice(0, missing);
-            }
-            have += part.num_rows();
-            parts.push(part);
-        }
-        let whole = match parts.as_slice() {
-            [one] => one.clone(),
-            _ => concat_batches(&self.reader_schema(&parts), &parts)
-                .map_err(|cause| damaged(shown, row, cause))?,
-        };
-        let columns = self
-            .order
-            .iter()
-            .map(|index| whole.column(*index).clone())
-            .collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
-            .map_err(|cause| damaged(shown, row, cause))
-    }
-
-    fn reader_schema(&self, parts: &[RecordBatch]) -> SchemaRef {
-        parts
-            .first()
-            .map_or_else(|| self.schema.clone(), RecordBatch::schema)
-    }
 }

@@ -1,17 +1,21 @@
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    path::Path,
+    sync::Arc,
+};
 
 use arrow::{
     array::{
         ArrayRef, AsArray, DictionaryArray, FixedSizeBinaryArray, Int32Array, Int64Array, ListArray,
-        StringArray, TimestampSecondArray,
+        RecordBatch, StringArray, TimestampSecondArray,
     },
-    datatypes::{DataType, Field, Int32Type, TimeUnit},
+    datatypes::{DataType, Field, Int32Type, Schema, TimeUnit, TimestampMicrosecondType},
 };
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{error::ErrorKind, types::ColumnType};
+use crate::{error::ErrorKind, reject::RejectData, types::ColumnType};
 
 fn input(path: &Path) -> InputFile {
     let shown = path.file_name().and_then(|name| name.to_str()).expect("a name");
@@ -308,6 +312,98 @@ fn logical_types_of_the_file_are_honoured() {
             Some(ColumnType::Numeric)
         ]
     );
+}
+
+/// A file of one column of 96-bit times: the Julian day and the nanoseconds of the day.
+fn write_int96(path: &Path, times: &[Option<(u32, u64)>]) {
+    use parquet::{
+        data_type::{Int96, Int96Type},
+        file::writer::SerializedFileWriter,
+        schema::parser::parse_message_type,
+    };
+    let schema = parse_message_type("message m { optional int96 at; required int32 n; }").expect("a schema");
+    let file = File::create(path).expect("the directory is ours");
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::default()).expect("a schema");
+    let mut group = writer.next_row_group().expect("a row group");
+    let mut column = group.next_column().expect("two columns").expect("two columns");
+    let levels: Vec<i16> = times.iter().map(|time| i16::from(time.is_some())).collect();
+    let values: Vec<Int96> = times
+        .iter()
+        .flatten()
+        .map(|(day, nanos)| Int96::from(vec![*nanos as u32, (*nanos >> 32) as u32, *day]))
+        .collect();
+    column
+        .typed::<Int96Type>()
+        .write_batch(&values, Some(&levels), None)
+        .expect("times");
+    column.close().expect("times");
+    let mut column = group.next_column().expect("two columns").expect("two columns");
+    let numbers: Vec<i32> = (0..times.len() as i32).collect();
+    column
+        .typed::<parquet::data_type::Int32Type>()
+        .write_batch(&numbers, None, None)
+        .expect("numbers");
+    column.close().expect("numbers");
+    group.close().expect("a row group");
+    writer.close().expect("a footer");
+}
+
+#[test]
+fn old_times_are_exact_or_rejected() {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("a.parquet");
+    // 1970-01-01, 9999-12-31, and two that microseconds do not keep, one of them before the reach of nanoseconds.
+    let times = [
+        Some((2_440_588, 1_000)),
+        None,
+        Some((2_440_588, 1)),
+        Some((5_373_484, 86_399_999_999_000)),
+        Some((1_721_426, 500)),
+    ];
+    write_int96(&path, &times);
+    for block_rows in [1, 2, 5] {
+        let mut source = open(&[&path], &request(&[1, 0], block_rows));
+        assert_eq!(source.schema().columns[0].suggested, Some(ColumnType::Timestamp));
+        let blocks = blocks(&mut source);
+        let mut good = Vec::new();
+        let mut bad = Vec::new();
+        for block in &blocks {
+            let rows = (block.rows.num_rows() + block.rejects.len()) as u64;
+            assert_eq!(block.end.rows - block.start.rows, rows);
+            let micros = block.rows.column(1).as_primitive::<TimestampMicrosecondType>();
+            for (index, time) in micros.iter().enumerate() {
+                good.push((block.origin.row(index), time));
+            }
+            bad.extend(block.rejects.iter().map(|reject| {
+                let problem = &reject.problem;
+                (
+                    reject.row,
+                    problem.code.clone(),
+                    problem.message.clone(),
+                    reject.data.clone(),
+                )
+            }));
+        }
+        assert_eq!(
+            good,
+            [(1, Some(1)), (2, None), (4, Some(253_402_300_799_999_999))]
+        );
+        let rejected = |row: u64, text: &str| {
+            let fields = vec![
+                (Arc::from("n"), Some((row - 1).to_string())),
+                (Arc::from("at"), Some(text.to_owned())),
+            ];
+            let message = format!("'{text}' is finer than a microsecond, the column is not");
+            (row, "22000".to_owned(), message, RejectData::Fields(fields))
+        };
+        assert_eq!(
+            bad,
+            [
+                rejected(3, "1970-01-01 00:00:00.000000001"),
+                rejected(5, "0001-01-01 00:00:00.0000005"),
+            ]
+        );
+    }
 }
 
 #[test]
