@@ -52,7 +52,7 @@ pub struct Conversion {
 /// The way from the one to the other.
 #[derive(Debug, Clone, PartialEq)]
 enum Route {
-    /// As it is; the source has checked it.
+    /// As it is: the source has read it so, or every value of its type is one of the column's.
     Same,
     /// Every value is null.
     Nulls,
@@ -294,6 +294,20 @@ fn route(source: &SourceColumn, column: &Column, ty: &ColumnType, context: &Pars
             "{place}: {from} has no time zone and cannot be carried exactly into {ty}"
         ))
         .hint("name the zone of the source's times: --timezone ZONE"));
+    }
+    let unchecked = matches!(
+        family,
+        Family::Bool
+            | Family::Int
+            | Family::Float32
+            | Family::Float64
+            | Family::Bytes
+            | Family::Bytes16
+            | Family::Uuid
+            | Family::Date32
+    );
+    if unchecked && source.arrow == ty.arrow() {
+        return Ok(Route::Same);
     }
     Ok(Route::By(family, wide))
 }
