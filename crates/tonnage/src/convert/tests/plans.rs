@@ -147,12 +147,14 @@ fn refusals_name_column_and_both_types() {
         DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())),
         ColumnType::Timestamp,
         "column 'price': timestamptz in milliseconds cannot be carried exactly into timestamp",
-        "convert the times to ones without a zone in the source, or load them into a column of type timestamptz",
+        "convert the times to ones without a zone in the source, or load them into a column of type \
+         timestamptz",
     );
     check_refused(
         DataType::Timestamp(TimeUnit::Nanosecond, None),
         ColumnType::TimestampTz,
-        "column 'price': timestamp in nanoseconds has no time zone and cannot be carried exactly into timestamptz",
+        "column 'price': timestamp in nanoseconds has no time zone and cannot be carried exactly into \
+         timestamptz",
         "name the zone of the source's times: --timezone ZONE",
     );
     check_refused(

@@ -329,9 +329,9 @@ proptest! {
     fn any_bytes_are_read_or_noted(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
         for ty in [
             ColumnType::Bool, ColumnType::Int16, ColumnType::Int32, ColumnType::Int64, ColumnType::Float32,
-            ColumnType::Float64, DECIMAL, ColumnType::Numeric, ColumnType::TEXT, VARCHAR, CHAR, ColumnType::Bytes,
-            ColumnType::Date, ColumnType::Time, ColumnType::Timestamp, ColumnType::TimestampTz, ColumnType::Uuid,
-            ColumnType::Json,
+            ColumnType::Float64, DECIMAL, ColumnType::Numeric, ColumnType::TEXT, VARCHAR, CHAR,
+            ColumnType::Bytes, ColumnType::Date, ColumnType::Time, ColumnType::Timestamp,
+            ColumnType::TimestampTz, ColumnType::Uuid, ColumnType::Json,
         ] {
             let _ = read(ty, &bytes, Some("Europe/Berlin"));
         }
