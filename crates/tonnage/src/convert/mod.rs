@@ -1,13 +1,16 @@
 //! From the Arrow types a source brings to the one Arrow type of each [`ColumnType`], exactly or not at all.
 //!
 //! Invariants:
-//! - What no value of a type could survive is refused before the first row ([`Conversion::plan`]); what some values
-//!   survive is decided value by value, and the others are problems of their rows ([`Conversion::apply`]).
-//! - A value is never rounded, truncated or made null. A float counts as the shortest decimal that reads back as it.
+//! - What no value of a type could survive is refused before the first row ([`Conversion::plan`]); what some
+//!   values survive is decided value by value, and the others are problems of their rows
+//!   ([`Conversion::apply`]).
+//! - A value is never rounded, truncated or made null. A float counts as the shortest decimal that reads back
+//!   as it.
 //! - A column that needs no change is passed through without a copy.
 //!
-//! A source type is first widened to the one that stands for its family (all small integers to 64 bits, dictionaries
-//! to their values), which no value can fail; then one loop a pair of family and column type does the rest.
+//! A source type is first widened to the one that stands for its family (all small integers to 64 bits,
+//! dictionaries to their values), which no value can fail; then one loop a pair of family and column type
+//! does the rest.
 
 mod number;
 mod text;
@@ -52,7 +55,7 @@ pub struct Conversion {
 /// The way from the one to the other.
 #[derive(Debug, Clone, PartialEq)]
 enum Route {
-    /// As it is; the source has checked it.
+    /// As it is: the source has read it so, or every value of its type is one of the column's.
     Same,
     /// Every value is null.
     Nulls,
@@ -153,8 +156,8 @@ impl Family {
 }
 
 impl Conversion {
-    /// How `source` becomes `column`, whose values shall have type `ty` (not `Any`). `source_is_text` says that the
-    /// source reads its text as `ty` by itself. `Schema` where no value could be carried exactly.
+    /// How `source` becomes `column`, whose values shall have type `ty` (not `Any`). `source_is_text` says
+    /// that the source reads its text as `ty` by itself. `Schema` where no value could be carried exactly.
     pub fn plan(
         source: &SourceColumn,
         source_is_text: bool,
@@ -184,8 +187,8 @@ impl Conversion {
         })
     }
 
-    /// Converts the column of one block. The result has `ty.arrow()` as its type and as many rows as `array`; a value
-    /// that cannot be carried exactly is noted in `problems` under its row and is null.
+    /// Converts the column of one block. The result has `ty.arrow()` as its type and as many rows as `array`;
+    /// a value that cannot be carried exactly is noted in `problems` under its row and is null.
     pub fn apply(&self, array: &ArrayRef, problems: &mut Problems) -> Result<ArrayRef> {
         if array.data_type() != &self.source {
             return Err(Error::bug(format!(
@@ -295,6 +298,20 @@ fn route(source: &SourceColumn, column: &Column, ty: &ColumnType, context: &Pars
         ))
         .hint("name the zone of the source's times: --timezone ZONE"));
     }
+    let unchecked = matches!(
+        family,
+        Family::Bool
+            | Family::Int
+            | Family::Float32
+            | Family::Float64
+            | Family::Bytes
+            | Family::Bytes16
+            | Family::Uuid
+            | Family::Date32
+    );
+    if unchecked && source.arrow == ty.arrow() {
+        return Ok(Route::Same);
+    }
     Ok(Route::By(family, wide))
 }
 
@@ -360,9 +377,9 @@ fn shown_unit(unit: &TimeUnit) -> &'static str {
     }
 }
 
-/// The type a table's column would have that is made for an Arrow field: one that takes every value the field can
-/// hold, but for times finer than a microsecond. The extension types `arrow.uuid` and `arrow.json` are honoured. None
-/// for what this release does not carry.
+/// The type a table's column would have that is made for an Arrow field: one that takes every value the field
+/// can hold, but for times finer than a microsecond. The extension types `arrow.uuid` and `arrow.json` are
+/// honoured. None for what this release does not carry.
 pub fn suggested(field: &Field) -> Option<ColumnType> {
     let extension = field.extension_type_name();
     let data_type = innermost(field.data_type());

@@ -300,8 +300,8 @@ fn rescale(units: i128, from: i8, to: Decimal) -> Parsed<i128> {
             Ok(moved)
         }
         _ => {
-            // The reader of decimal text knows what is wrong, and finds the zeros that a shift of more than 38 digits
-            // leaves.
+            // The reader of decimal text knows what is wrong, and finds the zeros that a shift of more than
+            // 38 digits leaves.
             to.read(decimal_text(&units.to_string(), from).as_bytes())
         }
     }
@@ -313,8 +313,8 @@ fn decimal_text(units: &str, scale: i8) -> String {
     text
 }
 
-/// Plain decimal text of a whole number of units of a decimal place: `-1205` at scale 2 is `-12.05`, at scale -2
-/// `-120500`.
+/// Plain decimal text of a whole number of units of a decimal place: `-1205` at scale 2 is `-12.05`, at scale
+/// -2 `-120500`.
 fn write_decimal(text: &mut String, units: &str, scale: i8) {
     let (sign, digits) = match units.strip_prefix('-') {
         Some(digits) => ("-", digits),

@@ -51,8 +51,8 @@ pub(super) fn from_text(
     }
 }
 
-/// From bytes to bytes; those of a fixed length of 16 also to a uuid and, where they are known to be one, to its
-/// text. None for other types.
+/// From bytes to bytes; those of a fixed length of 16 also to a uuid and, where they are known to be one, to
+/// its text. None for other types.
 pub(super) fn from_bytes(array: &ArrayRef, ty: &ColumnType, notes: &mut Notes<'_>) -> Option<ArrayRef> {
     match (array.data_type(), ty) {
         (DataType::Binary, ColumnType::Bytes) => Some(array.clone()),

@@ -153,8 +153,8 @@ fn widened(values: &[i32]) -> ScalarBuffer<i64> {
         .into()
 }
 
-/// From a clock without a zone, in any unit, to one in microseconds, to an instant by way of `zone`, or to text. None
-/// for other types.
+/// From a clock without a zone, in any unit, to one in microseconds, to an instant by way of `zone`, or to
+/// text. None for other types.
 pub(super) fn from_timestamp(
     array: &ArrayRef,
     unit: TimeUnit,
@@ -194,8 +194,8 @@ pub(super) fn from_timestamp(
     }
 }
 
-/// From an instant in any unit, shown in any zone, to one in microseconds, or to its text in UTC. None for other
-/// types.
+/// From an instant in any unit, shown in any zone, to one in microseconds, or to its text in UTC. None for
+/// other types.
 pub(super) fn from_instant(
     array: &ArrayRef,
     unit: TimeUnit,

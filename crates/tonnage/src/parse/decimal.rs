@@ -123,8 +123,8 @@ impl Decimal {
     }
 }
 
-/// Reads `value` as its plain decimal text: no exponent, no plus, no needless leading zero, no negative zero; zeros
-/// after the point stay as they are. `NaN`, `Infinity` and `-Infinity` are spelt so.
+/// Reads `value` as its plain decimal text: no exponent, no plus, no needless leading zero, no negative zero;
+/// zeros after the point stay as they are. `NaN`, `Infinity` and `-Infinity` are spelt so.
 pub(crate) fn numeric(value: &[u8]) -> Parsed<Cow<'_, [u8]>> {
     if is_plain(value) {
         return Ok(Cow::Borrowed(value));
@@ -195,7 +195,8 @@ impl<'a> Plain<'a> {
         })
     }
 
-    /// The digits from the first to the last that is not zero, and the power of ten of the last; none for zero.
+    /// The digits from the first to the last that is not zero, and the power of ten of the last; none for
+    /// zero.
     fn significant(&self) -> Option<(Vec<u8>, i64)> {
         let digits: Vec<u8> = self.whole.iter().chain(self.fraction).copied().collect();
         let first = digits.iter().position(|b| *b != b'0')?;

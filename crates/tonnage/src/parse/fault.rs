@@ -75,7 +75,7 @@ impl Fault {
         )
     }
 
-    /// `'99999' is out of range for an int16`.
+    /// `'99999' is out of range for int16`.
     #[cold]
     pub fn out_of_range(value: &[u8], ty: &ColumnType) -> Box<Self> {
         Self::new(

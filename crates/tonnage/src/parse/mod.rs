@@ -6,8 +6,8 @@
 //! - A column has as many rows as values came in; a row with a problem is null.
 //! - The type is matched once a column; its loop then knows what it reads.
 //!
-//! Spaces around a value mean nothing, except to text, JSON and bytes. Empty text is a value of text, JSON (where it
-//! is a problem) and bytes only; whether a field is null was decided before.
+//! Spaces around a value mean nothing, except to text, JSON and bytes. Empty text is a value of text, JSON
+//! (where it is a problem) and bytes only; whether a field is null was decided before.
 
 mod decimal;
 mod fault;
@@ -52,7 +52,8 @@ pub struct ParseContext {
     pub timezone: Option<jiff::tz::TimeZone>,
 }
 
-/// The time zone of an IANA name (`Europe/Berlin`, `UTC`), from the system's database. `Config` if there is none.
+/// The time zone of an IANA name (`Europe/Berlin`, `UTC`), from the system's database. `Config` if there is
+/// none.
 pub fn timezone(name: &str) -> Result<jiff::tz::TimeZone> {
     jiff::tz::TimeZone::get(name).map_err(|cause| {
         Error::config(format!("unknown time zone '{name}'"))
@@ -61,15 +62,16 @@ pub fn timezone(name: &str) -> Result<jiff::tz::TimeZone> {
     })
 }
 
-/// Reads one column. A value that is not exactly of type `ty` is noted in `problems` under its row and is null in the
-/// result. The result has `ty.arrow()` as its type and as many rows as `values`.
+/// Reads one column. A value that is not exactly of type `ty` is noted in `problems` under its row and is
+/// null in the result. The result has `ty.arrow()` as its type and as many rows as `values`.
 ///
 /// What is taken, spaces around it aside:
 /// - integers with a sign or none; floats also as `inf`, `-infinity`, `nan` in any case; truth values as
 ///   `true t yes y on 1` and `false f no n off 0` in any case;
 /// - decimals with or without an exponent, if every digit fits the column;
-/// - dates as `2023-12-31`, times as `23:59`, `23:59:58`, `23:59:58.123456`, timestamps as both with a space or `T`
-///   between; instants with `Z`, `+01`, `+0100` or `+01:00` behind, or without if `context` has a zone;
+/// - dates as `2023-12-31`, times as `23:59`, `23:59:58`, `23:59:58.123456`, timestamps as both with a space
+///   or `T` between; instants with `Z`, `+01`, `+0100` or `+01:00` behind, or without if `context` has a
+///   zone;
 /// - bytes as `\\x` and hexadecimal digits, else as the bytes of the text themselves;
 /// - text as UTF-8 without U+0000, no longer than the column takes.
 pub fn parse_column<'a>(

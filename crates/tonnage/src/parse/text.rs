@@ -172,8 +172,8 @@ impl TextLimit {
     }
 }
 
-/// Checks text that is UTF-8 already against a type of text: NUL, length, JSON syntax. The array itself comes back
-/// where all is well, else one that shares its values and is null where they are bad.
+/// Checks text that is UTF-8 already against a type of text: NUL, length, JSON syntax. The array itself comes
+/// back where all is well, else one that shares its values and is null where they are bad.
 pub(crate) fn check_text(array: &StringArray, ty: &ColumnType, notes: &mut Notes<'_>) -> StringArray {
     let mut valid: Option<Vec<bool>> = None;
     let mut bad = |row: usize, fault: Fault| {

@@ -1,7 +1,7 @@
 //! Dates, times of day and timestamps: fixed layouts, read digit by digit.
 //!
-//! The calendar is the proleptic Gregorian one, years 1 to 9999 in text. Times are microseconds; a finer text is
-//! taken only if the digits beyond are zeros. Only named time zones ask a time zone database.
+//! The calendar is the proleptic Gregorian one, years 1 to 9999 in text. Times are microseconds; a finer text
+//! is taken only if the digits beyond are zeros. Only named time zones ask a time zone database.
 
 use std::fmt::Write;
 
@@ -138,8 +138,8 @@ pub(crate) fn instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> {
     Ok(local - read_offset(rest).map_err(bad)?)
 }
 
-/// The instant at which clocks in `zone` show `local` (microseconds since 1970-01-01 00:00:00 on them). A fault where
-/// they show it twice or never.
+/// The instant at which clocks in `zone` show `local` (microseconds since 1970-01-01 00:00:00 on them). A
+/// fault where they show it twice or never.
 pub(crate) fn instant_in_zone(local: i64, zone: &TimeZone) -> Parsed<i64> {
     let fault = |code: &'static str, what: &str| {
         let name = zone.iana_name().unwrap_or("the time zone");
@@ -277,8 +277,8 @@ fn days_in_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days since 1970-01-01. Years are counted from March, so that the leap day is the last of its year, and in eras of
-/// 400 years, which are all equally long.
+/// Days since 1970-01-01. Years are counted from March, so that the leap day is the last of its year, and in
+/// eras of 400 years, which are all equally long.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -313,7 +313,8 @@ pub(crate) fn text_of_date(days: i64) -> String {
     format!("{sign}{:04}-{month:02}-{day:02}", year.abs())
 }
 
-/// `23:59:58`, and the fraction of a second as far as it is not zero. Midnight at the end of a day is `24:00:00`.
+/// `23:59:58`, and the fraction of a second as far as it is not zero. Midnight at the end of a day is
+/// `24:00:00`.
 pub(crate) fn text_of_time(micros: i64) -> String {
     let mut text = format!(
         "{:02}:{:02}:{:02}",

@@ -105,8 +105,8 @@ impl ParquetFile {
         Ok((file, footer))
     }
 
-    /// Rows of every block but the last: as many as have, on average over the file, `block_bytes` bytes before
-    /// compression; at least one and at most `block_rows`.
+    /// Rows of every block but the last: as many as have, on average over the file, `block_bytes` bytes
+    /// before compression; at least one and at most `block_rows`.
     pub fn block_rows(&self, request: &ReadRequest) -> u64 {
         let rows =
             u128::from(self.rows) * request.block_bytes as u128 / u128::from(self.bytes_uncompressed.max(1));
@@ -232,9 +232,10 @@ impl Counts {
     }
 }
 
-/// The schema as Arrow sees it, with two changes. Columns that were written from dictionaries are read as their
-/// values: the file may hold more distinct values than the keys can count, and dictionaries differ from page to page.
-/// The old 96-bit times are read as microseconds: as nanoseconds, Arrow's choice, they wrap around after 2262.
+/// The schema as Arrow sees it, with two changes. Columns that were written from dictionaries are read as
+/// their values: the file may hold more distinct values than the keys can count, and dictionaries differ from
+/// page to page. The old 96-bit times are read as microseconds: as nanoseconds, Arrow's choice, they wrap
+/// around after 2262.
 fn arrow_metadata(plain: ArrowReaderMetadata, int96: &[bool]) -> ParquetResult<ArrowReaderMetadata> {
     let schema = plain.schema();
     let changed = |index: usize, field: &FieldRef| match field.data_type() {
@@ -309,8 +310,8 @@ fn columns(metadata: &ArrowReaderMetadata, roots: &[usize]) -> Vec<SourceColumn>
         .collect()
 }
 
-/// Does what may panic on a damaged file: the reader indexes by what pages and footers claim (found by flipping bits;
-/// see the tests). What `read` borrows mutably must not be used after an error.
+/// Does what may panic on a damaged file: the reader indexes by what pages and footers claim (found by
+/// flipping bits; see the tests). What `read` borrows mutably must not be used after an error.
 pub(super) fn guarded<T, E: Display>(
     read: impl FnOnce() -> std::result::Result<T, E>,
 ) -> std::result::Result<T, String> {

@@ -1,11 +1,13 @@
 //! Apache Parquet files.
 //!
 //! Invariants:
-//! - A block never crosses files, and all blocks of a file but its last have the same number of rows, which follows
-//!   from the file's footer and the request alone: row groups, pages and attempts do not matter to it.
-//! - A file whose footer is not what it was when the source was opened, or when a run began, is an error: never rows.
-//! - Memory: the rows of one block, one page a column, and the footer of the file at hand. Column chunks are read
-//!   page by page; no row group is ever held whole.
+//! - A block never crosses files, and all blocks of a file but its last have the same number of rows, which
+//!   follows from the file's footer and the request alone: row groups, pages and attempts do not matter to
+//!   it.
+//! - A file whose footer is not what it was when the source was opened, or when a run began, is an error:
+//!   never rows.
+//! - Memory: the rows of one block, one page a column, and the footer of the file at hand. Column chunks are
+//!   read page by page; no row group is ever held whole.
 
 mod file;
 mod read;
@@ -50,8 +52,8 @@ struct Place {
 }
 
 impl ParquetSource {
-    /// Opens the files and reads their footers. `Input` where one is not a whole Parquet file, or where their columns
-    /// differ in name, order or type; `Config` for no files and for standard input.
+    /// Opens the files and reads their footers. `Input` where one is not a whole Parquet file, or where their
+    /// columns differ in name, order or type; `Config` for no files and for standard input.
     pub fn open(files: Vec<InputFile>) -> Result<Self> {
         let mut opened: Vec<ParquetFile> = Vec::with_capacity(files.len());
         let mut columns: Vec<SourceColumn> = Vec::new();

@@ -34,7 +34,8 @@ pub(super) struct BlockReader {
     times: Option<Int96Reader>,
 }
 
-/// Reads the requested times of 96 bits once more, as nanoseconds, to tell which of them microseconds do not keep.
+/// Reads the requested times of 96 bits once more, as nanoseconds, to tell which of them microseconds do not
+/// keep.
 struct Int96Reader {
     rows: RowReader,
     /// For each column that `rows` reads its places among the columns requested.
@@ -97,8 +98,8 @@ impl BlockReader {
         })
     }
 
-    /// The next `rows` rows of the file `shown`, the first of which is `row` (from 0): the good ones with their
-    /// origin, and the others.
+    /// The next `rows` rows of the file `shown`, the first of which is `row` (from 0): the good ones with
+    /// their origin, and the others.
     pub fn read(
         &mut self,
         rows: usize,
@@ -161,7 +162,8 @@ impl Int96Reader {
             };
             for row in (0..micros.len()).filter(|row| micros.is_valid(*row)) {
                 let micros = micros.value(row);
-                // Both wrap around at the same places, so the difference is right also where nanoseconds do not fit.
+                // Both wrap around at the same places, so the difference is right also where nanoseconds do
+                // not fit.
                 let beyond = nanos.value(row).wrapping_sub(micros.wrapping_mul(1_000));
                 if beyond != 0 {
                     bad.push(TooFine {

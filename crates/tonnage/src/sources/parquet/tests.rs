@@ -352,7 +352,8 @@ fn write_int96(path: &Path, times: &[Option<(u32, u64)>]) {
 fn old_times_are_exact_or_rejected() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("a.parquet");
-    // 1970-01-01, 9999-12-31, and two that microseconds do not keep, one of them before the reach of nanoseconds.
+    // 1970-01-01, 9999-12-31, and two that microseconds do not keep, one of them before the reach of
+    // nanoseconds.
     let times = [
         Some((2_440_588, 1_000)),
         None,

@@ -1,0 +1,156 @@
+use super::*;
+
+#[test]
+fn dates() {
+    check(
+        Date32Array::from(vec![Some(0), None]),
+        ColumnType::Date,
+        &["1970-01-01", "null"],
+    );
+    check(
+        Date32Array::from(vec![-1]),
+        ColumnType::Timestamp,
+        &["1969-12-31T00:00:00"],
+    );
+    check(Date32Array::from(vec![19_722]), ColumnType::TEXT, &["2023-12-31"]);
+    check(
+        Date64Array::from(vec![
+            86_400_000,
+            86_400_001,
+            -86_400_000,
+            i64::MAX / 86_400_000 * 86_400_000,
+        ]),
+        ColumnType::Date,
+        &[
+            "1970-01-02",
+            "22000: '1970-01-02 00:00:00.001' is not a whole day",
+            "1969-12-31",
+            "22008: the time is out of range for date",
+        ],
+    );
+    check(
+        Date32Array::from(vec![i32::MAX]),
+        ColumnType::Timestamp,
+        &["22008: the time is out of range for timestamp"],
+    );
+}
+
+#[test]
+fn times() {
+    check(
+        Time32SecondArray::from(vec![Some(3661), None, Some(86_400)]),
+        ColumnType::Time,
+        &["01:01:01", "null", "22008: the time of day is not within a day"],
+    );
+    check(
+        Time32MillisecondArray::from(vec![1]),
+        ColumnType::Time,
+        &["00:00:00.001"],
+    );
+    check(
+        Time64MicrosecondArray::from(vec![86_399_999_999, -1]),
+        ColumnType::Time,
+        &["23:59:59.999999", "22008: the time of day is not within a day"],
+    );
+    check(
+        Time64NanosecondArray::from(vec![1_000, 1_001]),
+        ColumnType::Time,
+        &[
+            "00:00:00.000001",
+            "22000: '00:00:00.000001001' is finer than a microsecond, the column is not",
+        ],
+    );
+    check(
+        Time64NanosecondArray::from(vec![1_001, 500_000_000]),
+        ColumnType::TEXT,
+        &["00:00:00.000001001", "00:00:00.5"],
+    );
+}
+
+#[test]
+fn timestamps() {
+    check(
+        TimestampSecondArray::from(vec![Some(1), None, Some(i64::MAX)]),
+        ColumnType::Timestamp,
+        &[
+            "1970-01-01T00:00:01",
+            "null",
+            "22008: the time is out of range for timestamp",
+        ],
+    );
+    check(
+        TimestampMillisecondArray::from(vec![-1]),
+        ColumnType::Timestamp,
+        &["1969-12-31T23:59:59.999"],
+    );
+    check(
+        TimestampMicrosecondArray::from(vec![1]),
+        ColumnType::Timestamp,
+        &["1970-01-01T00:00:00.000001"],
+    );
+    check(
+        TimestampNanosecondArray::from(vec![-1_000, -1]),
+        ColumnType::Timestamp,
+        &[
+            "1969-12-31T23:59:59.999999",
+            "22000: '1969-12-31 23:59:59.999999999' is finer than a microsecond, the column is not",
+        ],
+    );
+    check(
+        TimestampNanosecondArray::from(vec![-1, 0, 1_500_000_000]),
+        ColumnType::TEXT,
+        &[
+            "1969-12-31 23:59:59.999999999",
+            "1970-01-01 00:00:00",
+            "1970-01-01 00:00:01.5",
+        ],
+    );
+    check(
+        TimestampSecondArray::from(vec![i64::MAX]),
+        ColumnType::TEXT,
+        &["292277026596-12-04 15:30:07"],
+    );
+}
+
+#[test]
+fn instants() {
+    check(
+        TimestampMillisecondArray::from(vec![Some(1), None]).with_timezone("+05:00"),
+        ColumnType::TimestampTz,
+        &["1970-01-01T00:00:00.001Z", "null"],
+    );
+    check(
+        TimestampMicrosecondArray::from(vec![1]).with_timezone("Europe/Berlin"),
+        ColumnType::TimestampTz,
+        &["1970-01-01T00:00:00.000001Z"],
+    );
+    check(
+        TimestampNanosecondArray::from(vec![1]).with_timezone("UTC"),
+        ColumnType::TimestampTz,
+        &["22000: '1970-01-01 00:00:00.000000001' is finer than a microsecond, the column is not"],
+    );
+    check(
+        TimestampSecondArray::from(vec![0]).with_timezone("-03:00"),
+        ColumnType::TEXT,
+        &["1970-01-01 00:00:00+00:00"],
+    );
+    // 2023-06-01 12:00, 2023-03-26 02:30 and 2023-10-29 02:30 on clocks without a zone.
+    let clocks: ArrayRef = Arc::new(TimestampSecondArray::from(vec![
+        1_685_620_800,
+        1_679_797_800,
+        1_698_546_600,
+    ]));
+    assert_eq!(
+        convert_in(clocks, ColumnType::TimestampTz, Some("Europe/Berlin")),
+        [
+            "2023-06-01T10:00:00Z",
+            "22008: '2023-03-26 02:30:00' does not exist in Europe/Berlin",
+            "22007: '2023-10-29 02:30:00' happens twice in Europe/Berlin",
+        ]
+    );
+    let far: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![i64::MAX]));
+    assert_eq!(
+        convert_in(far, ColumnType::TimestampTz, Some("Europe/Berlin")),
+        ["22008: '294247-01-10 04:00:54.775807' is out of range in Europe/Berlin"]
+    );
+}

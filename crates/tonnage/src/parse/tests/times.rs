@@ -1,0 +1,229 @@
+use super::*;
+
+#[test]
+fn dates() {
+    check_good(
+        ColumnType::Date,
+        &[
+            ("1970-01-01", "1970-01-01"),
+            (" 2024-02-29 ", "2024-02-29"),
+            ("2000-02-29", "2000-02-29"),
+            ("0001-01-01", "0001-01-01"),
+            ("9999-12-31", "9999-12-31"),
+        ],
+    );
+    check_bad(
+        ColumnType::Date,
+        &[
+            (
+                "2023-02-30",
+                "22008",
+                "'2023-02-30' is a date that does not exist",
+            ),
+            (
+                "1900-02-29",
+                "22008",
+                "'1900-02-29' is a date that does not exist",
+            ),
+            (
+                "2023-13-01",
+                "22008",
+                "'2023-13-01' is a date that does not exist",
+            ),
+            (
+                "2023-00-01",
+                "22008",
+                "'2023-00-01' is a date that does not exist",
+            ),
+            (
+                "2023-01-00",
+                "22008",
+                "'2023-01-00' is a date that does not exist",
+            ),
+            (
+                "0000-01-01",
+                "22008",
+                "'0000-01-01' is a date that does not exist",
+            ),
+            ("", "22P02", "'' is not a date"),
+            ("31.12.2023", "22007", "'31.12.2023' is not a date"),
+            ("2023-1-1", "22007", "'2023-1-1' is not a date"),
+            ("20230101", "22007", "'20230101' is not a date"),
+            (
+                "2023-01-01 00:00:00",
+                "22007",
+                "'2023-01-01 00:00:00' is not a date",
+            ),
+            ("infinity", "22007", "'infinity' is not a date"),
+        ],
+    );
+}
+
+#[test]
+fn times() {
+    check_good(
+        ColumnType::Time,
+        &[
+            ("00:00", "00:00:00"),
+            ("23:59:59", "23:59:59"),
+            (" 12:34:56.5 ", "12:34:56.500"),
+            ("12:34:56.123456", "12:34:56.123456"),
+            ("12:34:56.123456000", "12:34:56.123456"),
+        ],
+    );
+    check_bad(
+        ColumnType::Time,
+        &[
+            ("24:00:00", "22008", "'24:00:00' is a time that does not exist"),
+            ("12:60", "22008", "'12:60' is a time that does not exist"),
+            ("12:34:61", "22008", "'12:34:61' is a time that does not exist"),
+            (
+                "23:59:60",
+                "22008",
+                "'23:59:60' is a leap second, the column has none",
+            ),
+            (
+                "12:34:56.1234567",
+                "22000",
+                "'12:34:56.1234567' is finer than a microsecond, the column is not",
+            ),
+            ("", "22P02", "'' is not a time"),
+            ("1:00", "22007", "'1:00' is not a time"),
+            ("12:34:5", "22007", "'12:34:5' is not a time"),
+            ("12:34:", "22007", "'12:34:' is not a time"),
+            ("12:34.5", "22007", "'12:34.5' is not a time"),
+            ("12:34:56.", "22007", "'12:34:56.' is not a time"),
+            (
+                "12:34:56.1234560000",
+                "22007",
+                "'12:34:56.1234560000' is not a time",
+            ),
+            ("12:34:56Z", "22007", "'12:34:56Z' is not a time"),
+            ("12:34 PM", "22007", "'12:34 PM' is not a time"),
+        ],
+    );
+}
+
+#[test]
+fn timestamps() {
+    check_good(
+        ColumnType::Timestamp,
+        &[
+            ("1970-01-01 00:00:00", "1970-01-01T00:00:00"),
+            ("1969-12-31T23:59:59.999999", "1969-12-31T23:59:59.999999"),
+            ("2023-06-01t12:34", "2023-06-01T12:34:00"),
+            ("9999-12-31 23:59:59.999999", "9999-12-31T23:59:59.999999"),
+            ("0001-01-01 00:00:00", "0001-01-01T00:00:00"),
+        ],
+    );
+    check_bad(
+        ColumnType::Timestamp,
+        &[
+            ("2023-06-01", "22007", "'2023-06-01' is not a timestamp"),
+            ("2023-06-01 ", "22007", "'2023-06-01 ' is not a timestamp"),
+            (
+                "2023-06-01  12:34",
+                "22007",
+                "'2023-06-01  12:34' is not a timestamp",
+            ),
+            (
+                "2023-06-01 12:34 x",
+                "22007",
+                "'2023-06-01 12:34 x' is not a timestamp",
+            ),
+            ("1686000000", "22007", "'1686000000' is not a timestamp"),
+            (
+                "2023-02-30 12:34",
+                "22008",
+                "'2023-02-30 12:34' is a date that does not exist",
+            ),
+            (
+                "2023-06-01 23:59:60",
+                "22008",
+                "'2023-06-01 23:59:60' is a leap second, the column has none",
+            ),
+            (
+                "2023-06-01T12:34:56Z",
+                "22000",
+                "'2023-06-01T12:34:56Z' has an offset from UTC, the column keeps none",
+            ),
+            (
+                "2023-06-01 12:34+02",
+                "22000",
+                "'2023-06-01 12:34+02' has an offset from UTC, the column keeps none",
+            ),
+            (
+                "2023-06-01 12:34:56.000000001",
+                "22000",
+                "'2023-06-01 12:34:56.000000001' is finer than a microsecond, the column is not",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn instants() {
+    check_good(
+        ColumnType::TimestampTz,
+        &[
+            ("2023-06-01T12:00:00Z", "2023-06-01T12:00:00Z"),
+            ("2023-06-01 12:00:00.5+02", "2023-06-01T10:00:00.500Z"),
+            ("2023-06-01 12:00-0330", "2023-06-01T15:30:00Z"),
+            ("2023-06-01 00:00+05:45", "2023-05-31T18:15:00Z"),
+        ],
+    );
+    check_bad(
+        ColumnType::TimestampTz,
+        &[
+            (
+                "2023-06-01 12:00+2",
+                "22007",
+                "'2023-06-01 12:00+2' is not a timestamptz",
+            ),
+            (
+                "2023-06-01 12:00+16",
+                "22008",
+                "'2023-06-01 12:00+16' is a time that does not exist",
+            ),
+            (
+                "2023-06-01 12:00+02:60",
+                "22008",
+                "'2023-06-01 12:00+02:60' is a time that does not exist",
+            ),
+            (
+                "2023-06-01 12:00",
+                "22007",
+                "'2023-06-01 12:00' has no offset from UTC, and no time zone was given",
+            ),
+        ],
+    );
+    let zoned = |text: &str| read(ColumnType::TimestampTz, text.as_bytes(), Some("Europe/Berlin"));
+    assert_eq!(zoned("2023-06-01 12:00").as_deref(), Ok("2023-06-01T10:00:00Z"));
+    assert_eq!(zoned("2023-01-01 12:00").as_deref(), Ok("2023-01-01T11:00:00Z"));
+    assert_eq!(zoned("2023-01-01 12:00Z").as_deref(), Ok("2023-01-01T12:00:00Z"));
+    assert_eq!(
+        zoned("2023-03-26 02:30"),
+        Err((
+            "22008".into(),
+            "'2023-03-26 02:30:00' does not exist in Europe/Berlin".into()
+        ))
+    );
+    assert_eq!(
+        zoned("2023-10-29 02:30"),
+        Err((
+            "22007".into(),
+            "'2023-10-29 02:30:00' happens twice in Europe/Berlin".into()
+        ))
+    );
+}
+
+#[test]
+fn an_unknown_zone_is_a_setting_to_correct() {
+    let error = timezone("Europe/Atlantis").expect_err("no such zone");
+    assert_eq!(error.to_string(), "unknown time zone 'Europe/Atlantis'");
+    assert!(
+        error
+            .hint_text()
+            .is_some_and(|hint| hint.contains("Europe/Berlin"))
+    );
+}
