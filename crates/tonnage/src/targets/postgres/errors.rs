@@ -81,13 +81,14 @@ pub(super) fn from_server(db: &DbError) -> Error {
 pub(super) fn kind(db: &DbError) -> ErrorKind {
     let code = db.code().code();
     match code {
-        // Raised by a trigger or a function: this row's fault, as far as anyone can tell.
-        "P0001" => ErrorKind::Rejected,
+        // Raised by a trigger or a function, or a value too large for its index: a row's fault, as far as anyone can
+        // tell.
+        "P0001" | "54000" => ErrorKind::Rejected,
         // Serialization failure, deadlock, lock not available, too many connections, out of memory or another limit
         // of configuration, statement or lock timeout.
         "40001" | "40P01" | "55P03" | "53200" | "53300" | "53400" | "57014" => ErrorKind::Overloaded,
-        // Shut down, crashed, not accepting connections yet.
-        "57P01" | "57P02" | "57P03" | "57P05" => ErrorKind::Unsent,
+        // Shut down, crashed, not accepting connections yet, idle for longer than allowed.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => ErrorKind::Unsent,
         // Rights, read-only, disk full.
         "42501" | "25006" | "53100" => ErrorKind::Refused,
         _ => match code.get(..2) {
@@ -101,54 +102,71 @@ pub(super) fn kind(db: &DbError) -> ErrorKind {
     }
 }
 
-/// The row, counted from 0, that a failed COPY names. The server's context reads `COPY t, line 12, column c: ...` with
-/// a translated `line`, so only digits and punctuation are looked at. A suspicion, never the ground of a decision.
-pub(super) fn suspect(db: &DbError) -> Option<usize> {
-    line_of(db.where_()?)
+/// The row, counted from 0, and the column that a failure names. The context of a COPY reads
+/// `COPY t, line 12, column c: ...` with translated words, so only digits, punctuation and the names of `columns` are
+/// looked at. A suspicion, never the ground of a decision.
+pub(super) fn suspect(db: &DbError, columns: &[&str]) -> (Option<usize>, Option<String>) {
+    let (row, column) = db
+        .where_()
+        .map_or((None, None), |context| place(context, columns));
+    (row, db.column().or(column).map(str::to_owned))
 }
 
-fn line_of(context: &str) -> Option<usize> {
-    let copy = context.lines().find(|line| line.starts_with("COPY "))?;
-    // The table's name comes first and may hold anything but is followed by a comma: search behind the last comma
-    // that is followed by a word and digits.
-    let mut found = None;
+fn place<'a>(context: &str, columns: &[&'a str]) -> (Option<usize>, Option<&'a str>) {
+    let Some(copy) = context.lines().find(|line| line.starts_with("COPY ")) else {
+        return (None, None);
+    };
+    // The table's name comes first and may hold anything: the line is the first word and number between a comma and
+    // a comma, a colon or the end.
     for (at, _) in copy.match_indices(", ") {
-        let rest = &copy[at + 2..];
-        let Some((_, rest)) = rest.split_once(' ') else {
+        let Some((_, rest)) = copy[at + 2..].split_once(' ') else {
             continue;
         };
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let followed = rest.as_bytes().get(digits);
-        if digits > 0 && matches!(followed, None | Some(b',' | b':')) {
-            found = rest[..digits].parse::<usize>().ok();
-            break;
+        let (number, rest) = rest.split_at(digits);
+        if digits == 0 || !(rest.is_empty() || rest.starts_with([',', ':'])) {
+            continue;
         }
+        let row = number.parse::<usize>().ok().and_then(|line| line.checked_sub(1));
+        let after = rest.strip_prefix(", ").and_then(|rest| rest.split_once(' '));
+        let column = after.and_then(|(_, name)| {
+            let is = |column: &&&str| {
+                name.strip_prefix(**column)
+                    .is_some_and(|r| r.is_empty() || r.starts_with(':'))
+            };
+            columns.iter().find(is).copied()
+        });
+        return (row, column);
     }
-    found?.checked_sub(1)
+    (None, None)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::line_of;
+    use super::place;
 
     #[test]
-    fn the_line_of_a_copy_is_found_in_any_language() {
+    fn line_and_column_of_a_copy_are_found_in_any_language() {
         let cases = [
-            ("COPY readings, line 1", Some(0)),
-            ("COPY readings, line 12, column c: \"x\"", Some(11)),
-            ("COPY a, b, line 7: \"1,2\"", Some(6)),
-            ("COPY readings, Zeile 3, Spalte c", Some(2)),
+            ("COPY readings, line 1", (Some(0), None)),
+            ("COPY readings, line 12, column c: \"x\"", (Some(11), Some("c"))),
+            ("COPY a, b, line 7: \"1,2\"", (Some(6), None)),
+            (
+                "COPY readings, Zeile 3, Spalte odd name",
+                (Some(2), Some("odd name")),
+            ),
+            ("COPY readings, line 3, column other", (Some(2), None)),
             (
                 "SQL statement \"SELECT 1\"\nPL/pgSQL function f() line 3 at RAISE\nCOPY t, line 5",
-                Some(4),
+                (Some(4), None),
             ),
-            ("COPY readings, line 0", None),
-            ("COPY readings", None),
-            ("while inserting index tuple (0,1)", None),
-            ("", None),
+            ("COPY readings, line 0", (None, None)),
+            ("COPY readings", (None, None)),
+            ("while inserting index tuple (0,1)", (None, None)),
+            ("", (None, None)),
         ];
-        for (context, row) in cases {
-            assert_eq!(line_of(context), row, "{context}");
+        for (context, expected) in cases {
+            assert_eq!(place(context, &["a", "c", "odd name"]), expected, "{context}");
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Taken while the tables are made, so that two first runs do not collide. "tonnage" in ASCII.
-const CREATION_LOCK: i64 = 0x746f_6e6e_6167_65;
+const CREATION_LOCK: i64 = 0x0074_6f6e_6e61_6765;
 
 /// Attempts at a take-over that meets a deadlock with an owner that is still at work.
 const TAKE_OVER_ATTEMPTS: usize = 10;
@@ -362,13 +362,23 @@ impl Ledger for PostgresTarget {
         let insert = format!(
             "INSERT INTO {runs} (run_id, identity, epoch, started, written, superseded, rejected, detail) \
              VALUES ($1, $2, 1, extract(epoch FROM now())::int8, 0, 0, 0, $3) \
-             ON CONFLICT (identity) WHERE finished IS NULL DO NOTHING"
+             ON CONFLICT DO NOTHING"
         );
         let inserted = transaction
             .execute(&insert, &[&run.run_id, &run.identity, &detail])
             .await
             .map_err(errors::statement)?;
         if inserted == 0 {
+            let known =
+                format!("SELECT epoch FROM {runs} WHERE run_id = $1 AND identity = $2 AND finished IS NULL");
+            let known = transaction.query_opt(&known, &[&run.run_id, &run.identity]).await;
+            // The answer to an earlier attempt of ours may have been lost.
+            if let Some(row) = known.map_err(errors::statement)? {
+                return Ok(RunHandle {
+                    run_id: run.run_id.clone(),
+                    epoch: get(&row, 0)?,
+                });
+            }
             return Err(Error::new(
                 ErrorKind::Fenced,
                 format!(

@@ -114,11 +114,15 @@ fn special(sign: u16, out: &mut Vec<u8>) {
 /// Appends plain decimal text (`-12.50`, `NaN`, `Infinity`). With `scale_max`, the column's scale, a value that the
 /// server would round is refused.
 pub(super) fn from_text(text: &str, scale_max: Option<i32>, out: &mut Vec<u8>) -> Result<(), NotExact> {
-    match text {
-        "NaN" => return Ok(special(NAN, out)),
-        "Infinity" => return Ok(special(INFINITY, out)),
-        "-Infinity" => return Ok(special(NEGATIVE_INFINITY, out)),
-        _ => {}
+    let named = match text {
+        "NaN" => Some(NAN),
+        "Infinity" => Some(INFINITY),
+        "-Infinity" => Some(NEGATIVE_INFINITY),
+        _ => None,
+    };
+    if let Some(sign) = named {
+        special(sign, out);
+        return Ok(());
     }
     let (sign, digits) = match text.as_bytes() {
         [b'-', rest @ ..] => (NEGATIVE, rest),

@@ -576,3 +576,6 @@ pub(super) fn redact(url: &str) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests;

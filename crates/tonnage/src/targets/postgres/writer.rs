@@ -272,8 +272,10 @@ impl PostgresWriter {
                 return Err(error);
             }
             Refusal::Server(error) => {
-                let suspect = error.as_db_error().and_then(errors::suspect);
-                let column = error.as_db_error().and_then(|db| db.column()).map(str::to_owned);
+                let names: Vec<_> = self.columns.iter().map(|c| c.name.as_str()).collect();
+                let (suspect, column) = error
+                    .as_db_error()
+                    .map_or((None, None), |db| errors::suspect(db, &names));
                 let error = errors::statement(error);
                 if error.kind() != ErrorKind::Rejected {
                     self.state = State::Broken;
@@ -309,7 +311,7 @@ impl PostgresWriter {
                     .map_err(errors::statement)?;
                 true
             }
-            Guard::None => untouched && !self.staged,
+            Guard::None => untouched,
         };
         if !intact {
             self.state = State::Broken;

@@ -15,6 +15,7 @@ use arrow::{
     array::{ArrayRef, RecordBatch},
     datatypes::{Field, Schema},
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 use tonnage::{
     operation::{Durability, Method, Operation},
@@ -60,11 +61,16 @@ pub struct Place {
     pub url: String,
     pub target: Arc<dyn Target>,
     pub client: Client,
+    /// Tests at once are limited, so that a machine with many processors stays below the server's connections.
+    _permit: SemaphorePermit<'static>,
 }
+
+static PLACES: Semaphore = Semaphore::const_new(8);
 
 impl Place {
     pub async fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let permit = PLACES.acquire().await.unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let schema = format!("place_{}_{number}", std::process::id());
         let admin = session(&url()).await;
@@ -78,6 +84,7 @@ impl Place {
             client: session(&url).await,
             schema,
             url,
+            _permit: permit,
         }
     }
 

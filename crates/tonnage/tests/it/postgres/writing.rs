@@ -124,6 +124,8 @@ async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint() 
         // The check is the server's, and it names the line.
         ((13, Some("a")), "23514", None),
         ((1, None), "23502", Some("note")),
+        // A value that the type refuses: the context names the column.
+        ((1, Some("a\0")), "22021", Some("note")),
         // Found before it is sent.
         ((1, Some("abcdef")), "22001", Some("note")),
     ];
