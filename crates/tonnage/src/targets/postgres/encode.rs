@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use arrow::{
     array::{
-        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray,
-        RecordBatch,
+        Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array, FixedSizeBinaryArray,
+        PrimitiveArray, RecordBatch, StringArray,
     },
     buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer},
     datatypes::{
@@ -268,17 +268,17 @@ impl Field for Bytes {
 }
 
 /// Values whose form must be worked out to know their size: `measure` keeps whole fields, `write` copies them.
-struct Prepared<F> {
-    values: ArrayRef,
+struct Prepared<A, F> {
+    values: A,
     prepare: F,
     fields: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl<F> Prepared<F> {
-    fn new(values: &ArrayRef, prepare: F) -> Self {
+impl<A, F> Prepared<A, F> {
+    fn new(values: A, prepare: F) -> Self {
         Self {
-            values: values.clone(),
+            values,
             prepare,
             fields: Vec::new(),
             ends: Vec::new(),
@@ -286,9 +286,10 @@ impl<F> Prepared<F> {
     }
 }
 
-impl<F> Field for Prepared<F>
+impl<A, F> Field for Prepared<A, F>
 where
-    F: Fn(&ArrayRef, usize, &mut Vec<u8>) -> std::result::Result<(), NotExact> + Send,
+    A: Array,
+    F: Fn(&A, usize, &mut Vec<u8>) -> std::result::Result<(), NotExact> + Send,
 {
     fn measure(&mut self, rows: Range<usize>, sizes: &mut [usize]) -> Checked {
         self.fields.clear();
@@ -443,12 +444,12 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             })
         }
         (oid::NUMERIC, ColumnType::Decimal { scale: own, .. }) => {
-            array.as_primitive_opt::<Decimal128Type>()?;
+            let values = array.as_primitive_opt::<Decimal128Type>()?.clone();
             let limit = scale.filter(|limit| *limit < i32::from(own));
             Box::new(Prepared::new(
-                array,
-                move |values: &ArrayRef, row, out: &mut Vec<u8>| {
-                    let value = values.as_primitive::<Decimal128Type>().value(row);
+                values,
+                move |values: &Decimal128Array, row: usize, out: &mut Vec<u8>| {
+                    let value = values.value(row);
                     if let Some(limit) = limit {
                         numeric::unscaled_keeps(value, own, limit)?;
                     }
@@ -457,15 +458,12 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
                 },
             ))
         }
-        (oid::NUMERIC, ColumnType::Numeric) => {
-            array.as_string_opt::<i32>()?;
-            Box::new(Prepared::new(
-                array,
-                move |values: &ArrayRef, row, out: &mut Vec<u8>| {
-                    numeric::from_text(values.as_string::<i32>().value(row), scale, out)
-                },
-            ))
-        }
+        (oid::NUMERIC, ColumnType::Numeric) => Box::new(Prepared::new(
+            array.as_string_opt::<i32>()?.clone(),
+            move |values: &StringArray, row: usize, out: &mut Vec<u8>| {
+                numeric::from_text(values.value(row), scale, out)
+            },
+        )),
         (oid::VARCHAR, ColumnType::Text { .. }) => {
             let limit = match server.column_type() {
                 Some(ColumnType::Text { chars_max }) => chars_max,
@@ -476,18 +474,15 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
         (oid::TEXT | oid::BPCHAR, ColumnType::Text { .. } | ColumnType::Char { .. })
         | (oid::BYTEA, ColumnType::Bytes)
         | (oid::JSON, ColumnType::Json) => bytes(array, None)?,
-        (oid::JSONB, ColumnType::Json) => {
-            array.as_string_opt::<i32>()?;
-            Box::new(Prepared::new(
-                array,
-                |values: &ArrayRef, row, out: &mut Vec<u8>| {
-                    // The version of the binary form.
-                    out.push(1);
-                    out.extend_from_slice(values.as_string::<i32>().value(row).as_bytes());
-                    Ok(())
-                },
-            ))
-        }
+        (oid::JSONB, ColumnType::Json) => Box::new(Prepared::new(
+            array.as_string_opt::<i32>()?.clone(),
+            |values: &StringArray, row: usize, out: &mut Vec<u8>| {
+                // The version of the binary form.
+                out.push(1);
+                out.extend_from_slice(values.value(row).as_bytes());
+                Ok(())
+            },
+        )),
         (oid::UUID, ColumnType::Uuid) => Box::new(Uuids(array.as_fixed_size_binary_opt()?.clone())),
         _ => return None,
     })
@@ -537,7 +532,10 @@ impl Encoder {
         }
         let mut fields = Vec::with_capacity(columns.len() + 1);
         for (array, column) in batch.columns().iter().zip(columns) {
-            fields.push(field(array, column.ty, column.server).ok_or_else(|| {
+            // The scale of a decimal and the zone of a timestamp are in the Arrow type alone.
+            let expected = Some(array).filter(|array| *array.data_type() == column.ty.arrow());
+            let field = expected.and_then(|array| field(array, column.ty, column.server));
+            fields.push(field.ok_or_else(|| {
                 Error::bug(format!(
                     "column '{}' of type {} arrived as Arrow {}",
                     column.name,
