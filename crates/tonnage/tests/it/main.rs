@@ -1,5 +1,6 @@
 //! Targets against real databases. `make test` starts the servers; see scripts/with-servers.
 
+mod common;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use tonnage::{
     ColumnType,
     ledger::{NewRun, RunDetail},
-    operation::{Durability, Method, Operation},
+    operation::{Method, Operation},
     plan::{Plan, PlanColumn},
     slot::{Advance, BlockMark, Counts, Position},
     table::{Table, TableName},
@@ -94,16 +94,7 @@ impl Database {
                 ty: *ty,
             })
             .collect();
-        Plan {
-            table: Arc::new(table),
-            columns,
-            operation: Operation::Insert,
-            method,
-            durability: Durability::Relaxed,
-            jobs: 1,
-            batch_rows: 1000,
-            batch_bytes: 1 << 20,
-        }
+        crate::common::plan(Arc::new(table), columns, Operation::Insert, method)
     }
 
     async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
@@ -180,7 +171,7 @@ async fn new_run(database: &Database, table: &str, run_id: &str) -> NewRun {
             slots: 4,
             slot_by: "block".to_owned(),
             sort: "none".to_owned(),
-            rejects: None,
+            rejects: String::new(),
         },
         truncate: None,
     }

@@ -36,7 +36,7 @@ fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
             slots: 64,
             slot_by: "block".to_owned(),
             sort: "none".to_owned(),
-            rejects: None,
+            rejects: String::new(),
         },
         truncate: None,
     }

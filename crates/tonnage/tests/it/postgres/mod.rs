@@ -18,7 +18,7 @@ use arrow::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 use tonnage::{
-    operation::{Durability, Method, Operation},
+    operation::{Method, Operation},
     plan::{Plan, PlanColumn},
     table::{Table, TableName},
     target::Target,
@@ -145,16 +145,7 @@ impl Place {
                 }
             })
             .collect();
-        Plan {
-            table,
-            columns,
-            operation,
-            method,
-            durability: Durability::Relaxed,
-            jobs: 1,
-            batch_rows: 65_536,
-            batch_bytes: 8 << 20,
-        }
+        crate::common::plan(table, columns, operation, method)
     }
 }
 

@@ -401,12 +401,15 @@ async fn what_the_column_would_change_or_cannot_hold_is_refused() {
     refused(p, "cents", array(decimals), "23514").await;
 }
 
+/// Values to write, and each as the server writes it as text.
+type Values = (ArrayRef, Vec<Option<String>>);
+
 /// Any value of a type, as it is sent and as the server should show it.
 struct Sample {
     declared: &'static str,
     shown: &'static str,
     ty: ColumnType,
-    values: fn(&mut TestRunner, usize) -> (ArrayRef, Vec<Option<String>>),
+    values: fn(&mut TestRunner, usize) -> Values,
 }
 
 fn draw<S: Strategy>(runner: &mut TestRunner, rows: usize, strategy: S) -> Vec<Option<S::Value>> {

@@ -1,0 +1,43 @@
+//! What the targets' tests share.
+
+use std::sync::Arc;
+
+use tonnage::{
+    operation::{Durability, Method, Operation},
+    plan::{LedgerPlace, OnError, Plan, PlanColumn, RejectsMax, SlotBy, Sort},
+    table::Table,
+};
+
+/// A plan of one lane for a writer that is used without the engine.
+pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, method: Method) -> Plan {
+    Plan {
+        product: String::new(),
+        table,
+        columns,
+        operation,
+        method,
+        durability: Durability::Relaxed,
+        jobs: 1,
+        batch_rows: 65_536,
+        batch_bytes: 8 << 20,
+        block_rows: 65_536,
+        block_bytes: 8 << 20,
+        slots: 64,
+        slot_by: SlotBy::Block,
+        sort: Sort::None,
+        sort_by: Vec::new(),
+        key_at: Vec::new(),
+        deduplicate: false,
+        limit: None,
+        on_error: OnError::Stop,
+        rejects_max: RejectsMax::Rows(0),
+        attempts_max: 1,
+        ledger: LedgerPlace::Target,
+        truncate: false,
+        create: None,
+        queue_bytes_max: 0,
+        settings_changed: Vec::new(),
+        guarantees_lost: Vec::new(),
+        notes: Vec::new(),
+    }
+}
