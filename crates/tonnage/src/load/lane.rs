@@ -14,7 +14,8 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, UInt32Array},
+    array::{Array, ArrayRef, RecordBatch, UInt32Array},
+    buffer::NullBuffer,
     compute::take_record_batch,
     row::{RowConverter, Rows, SortField},
 };
@@ -45,6 +46,18 @@ pub struct LaneTask {
     names: Vec<Arc<str>>,
     /// Rejects that the write at hand has taken from the run's allowance.
     taken: u64,
+}
+
+/// The keys of a write's rows.
+struct Keys {
+    rows: Rows,
+    nulls: Option<NullBuffer>,
+}
+
+impl Keys {
+    fn whole(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
+    }
 }
 
 /// A commit whose outcome is not known.
@@ -336,7 +349,7 @@ impl LaneTask {
     async fn isolate(
         &mut self,
         write: &Write,
-        keys: Option<&Rows>,
+        keys: Option<&Keys>,
         first: usize,
         stride: usize,
         rejected: &mut Vec<(usize, Reject)>,
@@ -410,7 +423,7 @@ impl LaneTask {
         }
     }
 
-    fn keys(&mut self, rows: &RecordBatch) -> Result<Option<Rows>> {
+    fn keys(&mut self, rows: &RecordBatch) -> Result<Option<Keys>> {
         let Some(keys) = &mut self.keys else {
             return Ok(None);
         };
@@ -421,7 +434,13 @@ impl LaneTask {
             .iter()
             .map(|at| rows.column(*at).clone())
             .collect();
-        keys.convert_columns(&columns).map(Some).map_err(arrow_bug)
+        let nulls = columns
+            .iter()
+            .fold(None, |nulls, c| NullBuffer::union(nulls.as_ref(), c.nulls()));
+        Ok(Some(Keys {
+            rows: keys.convert_columns(&columns).map_err(arrow_bug)?,
+            nulls,
+        }))
     }
 }
 
@@ -459,24 +478,22 @@ fn pause(attempt: u32) -> Duration {
     most.mul_f64(0.5 + f64::from(spread) / 512.0)
 }
 
-/// The rows whose key comes again later, in ascending order.
-fn superseded(keys: &Rows) -> Vec<usize> {
-    let mut seen = HashSet::with_capacity(keys.num_rows());
-    let mut found: Vec<usize> = (0..keys.num_rows())
+/// The rows whose key comes again later, in ascending order. A key with a null equals none, not even itself.
+fn superseded(keys: &Keys) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(keys.rows.num_rows());
+    let mut found: Vec<usize> = (0..keys.rows.num_rows())
         .rev()
-        .filter(|row| !seen.insert(keys.row(*row)))
+        .filter(|row| keys.whole(*row) && !seen.insert(keys.rows.row(*row)))
         .collect();
     found.reverse();
     found
 }
 
 /// How many of `rows` rows from `first` on have keys that differ from each other; at least 1.
-fn distinct(keys: &Rows, first: usize, rows: usize) -> usize {
+fn distinct(keys: &Keys, first: usize, rows: usize) -> usize {
     let mut seen = HashSet::with_capacity(rows);
-    (first..first + rows)
-        .take_while(|row| seen.insert(keys.row(*row)))
-        .count()
-        .max(1)
+    let differs = |row: &usize| !keys.whole(*row) || seen.insert(keys.rows.row(*row));
+    (first..first + rows).take_while(differs).count().max(1)
 }
 
 /// The batch without `gone`, which ascends.
