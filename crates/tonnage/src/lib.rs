@@ -1,6 +1,7 @@
 //! Bulk in and bulk out for databases: every row once, and accounted for.
 
 pub mod convert;
+pub mod database;
 pub mod error;
 pub mod generate;
 pub mod ledger;
@@ -19,5 +20,6 @@ pub mod target;
 pub mod targets;
 pub mod types;
 
+pub use database::{Database, Load};
 pub use error::{Error, ErrorKind, Result};
 pub use types::ColumnType;
