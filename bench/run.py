@@ -30,7 +30,7 @@ KEYS = f"create table sbtest1 ({COLUMNS}, primary key (id)); create index k_1 on
 
 
 def psql(sql):
-    subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", URL, "-c", sql], check=True)
+    subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", URL, "-c", "set client_min_messages = warning", "-c", sql], check=True)
 
 
 def fresh_postgres(ddl):

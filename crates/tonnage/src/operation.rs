@@ -12,6 +12,21 @@ pub enum Operation {
         /// The columns that recognise a row: exactly those of a primary or unique key, as the table spells them.
         key: Vec<String>,
     },
+    /// A row whose key exists is left out; of equal keys in the source the first one counts.
+    Ignore {
+        /// As for [`Operation::Upsert`].
+        key: Vec<String>,
+    },
+    /// A row changes the other loaded columns of the row that has its key; without one it is left out.
+    Update {
+        /// As for [`Operation::Upsert`].
+        key: Vec<String>,
+    },
+    /// A row removes the row that has its key; without one it is left out. Only key columns are sent.
+    Delete {
+        /// As for [`Operation::Upsert`].
+        key: Vec<String>,
+    },
 }
 
 impl Operation {
@@ -20,6 +35,9 @@ impl Operation {
         match self {
             Self::Insert => "insert",
             Self::Upsert { .. } => "upsert",
+            Self::Ignore { .. } => "ignore",
+            Self::Update { .. } => "update",
+            Self::Delete { .. } => "delete",
         }
     }
 
@@ -27,7 +45,7 @@ impl Operation {
     pub fn key(&self) -> &[String] {
         match self {
             Self::Insert => &[],
-            Self::Upsert { key } => key,
+            Self::Upsert { key } | Self::Ignore { key } | Self::Update { key } | Self::Delete { key } => key,
         }
     }
 }
@@ -35,6 +53,10 @@ impl Operation {
 /// How rows travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
+    /// A row a statement, a commit a row.
+    Single,
+    /// A row a statement, a commit a batch.
+    Batch,
     /// Many rows a statement.
     Array,
     /// The database's own bulk path: COPY, or an embedded engine's prepared statement in large transactions.
@@ -44,6 +66,8 @@ pub enum Method {
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Single => "single",
+            Self::Batch => "batch",
             Self::Array => "array",
             Self::Native => "native",
         })

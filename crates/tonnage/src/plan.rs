@@ -111,6 +111,25 @@ pub enum Mode {
     Insert,
     /// See [`Operation::Upsert`].
     Upsert,
+    /// See [`Operation::Ignore`].
+    Ignore,
+    /// See [`Operation::Update`].
+    Update,
+    /// See [`Operation::Delete`].
+    Delete,
+}
+
+impl Mode {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Upsert => "upsert",
+            Self::Ignore => "ignore",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
 }
 
 /// The order of a slot's rows within a block.
@@ -330,6 +349,10 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     } = premises;
     let columns = match_columns(table, premises.source, options)?;
     let operation = operation(table, &columns, options)?;
+    let columns = match &operation {
+        Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
+        _ => columns,
+    };
     let method = method(capabilities, &operation, options, premises.support)?;
     let durability = durability(capabilities, options)?;
     let position = |name: &String| columns.iter().position(|c| c.name == *name);
@@ -341,8 +364,8 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     };
     let slot_by = match &operation {
         Operation::Insert => SlotBy::Block,
-        Operation::Upsert { key } if key.iter().all(provable) => SlotBy::Key,
-        Operation::Upsert { .. } => SlotBy::One,
+        keyed if keyed.key().iter().all(provable) => SlotBy::Key,
+        _ => SlotBy::One,
     };
     let mut notes = table.notes.clone();
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
@@ -361,7 +384,10 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         .unwrap_or(premises.processors.clamp(1, 4))
         .clamp(1, jobs_max);
 
-    let mut batch_rows = options.batch_rows.unwrap_or(capabilities.batch_rows_default);
+    let mut batch_rows = match method {
+        Method::Single => 1,
+        _ => options.batch_rows.unwrap_or(capabilities.batch_rows_default),
+    };
     if batch_rows == 0 {
         return Err(Error::config("--batch-rows must be at least 1"));
     }
@@ -414,7 +440,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         product: capabilities.product.clone(),
         table: table.clone(),
         key_at: operation.key().iter().filter_map(position).collect(),
-        deduplicate: slot_by == SlotBy::Key && !capabilities.upsert_repeats_keys,
+        deduplicate: slot_by == SlotBy::Key
+            && !capabilities.repeats_keys
+            && matches!(operation, Operation::Upsert { .. } | Operation::Update { .. }),
         columns,
         operation,
         method,
@@ -642,9 +670,10 @@ fn operation(table: &Table, columns: &[PlanColumn], options: &LoadOptions) -> Re
             ));
             return Err(match unique_keys(table) {
                 Some(keys) => error.hint(format!("--key names a unique key: {keys}")),
-                None => {
-                    error.hint("an upsert needs a primary key or a unique constraint: add one to the table")
-                }
+                None => error.hint(format!(
+                    "{} needs a primary key or a unique constraint: add one to the table",
+                    options.mode.name()
+                )),
             });
         };
         primary.columns.clone()
@@ -670,19 +699,33 @@ fn operation(table: &Table, columns: &[PlanColumn], options: &LoadOptions) -> Re
                 ));
                 return Err(match unique_keys(table) {
                     Some(keys) => error.hint(format!("its unique keys are {keys}")),
-                    None => error
-                        .hint("an upsert needs a primary key or a unique constraint: add one to the table"),
+                    None => error.hint(format!(
+                        "{} needs a primary key or a unique constraint: add one to the table",
+                        options.mode.name()
+                    )),
                 });
             }
         }
     };
     if let Some(absent) = key.iter().find(|k| !columns.iter().any(|c| c.name == **k)) {
         return Err(
-            Error::schema(format!("the source does not fill key column '{absent}'"))
-                .hint("an upsert needs every column of its key; --map names a column of another name"),
+            Error::schema(format!("the source does not fill key column '{absent}'")).hint(format!(
+                "{} needs every column of its key; --map names a column of another name",
+                options.mode.name()
+            )),
         );
     }
-    Ok(Operation::Upsert { key })
+    match options.mode {
+        Mode::Insert => Ok(Operation::Insert),
+        Mode::Upsert => Ok(Operation::Upsert { key }),
+        Mode::Ignore => Ok(Operation::Ignore { key }),
+        Mode::Update if columns.iter().all(|c| key.contains(&c.name)) => Err(Error::schema(format!(
+            "the source has nothing but the key ({}): there is nothing to update",
+            key.join(", ")
+        ))),
+        Mode::Update => Ok(Operation::Update { key }),
+        Mode::Delete => Ok(Operation::Delete { key }),
+    }
 }
 
 fn unique_keys(table: &Table) -> Option<String> {
@@ -706,6 +749,13 @@ fn method(
     };
     let mut refusal = None;
     for method in candidates {
+        if !capabilities.methods.contains(&method) {
+            let methods: Vec<_> = capabilities.methods.iter().map(ToString::to_string).collect();
+            return Err(
+                Error::config(format!("{} has no method '{method}'", capabilities.product))
+                    .hint(format!("it has {}", methods.join(", "))),
+            );
+        }
         match support(operation, method) {
             Support::Yes => return Ok(method),
             Support::No { why, instead } => {

@@ -36,8 +36,8 @@ pub struct Position {
 pub struct Counts {
     /// Applied by the database.
     pub written: u64,
-    /// Replaced, before they were sent, by a later row of the same key.
-    pub superseded: u64,
+    /// Left out: replaced by a later row of the same key before they were sent, or what the operation leaves out.
+    pub skipped: u64,
     /// Put aside in the rejects file.
     pub rejected: u64,
 }
@@ -45,13 +45,13 @@ pub struct Counts {
 impl Counts {
     /// All rows handled.
     pub fn total(&self) -> u64 {
-        self.written + self.superseded + self.rejected
+        self.written + self.skipped + self.rejected
     }
 
     /// Adds `other` to these.
     pub fn add(&mut self, other: Self) {
         self.written += other.written;
-        self.superseded += other.superseded;
+        self.skipped += other.skipped;
         self.rejected += other.rejected;
     }
 }

@@ -25,8 +25,8 @@ pub struct Capabilities {
     pub methods: &'static [Method],
     /// Whether text may hold U+0000.
     pub text_holds_nul: bool,
-    /// Whether one upsert statement may meet the same key twice (and the later row wins).
-    pub upsert_repeats_keys: bool,
+    /// Whether one write may meet the same key twice in upserts and updates (and the later row wins).
+    pub repeats_keys: bool,
     /// Rows a write when nothing else was asked for.
     pub batch_rows_default: usize,
     /// The most rows one write may have by [`Method::Array`] for this many columns.
@@ -93,6 +93,9 @@ pub struct Outcome {
     pub statements: u64,
     /// Payload bytes handed to the driver.
     pub bytes_sent: u64,
+    /// Rows that the operation left out: their key was there (ignore), or was not (update, delete). Rows before
+    /// [`Failure::applied`] count.
+    pub skipped: u64,
     /// Rows of the batch were refused.
     pub failure: Option<Failure>,
 }

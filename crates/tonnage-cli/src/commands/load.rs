@@ -43,7 +43,7 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value_t = ModeName::Insert, help_heading = "What to do")]
     mode: ModeName,
 
-    /// The columns that recognise a row (upsert), or the primary key of a table that --create makes
+    /// The columns that recognise a row [default: the primary key], or the primary key of a table that --create makes
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
     key: Vec<String>,
 
@@ -179,6 +179,12 @@ enum ModeName {
     Insert,
     /// A row whose key exists replaces what is there
     Upsert,
+    /// A row whose key exists is left out
+    Ignore,
+    /// A row changes what has its key; without one it is left out
+    Update,
+    /// A row removes what has its key; only the key's columns are used
+    Delete,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -191,6 +197,10 @@ enum CreateName {
 enum MethodName {
     /// The fastest safe one
     Auto,
+    /// A row a statement, a commit a row
+    Single,
+    /// A row a statement, a commit a batch
+    Batch,
     /// Many rows a statement
     Array,
     /// The database's own bulk path
@@ -327,10 +337,15 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         mode: match args.mode {
             ModeName::Insert => Mode::Insert,
             ModeName::Upsert => Mode::Upsert,
+            ModeName::Ignore => Mode::Ignore,
+            ModeName::Update => Mode::Update,
+            ModeName::Delete => Mode::Delete,
         },
         key: args.key.clone(),
         method: match args.method {
             MethodName::Auto => None,
+            MethodName::Single => Some(Method::Single),
+            MethodName::Batch => Some(Method::Batch),
             MethodName::Array => Some(Method::Array),
             MethodName::Native => Some(Method::Native),
         },

@@ -46,6 +46,8 @@ pub struct LaneTask {
     names: Vec<Arc<str>>,
     /// Rejects that the write at hand has taken from the run's allowance.
     taken: u64,
+    /// Rows of the transaction at hand that the operation left out.
+    left_out: u64,
 }
 
 /// The keys of a write's rows.
@@ -64,6 +66,7 @@ impl Keys {
 struct Doubt {
     appended: Appended,
     advances: Vec<Advance>,
+    superseded: u64,
     taken: u64,
 }
 
@@ -108,6 +111,7 @@ impl LaneTask {
             keys,
             names,
             taken: 0,
+            left_out: 0,
         })
     }
 
@@ -204,7 +208,7 @@ impl LaneTask {
         let advances = write.advances(&superseded, &[]);
         let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
         if let Some(committed) = self.begin(steps, doubt).await? {
-            shared.count(&committed);
+            shared.count(&committed.advances, committed.superseded);
             return Ok(());
         }
         let sent = match superseded.is_empty() {
@@ -213,6 +217,7 @@ impl LaneTask {
         };
         let mut rejected: Vec<(usize, Reject)> = Vec::new();
         let mut written_otherwise = false;
+        self.left_out = 0;
         if sent.num_rows() > 0
             && let Some(failure) = self.send(&sent, Guard::None).await?
         {
@@ -222,6 +227,7 @@ impl LaneTask {
             if !failure.intact || !superseded.is_empty() {
                 // Rows that a later, bad row replaced must be tried after all, so all are sent again.
                 self.rollback().await?;
+                self.left_out = 0;
                 if self.begin(steps, &mut None).await?.is_some() {
                     return Err(Error::bug("a write was committed by nobody").into());
                 }
@@ -240,14 +246,22 @@ impl LaneTask {
             return Err(Trouble::Failed(stopped_by(doom)));
         }
         let rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).collect();
-        let (fixed, counted) = match written_otherwise {
-            true => {
-                let fixed = write.advances(&[], &rows);
-                (fixed.clone(), fixed)
-            }
-            false => (Vec::new(), advances),
+        let mut counted = match written_otherwise {
+            true => write.advances(&[], &rows),
+            false => advances.clone(),
         };
-        let fixed: &[Advance] = if shared.handle.is_some() { &fixed } else { &[] };
+        leave_out(&mut counted, self.left_out);
+        let superseded = if written_otherwise {
+            0
+        } else {
+            superseded.len() as u64
+        };
+        let changed = written_otherwise || self.left_out > 0;
+        let fixed: &[Advance] = if changed && shared.handle.is_some() {
+            &counted
+        } else {
+            &[]
+        };
         let mut appended = Appended::default();
         let parsed = write.rejects();
         let found = rejected
@@ -265,12 +279,13 @@ impl LaneTask {
         match writer.commit(fixed).await {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
-                shared.count(&counted);
+                shared.count(&counted, superseded);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
                 error,
                 Doubt {
+                    superseded,
                     appended,
                     advances: counted,
                     taken: std::mem::take(&mut self.taken),
@@ -287,7 +302,7 @@ impl LaneTask {
 
     /// Opens the transaction. If the write is there already, by an earlier attempt whose end was in doubt, says with
     /// which counts.
-    async fn begin(&mut self, steps: &[Advance], doubt: &mut Option<Doubt>) -> Result<Option<Vec<Advance>>> {
+    async fn begin(&mut self, steps: &[Advance], doubt: &mut Option<Doubt>) -> Result<Option<Doubt>> {
         let shared = &self.shared;
         if self.writer.is_none() {
             let writer = shared.target.writer(&shared.plan, shared.handle.as_ref()).await?;
@@ -320,7 +335,7 @@ impl LaneTask {
                 match doubt.advances.iter().all(there) {
                     true => {
                         shared.progress.commits.fetch_add(1, Ordering::Relaxed);
-                        Ok(Some(doubt.advances))
+                        Ok(Some(doubt))
                     }
                     false => Err(fenced()),
                 }
@@ -341,6 +356,7 @@ impl LaneTask {
         progress
             .bytes_sent
             .fetch_add(outcome.bytes_sent, Ordering::Relaxed);
+        self.left_out += outcome.skipped;
         Ok(outcome.failure)
     }
 
@@ -458,6 +474,17 @@ pub fn stopped_by(reject: &Reject) -> Error {
         .at(place)
         .hint(hint)
         .code(&reject.problem.code)
+}
+
+/// Moves `left_out` rows from written to skipped. A write does not say which of its rows these were, so how they fall
+/// on its slots means nothing; their sum does.
+fn leave_out(advances: &mut [Advance], mut left_out: u64) {
+    for advance in advances {
+        let skipped = left_out.min(advance.counts.written);
+        advance.counts.written -= skipped;
+        advance.counts.skipped += skipped;
+        left_out -= skipped;
+    }
 }
 
 /// How many rows to try after `failure` of `tried` rows.

@@ -27,6 +27,7 @@ use self::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
+    operation::Operation,
     parse::{ParseContext, timezone},
     plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, decide},
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
@@ -370,7 +371,9 @@ async fn finish(
     let before = sum(&ownership.slots);
     let here = Counts {
         written: before.written + progress.written.load(Ordering::Relaxed),
-        superseded: before.superseded + progress.superseded.load(Ordering::Relaxed),
+        skipped: before.skipped
+            + progress.superseded.load(Ordering::Relaxed)
+            + progress.left_out.load(Ordering::Relaxed),
         rejected: before.rejected + progress.rejected.load(Ordering::Relaxed),
     };
     if counts != here || before.total() != progress.resumed.load(Ordering::Relaxed) {
@@ -390,18 +393,21 @@ fn report(
     error: Option<&Error>,
 ) -> Report {
     let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let left_out = get(&progress.left_out);
+    let ignores = matches!(plan.operation, Operation::Ignore { .. });
     let mut rows = Rows {
         read: get(&progress.read),
         written: get(&progress.written),
         skipped: Skipped {
+            conflict: if ignores { left_out } else { 0 },
+            unmatched: if ignores { 0 } else { left_out },
             superseded: get(&progress.superseded),
             resumed: get(&progress.resumed),
-            ..Skipped::default()
         },
         rejected: get(&progress.rejected),
         unfinished: 0,
     };
-    let handled = rows.written + rows.skipped.superseded + rows.skipped.resumed + rows.rejected;
+    let handled = rows.written + left_out + rows.skipped.superseded + rows.skipped.resumed + rows.rejected;
     if error.is_some() {
         rows.unfinished = rows.read.saturating_sub(handled);
     }

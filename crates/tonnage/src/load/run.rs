@@ -47,6 +47,8 @@ pub struct Progress {
     pub written: AtomicU64,
     /// Rows replaced, before they were sent, by a later row of the same key.
     pub superseded: AtomicU64,
+    /// Rows that the operation left out: their key was there, or was not.
+    pub left_out: AtomicU64,
     /// Rows put aside by this attempt.
     pub rejected: AtomicU64,
     /// Rows that earlier attempts handled.
@@ -176,15 +178,17 @@ impl Shared {
         .hint(format!("look at {path}; --max-rejects allows more"))
     }
 
-    /// Counts committed rows.
-    pub fn count(&self, advances: &[Advance]) {
+    /// Counts committed rows; `superseded` of the skipped ones were replaced by later rows.
+    pub fn count(&self, advances: &[Advance], superseded: u64) {
+        let skipped: u64 = advances.iter().map(|a| a.counts.skipped).sum();
+        self.progress.superseded.fetch_add(superseded, Ordering::Relaxed);
+        self.progress
+            .left_out
+            .fetch_add(skipped.saturating_sub(superseded), Ordering::Relaxed);
         for advance in advances {
             self.progress
                 .written
                 .fetch_add(advance.counts.written, Ordering::Relaxed);
-            self.progress
-                .superseded
-                .fetch_add(advance.counts.superseded, Ordering::Relaxed);
             self.progress
                 .rejected
                 .fetch_add(advance.counts.rejected, Ordering::Relaxed);

@@ -535,6 +535,77 @@ async fn a_run_taken_over_is_left_alone() {
     );
 }
 
+/// Each operation against a model of one row at a time, with repeated keys, at several jobs and write sizes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_mean_what_they_say() {
+    let first: Vec<(i64, String)> = (0..200).map(|id| (id, format!("old{id}"))).collect();
+    for seed in 0..12 {
+        let mut dice = Dice(seed);
+        let second: Vec<(i64, String)> = (0..400)
+            .map(|at| (dice.below(300) as i64, format!("new{at}")))
+            .collect();
+        for mode in [Mode::Ignore, Mode::Update, Mode::Delete, Mode::Upsert] {
+            let dir = tempfile::tempdir().unwrap();
+            let memory = Memory::new();
+            load(&memory, Numbers::new(first.clone(), 50), options(dir.path()))
+                .await
+                .unwrap();
+            let change = LoadOptions {
+                mode,
+                create: Create::No,
+                jobs: Some(1 + dice.below(4) as usize),
+                batch_rows: Some(1 + dice.below(150) as usize),
+                method: Some(match dice.below(3) {
+                    0 => crate::operation::Method::Single,
+                    1 => crate::operation::Method::Batch,
+                    _ => crate::operation::Method::Array,
+                }),
+                ..options(dir.path())
+            };
+            let ended = load(
+                &memory,
+                Numbers::new(second.clone(), 1 + dice.below(120) as usize),
+                change,
+            )
+            .await;
+            let Ended { report, error } = ended.unwrap();
+            assert!(error.is_none(), "{error:?}");
+            assert!(report.rows.balances());
+
+            let mut expected: BTreeMap<i64, String> = first.iter().cloned().collect();
+            let mut left_out = 0;
+            for (id, value) in &second {
+                let there = expected.contains_key(id);
+                let applied = match mode {
+                    Mode::Ignore => !there,
+                    Mode::Update | Mode::Delete => there,
+                    _ => true,
+                };
+                match (applied, mode) {
+                    (false, _) => left_out += 1,
+                    (true, Mode::Delete) => drop(expected.remove(id)),
+                    (true, _) => drop(expected.insert(*id, value.clone())),
+                }
+            }
+            let found: BTreeMap<i64, String> = memory
+                .rows("t")
+                .into_iter()
+                .map(|r| (r[0].clone().unwrap().parse().unwrap(), r[1].clone().unwrap()))
+                .collect();
+            assert_eq!(found, expected, "seed {seed}, {mode:?}");
+            let rows = report.rows;
+            let (conflict, unmatched) = (rows.skipped.conflict, rows.skipped.unmatched);
+            match mode {
+                Mode::Ignore => assert_eq!((conflict, unmatched), (left_out, 0)),
+                Mode::Delete => assert_eq!((conflict, unmatched), (0, left_out)),
+                // A superseded row is not tried, so whether it would have matched is not known.
+                Mode::Update => assert!(conflict == 0 && unmatched <= left_out),
+                _ => assert_eq!((conflict, unmatched), (0, 0)),
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_limit_counts_source_rows() {
     let dir = tempfile::tempdir().unwrap();

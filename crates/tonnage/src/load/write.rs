@@ -69,11 +69,11 @@ impl Write {
         };
         let mut advances: Vec<Advance> = Vec::new();
         for part in &self.parts {
-            let superseded = within(superseded, &part.rows);
+            let skipped = within(superseded, &part.rows);
             let bad = within(rejected, &part.rows);
             let counts = Counts {
-                written: part.rows.len() as u64 - superseded - bad,
-                superseded,
+                written: part.rows.len() as u64 - skipped - bad,
+                skipped,
                 rejected: bad + part.rejects.len() as u64,
             };
             let mark = if part.to.rows == 0 {

@@ -88,9 +88,9 @@ impl Memory {
                 product: "memory".to_owned(),
                 writers_max: None,
                 durability: &[Durability::Relaxed, Durability::Durable],
-                methods: &[Method::Native, Method::Array],
+                methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
                 text_holds_nul: true,
-                upsert_repeats_keys: false,
+                repeats_keys: false,
                 batch_rows_default: 65_536,
                 array_rows_max: |_| 1_000,
             }),
@@ -255,7 +255,7 @@ impl Target for Memory {
             memory: self.clone(),
             table: plan.table.clone(),
             columns: plan.columns.iter().map(|c| c.target).collect(),
-            upsert: matches!(plan.operation, Operation::Upsert { .. }),
+            operation: plan.operation.clone(),
             run: run.cloned(),
             open: None,
             broken: false,
@@ -384,7 +384,7 @@ struct MemoryWriter {
     memory: Memory,
     table: Arc<Table>,
     columns: Vec<usize>,
-    upsert: bool,
+    operation: Operation,
     run: Option<RunHandle>,
     open: Option<Transaction>,
     broken: bool,
@@ -403,14 +403,15 @@ struct View<'a> {
     /// Positions of each key's columns.
     keys: Vec<Vec<usize>>,
     check: Option<Check>,
-    /// Where a row that exists is updated, the columns that are; else it is refused.
-    upsert: Option<&'a [usize]>,
+    operation: &'a Operation,
+    /// The columns that are written.
+    columns: &'a [usize],
     rows: Vec<Row>,
     index: HashMap<(usize, Row), usize>,
 }
 
 impl<'a> View<'a> {
-    fn new(stored: &Stored, table: &'a Table, upsert: Option<&'a [usize]>) -> Self {
+    fn new(stored: &Stored, table: &'a Table, operation: &'a Operation, columns: &'a [usize]) -> Self {
         let at = |key: &Key| {
             let is_in = |c: &usize| key.columns.contains(&table.columns[*c].name);
             (0..table.columns.len()).filter(is_in).collect()
@@ -420,7 +421,8 @@ impl<'a> View<'a> {
             table,
             keys,
             check: stored.check,
-            upsert,
+            operation,
+            columns,
             rows: Vec::new(),
             index: HashMap::new(),
         };
@@ -443,37 +445,53 @@ impl<'a> View<'a> {
         self.rows.push(row);
     }
 
-    /// Applies a row; `touched` are the rows that the same statement has applied.
-    fn apply(&mut self, row: Row, touched: &mut HashSet<usize>) -> Result<()> {
+    /// Applies a row; `touched` are the rows that the same statement has applied. False if it was left out.
+    fn apply(&mut self, row: Row, touched: &mut HashSet<usize>) -> Result<bool> {
         let refused = |code: &str, message: String| Err(Error::new(ErrorKind::Rejected, message).code(code));
-        for (column, value) in self.table.columns.iter().zip(&row) {
-            if value.is_none() && !column.nullable {
+        let found = self
+            .keys_of(&row)
+            .iter()
+            .find_map(|key| self.index.get(key).copied());
+        match (self.operation, found) {
+            (Operation::Ignore { .. }, Some(_)) => return Ok(false),
+            (Operation::Update { .. } | Operation::Delete { .. }, None) => return Ok(false),
+            (Operation::Delete { .. }, Some(found)) => {
+                let gone = self.rows[found].clone();
+                for key in self.keys_of(&gone) {
+                    self.index.remove(&key);
+                }
+                // An empty row is one that is no longer there, so that the index stays right.
+                self.rows[found] = Row::new();
+                return Ok(true);
+            }
+            _ => {}
+        }
+        for (at, (column, value)) in self.table.columns.iter().zip(&row).enumerate() {
+            if value.is_none() && !column.nullable && (found.is_none() || self.columns.contains(&at)) {
                 return refused("23502", format!("column '{}' takes no nulls", column.name));
             }
         }
         if let Some((code, message)) = self.check.and_then(|check| check(&row)) {
             return refused(code, message);
         }
-        let found = self
-            .keys_of(&row)
-            .iter()
-            .find_map(|key| self.index.get(key).copied());
-        match (found, self.upsert) {
-            (Some(_), None) => return refused("23505", "the key is there already".to_owned()),
-            (Some(found), Some(_)) if !touched.insert(found) => {
+        match found {
+            Some(_) if *self.operation == Operation::Insert => {
+                return refused("23505", "the key is there already".to_owned());
+            }
+            Some(found) if !touched.insert(found) => {
                 return refused("21000", "one statement meets a key twice".to_owned());
             }
-            (Some(found), Some(columns)) => {
-                for column in columns {
+            Some(found) => {
+                for column in self.columns {
                     self.rows[found][*column] = row[*column].clone();
                 }
             }
-            (None, _) => {
+            None => {
                 touched.insert(self.rows.len());
                 self.push(row);
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -507,7 +525,7 @@ impl MemoryWriter {
             .tables
             .get(&self.table.name.name)
             .ok_or_else(|| Error::schema(format!("there is no table {}", self.table.name)))?;
-        let mut view = View::new(stored, &self.table, self.upsert.then_some(&*self.columns));
+        let mut view = View::new(stored, &self.table, &self.operation, &self.columns);
         for row in changes {
             // Another transaction may have committed the key meanwhile: a lost race, not a bad row.
             view.apply(row.clone(), &mut HashSet::new())
@@ -575,13 +593,21 @@ impl Writer for MemoryWriter {
             }
             batch.push(row);
         }
+        let mut skipped = 0;
         let refused = {
             let state = self.memory.lock();
             let mut view = self.view(&state, &open.changes)?;
             let mut touched = HashSet::new();
             batch
                 .iter()
-                .find_map(|row| view.apply(row.clone(), &mut touched).err())
+                .find_map(|row| match view.apply(row.clone(), &mut touched) {
+                    Ok(true) => None,
+                    Ok(false) => {
+                        skipped += 1;
+                        None
+                    }
+                    Err(error) => Some(error),
+                })
         };
         let failure = refused.map(|error| Failure {
             applied: 0,
@@ -598,6 +624,7 @@ impl Writer for MemoryWriter {
         Ok(Outcome {
             statements: 1,
             bytes_sent: rows.get_array_memory_size() as u64,
+            skipped: if failure.is_none() { skipped } else { 0 },
             failure,
         })
     }
@@ -609,7 +636,8 @@ impl Writer for MemoryWriter {
         };
         {
             let mut state = self.memory.lock();
-            let rows = self.view(&state, &transaction.changes)?.rows;
+            let mut rows = self.view(&state, &transaction.changes)?.rows;
+            rows.retain(|row| !row.is_empty());
             if let Some(stored) = state.tables.get_mut(&self.table.name.name) {
                 stored.rows = rows;
             }

@@ -192,7 +192,7 @@ fn advance(slot: u16, from: u64, to: u64) -> Advance {
         },
         counts: Counts {
             written: to - from,
-            superseded: 0,
+            skipped: 0,
             rejected: 0,
         },
     }

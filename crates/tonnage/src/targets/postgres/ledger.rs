@@ -90,7 +90,7 @@ impl Tables {
         let create = format!(
             "CREATE TABLE {runs} (\
                  run_id text PRIMARY KEY, identity text NOT NULL, epoch bigint NOT NULL, started bigint NOT NULL, \
-                 finished bigint, written bigint NOT NULL, superseded bigint NOT NULL, rejected bigint NOT NULL, \
+                 finished bigint, written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
                  detail text NOT NULL); \
              CREATE UNIQUE INDEX tonnage_runs_unfinished ON {runs} (identity) WHERE finished IS NULL; \
              CREATE TABLE {slots} (\
@@ -98,7 +98,7 @@ impl Tables {
                  block bigint NOT NULL, block_rows bigint NOT NULL, \
                  file bigint NOT NULL, byte_offset bigint NOT NULL, file_rows bigint NOT NULL, \
                  source_rows bigint NOT NULL, hash bigint NOT NULL, \
-                 written bigint NOT NULL, superseded bigint NOT NULL, rejected bigint NOT NULL, \
+                 written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
                  PRIMARY KEY (run_id, slot)) WITH (fillfactor = 50)"
         );
         client.batch_execute(&create).await.map_err(|e| {
@@ -115,7 +115,7 @@ impl Tables {
 
     /// The columns of a slot's state, in the order in which [`slot_state`] reads them.
     const STATE: &str = "slot, block, block_rows, file, byte_offset, file_rows, source_rows, hash, \
-                         written, superseded, rejected";
+                         written, skipped, rejected";
 }
 
 fn slot_state(row: &tokio_postgres::Row) -> Result<SlotState> {
@@ -141,7 +141,7 @@ fn slot_state(row: &tokio_postgres::Row) -> Result<SlotState> {
         },
         counts: Counts {
             written: unsigned(8)?,
-            superseded: unsigned(9)?,
+            skipped: unsigned(9)?,
             rejected: unsigned(10)?,
         },
     })
@@ -186,19 +186,19 @@ impl Mover {
         let claim = format!(
             "UPDATE {slots} AS s SET block = a.to_block, block_rows = a.to_rows, file = a.file, \
                  byte_offset = a.byte_offset, file_rows = a.file_rows, source_rows = a.source_rows, hash = a.hash, \
-                 written = s.written + a.written, superseded = s.superseded + a.superseded, \
+                 written = s.written + a.written, skipped = s.skipped + a.skipped, \
                  rejected = s.rejected + a.rejected \
              FROM unnest($3::int4[], $4::int8[], $5::int8[], $6::int8[], $7::int8[], $8::int8[], $9::int8[], \
                  $10::int8[], $11::int8[], $12::int8[], $13::int8[], $14::int8[], $15::int8[]) \
                  AS a (slot, from_block, from_rows, to_block, to_rows, file, byte_offset, file_rows, source_rows, \
-                       hash, written, superseded, rejected) \
+                       hash, written, skipped, rejected) \
              WHERE s.run_id = $1::text AND s.epoch = $2::int8 AND s.slot = a.slot \
                AND s.block = a.from_block AND s.block_rows = a.from_rows"
         );
         let adjust = format!(
-            "UPDATE {slots} AS s SET written = s.written + a.written, superseded = s.superseded + a.superseded, \
+            "UPDATE {slots} AS s SET written = s.written + a.written, skipped = s.skipped + a.skipped, \
                  rejected = s.rejected + a.rejected \
-             FROM unnest($3::int4[], $4::int8[], $5::int8[], $6::int8[]) AS a (slot, written, superseded, rejected) \
+             FROM unnest($3::int4[], $4::int8[], $5::int8[], $6::int8[]) AS a (slot, written, skipped, rejected) \
              WHERE s.run_id = $1::text AND s.epoch = $2::int8 AND s.slot = a.slot"
         );
         let (claim, adjust) =
@@ -226,7 +226,7 @@ impl Mover {
             column(advances, |a| a.mark.rows as i64),
             column(advances, |a| a.mark.hash as i64),
             column(advances, |a| a.counts.written as i64),
-            column(advances, |a| a.counts.superseded as i64),
+            column(advances, |a| a.counts.skipped as i64),
             column(advances, |a| a.counts.rejected as i64),
         ];
         (&self.claim, parameters)
@@ -244,7 +244,7 @@ impl Mover {
             // Two's complement: the sum wraps back to what it should be.
             let counts = Counts {
                 written: after.written.wrapping_sub(before.written),
-                superseded: after.superseded.wrapping_sub(before.superseded),
+                skipped: after.skipped.wrapping_sub(before.skipped),
                 rejected: after.rejected.wrapping_sub(before.rejected),
             };
             differences.push(Advance { counts, ..*advance });
@@ -254,7 +254,7 @@ impl Mover {
             Box::new(self.handle.epoch),
             column(&differences, |a| i32::from(a.slot)),
             column(&differences, |a| a.counts.written as i64),
-            column(&differences, |a| a.counts.superseded as i64),
+            column(&differences, |a| a.counts.skipped as i64),
             column(&differences, |a| a.counts.rejected as i64),
         ];
         Ok((&self.adjust, parameters))
@@ -310,10 +310,10 @@ impl Ledger for PostgresTarget {
         let query = format!(
             "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail, \
                  CASE WHEN r.finished IS NULL THEN s.written ELSE r.written END, \
-                 CASE WHEN r.finished IS NULL THEN s.superseded ELSE r.superseded END, \
+                 CASE WHEN r.finished IS NULL THEN s.skipped ELSE r.skipped END, \
                  CASE WHEN r.finished IS NULL THEN s.rejected ELSE r.rejected END \
              FROM {runs} r LEFT JOIN LATERAL (\
-                 SELECT coalesce(sum(written), 0)::int8 AS written, coalesce(sum(superseded), 0)::int8 AS superseded, \
+                 SELECT coalesce(sum(written), 0)::int8 AS written, coalesce(sum(skipped), 0)::int8 AS skipped, \
                      coalesce(sum(rejected), 0)::int8 AS rejected FROM {slots} WHERE run_id = r.run_id) s ON true \
              ORDER BY r.started DESC, r.run_id DESC"
         );
@@ -338,7 +338,7 @@ impl Ledger for PostgresTarget {
                     finished: get(row, 4)?,
                     counts: Counts {
                         written: unsigned(6)?,
-                        superseded: unsigned(7)?,
+                        skipped: unsigned(7)?,
                         rejected: unsigned(8)?,
                     },
                     run_id,
@@ -360,7 +360,7 @@ impl Ledger for PostgresTarget {
             .map_err(errors::statement)?;
         let Tables { runs, slots } = Tables::make(&transaction).await?;
         let insert = format!(
-            "INSERT INTO {runs} (run_id, identity, epoch, started, written, superseded, rejected, detail) \
+            "INSERT INTO {runs} (run_id, identity, epoch, started, written, skipped, rejected, detail) \
              VALUES ($1, $2, 1, extract(epoch FROM now())::int8, 0, 0, 0, $3) \
              ON CONFLICT DO NOTHING"
         );
@@ -390,7 +390,7 @@ impl Ledger for PostgresTarget {
         }
         let insert = format!(
             "INSERT INTO {slots} (run_id, slot, epoch, block, block_rows, file, byte_offset, file_rows, source_rows, \
-                 hash, written, superseded, rejected) \
+                 hash, written, skipped, rejected) \
              SELECT $1, slot, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 FROM generate_series(0, $2::int4 - 1) slot"
         );
         transaction
@@ -448,17 +448,17 @@ impl Ledger for PostgresTarget {
         // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
         let finish = format!(
             "UPDATE {runs} SET finished = coalesce(finished, extract(epoch FROM now())::int8), \
-                 written = $3, superseded = $4, rejected = $5 WHERE run_id = $1 AND epoch = $2"
+                 written = $3, skipped = $4, rejected = $5 WHERE run_id = $1 AND epoch = $2"
         );
-        let (written, superseded, rejected) = (
+        let (written, skipped, rejected) = (
             counts.written as i64,
-            counts.superseded as i64,
+            counts.skipped as i64,
             counts.rejected as i64,
         );
         let finished = transaction
             .execute(
                 &finish,
-                &[&handle.run_id, &handle.epoch, &written, &superseded, &rejected],
+                &[&handle.run_id, &handle.epoch, &written, &skipped, &rejected],
             )
             .await
             .map_err(errors::statement)?;

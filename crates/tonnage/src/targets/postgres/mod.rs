@@ -106,7 +106,7 @@ impl PostgresTarget {
             durability,
             methods: &[Method::Native, Method::Array],
             text_holds_nul: false,
-            upsert_repeats_keys: false,
+            repeats_keys: false,
             batch_rows_default: BATCH_ROWS,
             array_rows_max: |_| ARRAY_ROWS_MAX,
         };
@@ -136,6 +136,12 @@ impl Target for PostgresTarget {
     }
 
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
+        if !matches!(operation, Operation::Insert | Operation::Upsert { .. }) {
+            return Support::No {
+                why: "not in this release".to_owned(),
+                instead: "insert and upsert are there".to_owned(),
+            };
+        }
         if let Operation::Upsert { key } = operation
             && !table.keys.iter().any(|known| same_columns(&known.columns, key))
         {

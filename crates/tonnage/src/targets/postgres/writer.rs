@@ -139,6 +139,9 @@ impl PostgresWriter {
                 }
             }
             (Method::Native, ..) => Path::Copy(prepare(&client, &texts.copy).await?),
+            (Method::Batch | Method::Single, ..) => {
+                return Err(Error::bug(format!("PostgreSQL has no method {}", plan.method)));
+            }
         };
         let mover = match run {
             Some(run) => Some(Mover::prepare(&client, run).await?),
@@ -408,6 +411,7 @@ impl Writer for PostgresWriter {
         let mut sent = Sent::default();
         if rows.num_rows() == 0 {
             return Ok(Outcome {
+                skipped: 0,
                 statements: 0,
                 bytes_sent: 0,
                 failure: None,
@@ -441,6 +445,7 @@ impl Writer for PostgresWriter {
             Err(refusal) => Some(self.refused(refusal, guard).await?),
         };
         Ok(Outcome {
+            skipped: 0,
             statements: sent.statements,
             bytes_sent: sent.bytes,
             failure,

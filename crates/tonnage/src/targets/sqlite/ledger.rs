@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS tonnage_runs (
   finished INTEGER,
   detail TEXT NOT NULL,
   written INTEGER NOT NULL,
-  superseded INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
   rejected INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS tonnage_runs_unfinished ON tonnage_runs (identity) WHERE finished IS NULL;
@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS tonnage_slots (
   mark_rows INTEGER NOT NULL,
   mark_hash INTEGER NOT NULL,
   written INTEGER NOT NULL,
-  superseded INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
   rejected INTEGER NOT NULL,
   PRIMARY KEY (run_id, slot)
 ) WITHOUT ROWID";
@@ -87,7 +87,7 @@ pub(super) fn runs(connection: &Connection) -> Result<Vec<RunRecord>> {
     let mut statement = connection
         .prepare_cached(
             "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail,
-             r.written + coalesce(sum(s.written), 0), r.superseded + coalesce(sum(s.superseded), 0),
+             r.written + coalesce(sum(s.written), 0), r.skipped + coalesce(sum(s.skipped), 0),
              r.rejected + coalesce(sum(s.rejected), 0)
              FROM tonnage_runs AS r LEFT JOIN tonnage_slots AS s ON s.run_id = r.run_id
              GROUP BY r.run_id ORDER BY r.started DESC, r.run_id DESC",
@@ -147,7 +147,7 @@ fn bits(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<Counts> {
     Ok(Counts {
         written: bits(row, first)?,
-        superseded: bits(row, first + 1)?,
+        skipped: bits(row, first + 1)?,
         rejected: bits(row, first + 2)?,
     })
 }
@@ -160,7 +160,7 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
         identity::settle(connection).map_err(failed)?;
         connection
             .execute(
-                "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, superseded,
+                "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, skipped,
                  rejected) VALUES (?1, ?2, 1, ?3, ?4, 0, 0, 0)",
                 params![run.run_id, run.identity, now(), detail],
             )
@@ -176,7 +176,7 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
         let mut slot = connection
             .prepare(
                 "INSERT INTO tonnage_slots (run_id, slot, epoch, block, rows, mark_file, mark_offset,
-                 mark_file_rows, mark_rows, mark_hash, written, superseded, rejected)
+                 mark_file_rows, mark_rows, mark_hash, written, skipped, rejected)
                  VALUES (?1, ?2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
             )
             .map_err(failed)?;
@@ -208,7 +208,7 @@ pub(super) fn slots(connection: &Connection, run_id: &str) -> Result<Vec<SlotSta
     let mut statement = connection
         .prepare_cached(
             "SELECT slot, block, rows, mark_file, mark_offset, mark_file_rows, mark_rows, mark_hash, written,
-             superseded, rejected FROM tonnage_slots WHERE run_id = ?1 ORDER BY slot",
+             skipped, rejected FROM tonnage_slots WHERE run_id = ?1 ORDER BY slot",
         )
         .map_err(failed)?;
     statement
@@ -284,14 +284,14 @@ pub(super) fn finish(connection: &mut Connection, handle: &RunHandle, counts: Co
     change(connection, |connection| {
         let finished = connection
             .execute(
-                "UPDATE tonnage_runs SET finished = ?3, written = ?4, superseded = ?5, rejected = ?6
+                "UPDATE tonnage_runs SET finished = ?3, written = ?4, skipped = ?5, rejected = ?6
                  WHERE run_id = ?1 AND epoch = ?2 AND finished IS NULL",
                 params![
                     handle.run_id,
                     handle.epoch,
                     now(),
                     counts.written as i64,
-                    counts.superseded as i64,
+                    counts.skipped as i64,
                     counts.rejected as i64
                 ],
             )

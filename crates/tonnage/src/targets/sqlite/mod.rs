@@ -97,7 +97,7 @@ impl SqliteTarget {
                 methods: &[Method::Native, Method::Array],
                 // It would be stored, but SQLite's text functions stop at it.
                 text_holds_nul: false,
-                upsert_repeats_keys: true,
+                repeats_keys: true,
                 batch_rows_default: 65_536,
                 // A write is cut into statements.
                 array_rows_max: |_| usize::MAX,
@@ -171,8 +171,14 @@ impl Target for SqliteTarget {
         &self.capabilities
     }
 
-    fn support(&self, _table: &Table, _operation: &Operation, _method: Method) -> Support {
-        Support::Yes
+    fn support(&self, _table: &Table, operation: &Operation, _method: Method) -> Support {
+        match operation {
+            Operation::Insert | Operation::Upsert { .. } => Support::Yes,
+            _ => Support::No {
+                why: "not in this release".to_owned(),
+                instead: "insert and upsert are there".to_owned(),
+            },
+        }
     }
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {

@@ -112,7 +112,7 @@ impl Session {
         connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
         let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
         let rows_a_statement = match plan.method {
-            Method::Native => 1,
+            Method::Native | Method::Batch | Method::Single => 1,
             Method::Array => array_rows(columns.len()),
         };
         let shape = Shape::read(&connection, &plan, &columns)?;
@@ -163,7 +163,7 @@ impl Session {
             .prepare_cached(
                 "UPDATE tonnage_slots SET block = ?1, rows = ?2, mark_file = ?3, mark_offset = ?4,
                  mark_file_rows = ?5, mark_rows = ?6, mark_hash = ?7, written = written + ?8,
-                 superseded = superseded + ?9, rejected = rejected + ?10
+                 skipped = skipped + ?9, rejected = rejected + ?10
                  WHERE run_id = ?11 AND slot = ?12 AND epoch = ?13 AND block = ?14 AND rows = ?15",
             )
             .map_err(failed)?;
@@ -179,7 +179,7 @@ impl Session {
                     step.mark.rows as i64,
                     step.mark.hash as i64,
                     step.counts.written as i64,
-                    step.counts.superseded as i64,
+                    step.counts.skipped as i64,
                     step.counts.rejected as i64,
                     run.run_id,
                     step.slot,
@@ -200,6 +200,7 @@ impl Session {
             return Err(Error::bug("rows were written outside a transaction"));
         }
         let mut outcome = Outcome {
+            skipped: 0,
             statements: 0,
             bytes_sent: arrow_bytes(rows)?,
             failure: None,
@@ -309,7 +310,7 @@ impl Session {
         let mut correct = self
             .connection
             .prepare_cached(
-                "UPDATE tonnage_slots SET written = written + ?1, superseded = superseded + ?2,
+                "UPDATE tonnage_slots SET written = written + ?1, skipped = skipped + ?2,
                  rejected = rejected + ?3 WHERE run_id = ?4 AND slot = ?5",
             )
             .map_err(failed)?;
@@ -322,7 +323,7 @@ impl Session {
             correct
                 .execute(params![
                     change(|counts| counts.written),
-                    change(|counts| counts.superseded),
+                    change(|counts| counts.skipped),
                     change(|counts| counts.rejected),
                     run.run_id,
                     step.slot,

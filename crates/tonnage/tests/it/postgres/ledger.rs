@@ -57,7 +57,7 @@ fn advance(slot: u16, from: (u64, u64), to: (u64, u64), written: u64) -> Advance
         },
         counts: Counts {
             written,
-            superseded: 2,
+            skipped: 2,
             rejected: 1,
         },
     }
@@ -107,7 +107,7 @@ async fn a_run_from_start_to_finish() {
     let mut settled = steps[1];
     settled.counts = Counts {
         written: 1,
-        superseded: 2,
+        skipped: 2,
         rejected: 6,
     };
     writer.commit(&[settled]).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_run_from_start_to_finish() {
             mark: steps[0].mark,
             counts: Counts {
                 written: 7,
-                superseded: 4,
+                skipped: 4,
                 rejected: 2
             },
         }
@@ -134,7 +134,7 @@ async fn a_run_from_start_to_finish() {
     assert_eq!(slots[63].counts, settled.counts);
     let total = Counts {
         written: 8,
-        superseded: 6,
+        skipped: 6,
         rejected: 8,
     };
     let record = ledger.runs().await.unwrap().remove(0);

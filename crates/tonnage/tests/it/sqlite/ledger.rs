@@ -35,7 +35,7 @@ async fn rows_and_positions_move_together() {
     let mut corrected = steps;
     corrected[1].counts = Counts {
         written: 2,
-        superseded: 1,
+        skipped: 1,
         rejected: 2,
     };
     writer.commit(&corrected[1..]).await.unwrap();
@@ -81,7 +81,7 @@ async fn one_unfinished_run_of_an_identity() {
     assert_eq!(ledger.slots("2").await.unwrap(), []);
     let counts = Counts {
         written: 7,
-        superseded: 0,
+        skipped: 0,
         rejected: 1,
     };
     ledger.finish(&handle, counts).await.unwrap();
