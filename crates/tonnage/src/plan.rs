@@ -23,6 +23,8 @@ pub const BLOCK_BYTES: usize = 8 << 20;
 pub const SLOTS: u16 = 64;
 /// Arrow bytes of a write unless asked for.
 pub const BATCH_BYTES: usize = 16 << 20;
+/// Arrow bytes sorted in memory at a time by `--sort full`.
+pub const SORT_BYTES: usize = 64 << 20;
 /// Rejects after which a run stops unless asked for.
 pub const REJECTS_MAX: u64 = 1_000;
 /// Attempts at one write before a transient error ends the run.
@@ -47,7 +49,7 @@ pub struct LoadOptions {
     pub jobs: Option<usize>,
     /// What a commit promises.
     pub durability: Option<Durability>,
-    /// The order of rows within a block.
+    /// The order of rows.
     pub sort: Option<Sort>,
     /// Whether to empty the table first.
     pub truncate: bool,
@@ -139,6 +141,8 @@ pub enum Sort {
     None,
     /// By primary key: a tree index is filled page by page.
     Block,
+    /// The whole source by primary key before the first row is written, on disk where memory does not do.
+    Full,
 }
 
 impl Sort {
@@ -147,6 +151,7 @@ impl Sort {
         match self {
             Self::None => "none",
             Self::Block => "block",
+            Self::Full => "full",
         }
     }
 }
@@ -289,6 +294,8 @@ pub struct Plan {
     pub sort: Sort,
     /// Positions of [`Plan::columns`] that `sort` sorts by; empty for none.
     pub sort_by: Vec<usize>,
+    /// Arrow bytes that [`Sort::Full`] sorts in memory at a time.
+    pub sort_bytes_max: usize,
     /// Positions of [`Plan::columns`] that make up the operation's key.
     pub key_at: Vec<usize>,
     /// Whether the engine must keep repeated keys out of one write.
@@ -364,12 +371,14 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     };
     let slot_by = match &operation {
         Operation::Insert => SlotBy::Block,
-        keyed if keyed.key().iter().all(provable) => SlotBy::Key,
-        _ => SlotBy::One,
+        keyed if !keyed.key().iter().all(provable) => SlotBy::One,
+        // One writer keeps the order of keys by itself, and one slot keeps the order of a sort.
+        _ if capabilities.writers_max == Some(1) => SlotBy::One,
+        _ => SlotBy::Key,
     };
     let mut notes = table.notes.clone();
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
-    if slot_by == SlotBy::One {
+    if slot_by == SlotBy::One && jobs_max > 1 {
         jobs_max = 1;
         notes.push(format!(
             "only the server can tell whether two values of ({}) are equal: one job keeps their order",
@@ -411,9 +420,10 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         None if sort_by.is_empty() => Sort::None,
         None => Sort::Block,
     };
-    if sort == Sort::Block && sort_by.is_empty() {
+    if sort != Sort::None && sort_by.is_empty() {
         return Err(Error::config(format!(
-            "--sort block needs a primary key of {} among the loaded columns",
+            "--sort {} needs a primary key of {} among the loaded columns",
+            sort.name(),
             table.name
         ))
         .hint("leave --sort out, or load the key's first column"));
@@ -455,7 +465,8 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         slots: SLOTS,
         slot_by,
         sort,
-        sort_by: if sort == Sort::Block { sort_by } else { Vec::new() },
+        sort_by: if sort != Sort::None { sort_by } else { Vec::new() },
+        sort_bytes_max: SORT_BYTES,
         limit: options.limit,
         on_error: options.on_error,
         rejects_max: options.rejects_max,
@@ -849,6 +860,14 @@ impl fmt::Display for Plan {
         match self.sort {
             Sort::None => line("sort", &"none")?,
             Sort::Block => line("sort", &format!("within a block by ({})", names.join(", ")))?,
+            Sort::Full => line(
+                "sort",
+                &format!(
+                    "the whole source by ({}), in {} of memory, the rest in temporary files",
+                    names.join(", "),
+                    Bytes(self.sort_bytes_max)
+                ),
+            )?,
         }
         line("durability", &self.durability)?;
         let ledger = match self.ledger {

@@ -61,16 +61,47 @@ pub struct Origin {
     pub rows: UInt32Array,
     /// Byte offset minus `first_offset`, one a row of the batch.
     pub offsets: Option<UInt32Array>,
+    /// Where rows that were brought together from many blocks came from: then `rows` are indices into it, and the
+    /// other fields mean nothing.
+    pub places: Option<Arc<Places>>,
+}
+
+/// Places of rows of many blocks, one an index.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// The files that occur.
+    pub files: Vec<Arc<str>>,
+    /// Index of the file.
+    pub file: Vec<u32>,
+    /// Row of the file, from 1.
+    pub row: Vec<u64>,
+    /// Byte offset, for formats that have one.
+    pub offset: Vec<Option<u64>>,
 }
 
 impl Origin {
     /// The row of the file that row `index` of the batch was, from 1.
     pub fn row(&self, index: usize) -> u64 {
-        self.first_row + u64::from(self.rows.value(index))
+        let value = self.rows.value(index);
+        match &self.places {
+            Some(places) => places.row[value as usize],
+            None => self.first_row + u64::from(value),
+        }
+    }
+
+    /// The file it was in.
+    pub fn file(&self, index: usize) -> Arc<str> {
+        match &self.places {
+            Some(places) => places.files[places.file[self.rows.value(index) as usize] as usize].clone(),
+            None => self.file.clone(),
+        }
     }
 
     /// Its byte offset, for formats that have one.
     pub fn offset(&self, index: usize) -> Option<u64> {
+        if let Some(places) = &self.places {
+            return places.offset[self.rows.value(index) as usize];
+        }
         let offsets = self.offsets.as_ref()?;
         Some(self.first_offset? + u64::from(offsets.value(index)))
     }

@@ -91,7 +91,8 @@ pub struct LoadArgs {
     #[arg(long, value_enum, help_heading = "How to do it")]
     durability: Option<DurabilityName>,
 
-    /// Sort rows by primary key: not at all, or within each block [auto: block where there is a primary key]
+    /// Sort rows by primary key: not at all, within each block, or all of them before the first is written (spills
+    /// to temporary files) [auto: block where there is a primary key]
     #[arg(long, value_enum, default_value_t = SortName::Auto, help_heading = "How to do it")]
     sort: SortName,
 
@@ -220,6 +221,7 @@ enum SortName {
     Auto,
     None,
     Block,
+    Full,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -363,6 +365,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             SortName::Auto => None,
             SortName::None => Some(Sort::None),
             SortName::Block => Some(Sort::Block),
+            SortName::Full => Some(Sort::Full),
         },
         truncate: args.truncate,
         create: match args.create {

@@ -65,10 +65,9 @@ pub struct Segment {
 /// Turns blocks into pieces, as a plan says.
 pub struct Dealer {
     plan: Arc<Plan>,
-    schema: SchemaRef,
     /// Where each slot stands once what has been dealt is committed.
     positions: Vec<Position>,
-    conversions: Vec<Option<Conversion>>,
+    convert: Convert,
     key: Option<RowConverter>,
     sort: Option<RowConverter>,
 }
@@ -100,16 +99,6 @@ pub enum Lane {
 impl Dealer {
     /// Refuses, before the first row, columns whose source type cannot be carried exactly.
     pub fn new(plan: Arc<Plan>, source: &SourceSchema, context: &ParseContext) -> Result<Self> {
-        let mut conversions = Vec::new();
-        for column in &plan.columns {
-            let from = &source.columns[column.source];
-            let to = &plan.table.columns[column.target];
-            conversions.push(match source.text {
-                // A text source has been asked for the plan's types and has parsed them.
-                true => None,
-                false => Some(Conversion::plan(from, source.text, to, column.ty, context)?),
-            });
-        }
         let rows_of = |columns: &[usize]| -> Result<Option<RowConverter>> {
             if columns.is_empty() {
                 return Ok(None);
@@ -131,9 +120,8 @@ impl Dealer {
             } else {
                 None
             },
-            schema: plan.schema(),
             positions: vec![Position::default(); usize::from(plan.slots)],
-            conversions,
+            convert: Convert::new(&plan, source, context)?,
             plan,
         })
     }
@@ -154,7 +142,7 @@ impl Dealer {
             end,
             ..
         } = block;
-        let (rows, origin) = self.convert(rows, origin, &mut rejects)?;
+        let (rows, origin) = self.convert.apply(rows, origin, &mut rejects)?;
         rejects.sort_by_key(|r| r.row);
         let slots = u64::from(self.plan.slots);
         let home = if self.plan.slot_by == SlotBy::One {
@@ -271,47 +259,6 @@ impl Dealer {
         })
     }
 
-    /// Brings the columns to the plan's types; rows that cannot be carried exactly become rejects.
-    fn convert(
-        &self,
-        batch: RecordBatch,
-        origin: Origin,
-        rejects: &mut Vec<Reject>,
-    ) -> Result<(RecordBatch, Origin)> {
-        let mut problems = Problems::default();
-        let mut columns = Vec::with_capacity(batch.num_columns());
-        for (array, conversion) in batch.columns().iter().zip(&self.conversions) {
-            columns.push(match conversion {
-                Some(conversion) => conversion.apply(array, &mut problems)?,
-                None => array.clone(),
-            });
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        let converted =
-            RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(arrow_bug)?;
-        if problems.is_empty() {
-            return Ok((converted, origin));
-        }
-        let names: Vec<Arc<str>> = self
-            .plan
-            .columns
-            .iter()
-            .map(|c| Arc::from(c.source_name.as_str()))
-            .collect();
-        for (row, problem) in problems.iter() {
-            rejects.push(reject(&batch, &names, &origin, row, problem.clone()));
-        }
-        let keep: BooleanArray = (0..batch.num_rows())
-            .map(|row| Some(!problems.contains(row)))
-            .collect();
-        let rows = filter_record_batch(&converted, &keep).map_err(arrow_bug)?;
-        let kept: Vec<u32> = (0..batch.num_rows() as u32)
-            .filter(|row| keep.value(*row as usize))
-            .collect();
-        let origin = pick_origin(&origin, &UInt32Array::from(kept))?;
-        Ok((rows, origin))
-    }
-
     /// The rank of each row in sort order, ties in source order; none where the rows stand in that order already.
     fn ranks(&mut self, rows: &RecordBatch) -> Result<Option<Vec<u32>>> {
         let Some(sort) = &mut self.sort else {
@@ -334,6 +281,75 @@ impl Dealer {
             ranks[row as usize] = rank as u32;
         }
         Ok(Some(ranks))
+    }
+}
+
+/// Brings the columns of a source to the plan's types.
+pub struct Convert {
+    schema: SchemaRef,
+    names: Vec<Arc<str>>,
+    /// None where the source yields the plan's type itself.
+    conversions: Vec<Option<Conversion>>,
+}
+
+impl Convert {
+    /// Refuses, before the first row, columns whose source type cannot be carried exactly.
+    pub fn new(plan: &Plan, source: &SourceSchema, context: &ParseContext) -> Result<Self> {
+        let mut conversions = Vec::new();
+        for column in &plan.columns {
+            let from = &source.columns[column.source];
+            let to = &plan.table.columns[column.target];
+            conversions.push(match source.text {
+                // A text source has been asked for the plan's types and has parsed them.
+                true => None,
+                false => Some(Conversion::plan(from, source.text, to, column.ty, context)?),
+            });
+        }
+        let names = plan
+            .columns
+            .iter()
+            .map(|c| Arc::from(c.source_name.as_str()))
+            .collect();
+        Ok(Self {
+            schema: plan.schema(),
+            names,
+            conversions,
+        })
+    }
+
+    /// Converts; rows that cannot be carried exactly become rejects.
+    pub fn apply(
+        &self,
+        batch: RecordBatch,
+        origin: Origin,
+        rejects: &mut Vec<Reject>,
+    ) -> Result<(RecordBatch, Origin)> {
+        let mut problems = Problems::default();
+        let mut columns = Vec::with_capacity(batch.num_columns());
+        for (array, conversion) in batch.columns().iter().zip(&self.conversions) {
+            columns.push(match conversion {
+                Some(conversion) => conversion.apply(array, &mut problems)?,
+                None => array.clone(),
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        let converted =
+            RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(arrow_bug)?;
+        if problems.is_empty() {
+            return Ok((converted, origin));
+        }
+        for (row, problem) in problems.iter() {
+            rejects.push(reject(&batch, &self.names, &origin, row, problem.clone()));
+        }
+        let keep: BooleanArray = (0..batch.num_rows())
+            .map(|row| Some(!problems.contains(row)))
+            .collect();
+        let rows = filter_record_batch(&converted, &keep).map_err(arrow_bug)?;
+        let kept: Vec<u32> = (0..batch.num_rows() as u32)
+            .filter(|row| keep.value(*row as usize))
+            .collect();
+        let origin = pick_origin(&origin, &UInt32Array::from(kept))?;
+        Ok((rows, origin))
     }
 }
 
@@ -369,6 +385,7 @@ fn pick_origin(origin: &Origin, order: &UInt32Array) -> Result<Origin> {
         first_offset: origin.first_offset,
         rows: pick(&origin.rows)?,
         offsets: origin.offsets.as_ref().map(pick).transpose()?,
+        places: origin.places.clone(),
     })
 }
 
@@ -396,7 +413,7 @@ pub fn reject(
         })
         .collect();
     Reject {
-        file: origin.file.clone(),
+        file: origin.file(row),
         row: origin.row(row),
         offset: origin.offset(row),
         problem,

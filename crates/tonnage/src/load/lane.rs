@@ -425,6 +425,7 @@ impl LaneTask {
         match write.place(row) {
             Some((_, origin, at)) => {
                 let mut found = reject(&write.rows.slice(row, 1), &self.names, origin, 0, problem);
+                found.file = origin.file(at);
                 found.row = origin.row(at);
                 found.offset = origin.offset(at);
                 found

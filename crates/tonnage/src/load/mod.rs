@@ -7,6 +7,7 @@ mod identity;
 mod lane;
 mod rejects;
 mod run;
+mod sort;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -19,17 +20,18 @@ use std::{
 
 pub use self::run::{Progress, Stop};
 use self::{
-    deal::Dealer,
+    deal::{Convert, Dealer},
     identity::{Ownership, Reading, own},
     rejects::RejectsFile,
     run::{Shared, run},
+    sort::Sorted,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
     operation::Operation,
     parse::{ParseContext, timezone},
-    plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, decide},
+    plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, Sort, decide},
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
     slot::{Counts, SlotState},
     source::{ReadRequest, Source, SourceSchema},
@@ -302,6 +304,11 @@ impl Prepared {
             });
         }
         let rejects = rejects_file(&ownership, &plan)?;
+        if plan.sort == Sort::Full {
+            let convert = Convert::new(&plan, source.schema(), &context)?;
+            source = Box::new(Sorted::new(source, plan.clone(), convert)?);
+            dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
+        }
         seek(&mut *source, &ownership, &plan, &progress)?;
         dealer.resume(&ownership.slots);
         let shared = Arc::new(Shared::new(

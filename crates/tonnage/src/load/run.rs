@@ -325,7 +325,7 @@ fn read(shared: &Shared, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Bloc
 }
 
 /// Leaves the rows that are among the first `limit` of the source.
-fn truncate(block: &mut Block, limit: u64) {
+pub(super) fn truncate(block: &mut Block, limit: u64) {
     let keep = limit.saturating_sub(block.start.rows);
     if keep >= block.end.rows - block.start.rows {
         return;

@@ -26,6 +26,7 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         slot_by: SlotBy::Block,
         sort: Sort::None,
         sort_by: Vec::new(),
+        sort_bytes_max: 1 << 20,
         key_at: Vec::new(),
         deduplicate: false,
         limit: None,

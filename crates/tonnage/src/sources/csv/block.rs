@@ -137,6 +137,7 @@ pub(super) fn next(
         first_offset: offset,
         rows: UInt32Array::from(Vec::<u32>::new()),
         offsets: offset.map(|_| UInt32Array::from(Vec::<u32>::new())),
+        places: None,
     };
     match records.cut(window, shape.tokeniser, shape.request)? {
         Cut::At(end) => {

@@ -126,6 +126,7 @@ impl BlockReader {
             // As many as fit 32 bits, as was checked when they were requested.
             rows: UInt32Array::from_iter_values(0..rows as u32),
             offsets: None,
+            places: None,
         };
         if bad.is_empty() {
             return Ok((batch, origin, Vec::new()));
