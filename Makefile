@@ -11,7 +11,7 @@ help:
 
 demo: tools
 	cargo build --release --locked --package tonnage-cli
-	scripts/demo target/release/tonnage
+	scripts/demo $(or $(CARGO_TARGET_DIR),target)/release/tonnage
 
 test: check unit
 

@@ -63,6 +63,7 @@ fn run(steps: &[Step], directory: &Path) -> Vec<String> {
     let ran = Command::new("bash")
         .args(["--noprofile", "--norc", "-c", &script])
         .current_dir(directory)
+        .env("LC_ALL", "C")
         .env("PATH", format!("{}:{path}", programs.display()))
         .output()
         .expect("bash starts");
@@ -105,7 +106,7 @@ fn normal(output: &str, resumed: bool) -> String {
     lines.join("\n")
 }
 
-/// `500,000 read = 496,127 written + 3,873 resumed` as its numbers.
+/// `500,000 read = 497,588 written + 2,412 resumed` as its numbers.
 fn equation(output: &str) -> Option<(u64, Vec<u64>)> {
     let line = output.lines().find(|line| line.contains(" read = "))?;
     let mut numbers = line
