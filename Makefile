@@ -1,20 +1,31 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: demo test check unit clean
+.PHONY: help demo test check unit tools clean
 
-demo:
-	cargo build --release --package tonnage-cli
-	scripts/demo target/release/tonnage
+help:
+	@echo 'make demo    build the release binary, load a million rows into SQLite, print the account'
+	@echo 'make test    check and unit: all that must pass'
+	@echo 'make check   formatter, clippy and documentation, without warnings'
+	@echo 'make unit    all tests, with servers of their own'
+	@echo 'make clean   remove what was built'
+
+demo: tools
+	cargo build --release --locked --package tonnage-cli
+	scripts/demo $(or $(CARGO_TARGET_DIR),target)/release/tonnage
 
 test: check unit
 
-check:
+check: tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --package tonnage --no-deps --locked
 
-unit:
+unit: tools
 	cargo build --workspace --locked
 	scripts/with-servers cargo test --workspace --locked
+
+tools:
+	@scripts/ensure-tools
 
 clean:
 	cargo clean

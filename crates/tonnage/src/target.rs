@@ -42,8 +42,7 @@ pub trait Target: Send + Sync {
     /// Whether `operation` on `table` can go by `method`.
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support;
 
-    /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. `Schema` with the nearest
-    /// names where there is none.
+    /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. None where there is neither.
     async fn table(&self, name: &TableName) -> Result<Option<Table>>;
 
     /// Names of the tables a user may mean, for "did you mean".

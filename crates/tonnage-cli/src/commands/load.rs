@@ -35,7 +35,7 @@ pub struct LoadArgs {
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,
 
-    /// The table: table, schema.table or \"odd.name\"
+    /// The table: table, schema.table or "odd.name"
     #[arg(short, long, value_name = "TABLE")]
     table: String,
 

@@ -1,7 +1,9 @@
 //! A run: reader and dealer on threads of their own, lanes as tasks, and the account at the end.
 //!
 //! Memory is bounded by the room in the queue ([`Plan::queue_bytes_max`]): a piece takes room before it is sent to its
-//! lane and gives it back when its rows are committed or given up.
+//! lane, and the room of rows is given back when they are committed or given up. A lane that waits for more rows holds
+//! room for less than a write, and no piece asks for more than what is then left, so the dealer never waits for lanes
+//! that wait for the dealer.
 
 use std::{
     sync::{
@@ -21,6 +23,7 @@ use super::{
     deal::{Dealer, Lane, Piece},
     lane::LaneTask,
     rejects::RejectsFile,
+    write::PIECES_MAX,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -205,7 +208,7 @@ struct Loads {
 
 /// Room that a piece takes in the queue. Dropping it gives it back.
 pub struct Room {
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     loads: Arc<Loads>,
     slot: Option<u16>,
     lane: usize,
@@ -215,6 +218,25 @@ pub struct Room {
 impl std::fmt::Debug for Room {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Room({} bytes)", self.bytes)
+    }
+}
+
+impl Room {
+    /// Leaves the room of `left` of `rows` rows here, never more than they take; the rest is returned.
+    pub fn split(&mut self, left: usize, rows: usize) -> Option<Self> {
+        let share = |of: u64| (u128::from(of) * left as u128 / rows.max(1) as u128) as u64;
+        let units = self.permit.num_permits();
+        let bytes = self.bytes - share(self.bytes);
+        let permit = self.permit.split(units - share(units as u64) as usize)?;
+        self.bytes -= bytes;
+        Some(Self {
+            permit,
+            loads: self.loads.clone(),
+            // The piece stays with its lane as long as any of it is left.
+            slot: None,
+            lane: self.lane,
+            bytes,
+        })
     }
 }
 
@@ -351,7 +373,7 @@ fn deal(
     handle: &Handle,
 ) -> Result<()> {
     let room = Arc::new(Semaphore::new(shared.plan.queue_bytes_max / ROOM_UNIT + 1));
-    let room_max = shared.plan.queue_bytes_max / ROOM_UNIT / 2;
+    let room_max = room_max(&shared.plan);
     let loads = Arc::new(Loads {
         lanes: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
         slots: (0..shared.plan.slots).map(|_| Mutex::new((0, 0))).collect(),
@@ -378,8 +400,8 @@ fn deal(
         for (lane, mut piece) in dealt.pieces {
             let bytes = piece.rows.get_array_memory_size();
             let waiting = Instant::now();
-            let wanted = (bytes / ROOM_UNIT + 1).min(room_max) as u32;
-            let permit = handle.block_on(wait_for_room(shared, &room, wanted));
+            let wanted = (bytes / ROOM_UNIT + 1).min(room_max);
+            let permit = handle.block_on(wait_for_room(shared, &room, wanted as u32));
             let waited = waiting.elapsed().as_nanos() as u64;
             shared
                 .progress
@@ -392,7 +414,7 @@ fn deal(
             };
             loads.lanes[lane].fetch_add(bytes as u64, Ordering::Relaxed);
             piece.room = Some(Room {
-                _permit: permit,
+                permit,
                 loads: loads.clone(),
                 slot,
                 lane,
@@ -410,6 +432,13 @@ fn deal(
         }
     }
     Ok(())
+}
+
+/// The most units that a piece may ask for: what is left when every lane holds all but a write and waits. A piece's
+/// room is rounded up by at most a unit.
+fn room_max(plan: &Plan) -> usize {
+    let held = plan.jobs * (plan.batch_bytes / ROOM_UNIT + PIECES_MAX);
+    (plan.queue_bytes_max / ROOM_UNIT).saturating_sub(held).max(1)
 }
 
 /// Waits for room, but not for lanes that have stopped.

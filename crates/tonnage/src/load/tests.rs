@@ -724,3 +724,32 @@ async fn a_stop_on_request_can_be_resumed() {
     assert!(ended.error.is_none());
     assert_eq!(memory.rows("t").len(), 100);
 }
+
+/// Blocks much larger than a write leave every lane with a rest that it waits to fill up: the room of what it has
+/// written must be free for the next block by then, or all would wait for one another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lanes_that_wait_for_rows_leave_room_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = Memory::new();
+    let rows = |ids: std::ops::Range<i64>| ids.map(|id| (id, "v".repeat(2_000))).collect();
+    load(&memory, Numbers::new(rows(0..1), 1), options(dir.path()))
+        .await
+        .unwrap();
+    let wide = LoadOptions {
+        jobs: Some(2),
+        batch_bytes: Some(4 << 10),
+        ..options(dir.path())
+    };
+    let source = Box::new(Numbers::new(rows(1..1_001), 99));
+    let target: Arc<dyn Target> = Arc::new(memory.clone());
+    let mut prepared = prepare(target, "memory:".into(), source, wide).await.unwrap();
+    // Room for what waiting lanes hold and a little more, far less than a block a lane.
+    let held = 2 * ((4 << 10) + super::write::PIECES_MAX * 1024);
+    prepared.plan.queue_bytes_max = held + (16 << 10);
+    let running = prepared.run(Arc::default(), Stop::default());
+    // Not a bound on how long it takes: it ends, or it never does.
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), running).await;
+    let ended = ended.expect("the run ends").unwrap();
+    assert_eq!(ended.report.rows.to_string(), "1,000 read = 1,000 written");
+    assert_eq!(memory.rows("t").len(), 1_001);
+}

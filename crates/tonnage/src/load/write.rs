@@ -128,6 +128,9 @@ impl Write {
     }
 }
 
+/// The most pieces that a lane gathers, however small: what they take beside their rows is bounded by it.
+pub const PIECES_MAX: usize = 256;
+
 /// Pieces waiting to become writes.
 pub struct Gather {
     plan: Arc<Plan>,
@@ -155,7 +158,7 @@ impl Gather {
         }
         let rows: usize = self.pieces.iter().map(rows_left).sum();
         let bytes: usize = self.pieces.iter().map(|p| rows_left(p) * row_bytes(p)).sum();
-        rows >= self.plan.batch_rows || bytes >= self.plan.batch_bytes
+        rows >= self.plan.batch_rows || bytes >= self.plan.batch_bytes || self.pieces.len() >= PIECES_MAX
     }
 
     /// Takes the next write: whole pieces while they fit, a part of one that is larger than a write by itself.
@@ -168,6 +171,7 @@ impl Gather {
         let mut at = 0;
         while let Some(piece) = self.pieces.front_mut() {
             let (rows, row_bytes) = (rows_left(piece), row_bytes(piece));
+            let before = rows;
             let fits = rows <= rows_left_max && rows * row_bytes <= bytes_left;
             if !parts.is_empty() && (!fits || piece.doom.is_some()) {
                 break;
@@ -229,6 +233,8 @@ impl Gather {
             }
             doom = piece.doom.clone();
             if !piece.segments.is_empty() {
+                let left = rows_left(piece);
+                room.extend(piece.room.as_mut().and_then(|room| room.split(left, before)));
                 break;
             }
             if let Some(mut piece) = self.pieces.pop_front() {
@@ -259,6 +265,8 @@ fn rows_left(piece: &Piece) -> usize {
     piece.segments.iter().map(|s| s.rows.len()).sum()
 }
 
+/// Rounded up, so that what a lane gathers is never more than it counts.
 fn row_bytes(piece: &Piece) -> usize {
-    (piece.rows.get_array_memory_size() / piece.rows.num_rows().max(1)).max(1)
+    let bytes = piece.rows.get_array_memory_size();
+    bytes.div_ceil(piece.rows.num_rows().max(1)).max(1)
 }

@@ -1,0 +1,3 @@
+//! The command line as people use it.
+
+mod readme;

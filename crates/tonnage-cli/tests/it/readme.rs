@@ -1,0 +1,168 @@
+//! What the README shows is what happens: its commands are run, and their output is compared with what it prints.
+//!
+//! Only `console` blocks are run, all in one shell and one empty directory. What differs from run to run is brought to
+//! one form on both sides first: run ids, times, speeds, the directory, and how far a killed load had come.
+
+use std::{fs, path::Path, process::Command};
+
+/// The file that the README assumes is there.
+const ORDERS: &str = "orders.csv";
+/// The directory that the README says it is in.
+const DIRECTORY: &str = "/home/ada/shop";
+/// Printed between the commands.
+const MARKER: &str = "-- the next command --";
+
+/// A command and what it prints.
+#[derive(Debug)]
+struct Step {
+    command: String,
+    output: String,
+}
+
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    fs::read_to_string(path).expect("the README is there")
+}
+
+/// The commands of all `console` blocks.
+fn steps(markdown: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut inside = false;
+    for line in markdown.lines() {
+        match line.strip_prefix("```") {
+            Some(language) => inside = !inside && language == "console",
+            None if inside => match (line.strip_prefix("$ "), steps.last_mut()) {
+                (Some(command), _) => steps.push(Step {
+                    command: command.to_owned(),
+                    output: String::new(),
+                }),
+                (None, Some(step)) => {
+                    step.output.push_str(line);
+                    step.output.push('\n');
+                }
+                (None, None) => panic!("output before the first command: {line}"),
+            },
+            None => {}
+        }
+    }
+    steps
+}
+
+/// Runs the commands in one shell, so that `$?` means the command before.
+fn run(steps: &[Step], directory: &Path) -> Vec<String> {
+    let mut script = "exec 2>&1\n".to_owned();
+    for step in steps {
+        script.push_str(&format!(
+            "{}\nstatus=$?; echo '{MARKER}'; (exit $status)\n",
+            step.command
+        ));
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_tonnage"));
+    let programs = program.parent().expect("the binary lies in a directory");
+    let path = std::env::var("PATH").expect("PATH is set");
+    let ran = Command::new("bash")
+        .args(["--noprofile", "--norc", "-c", &script])
+        .current_dir(directory)
+        .env("LC_ALL", "C")
+        .env("PATH", format!("{}:{path}", programs.display()))
+        .output()
+        .expect("bash starts");
+    let text = String::from_utf8(ran.stdout).expect("the output is text");
+    let mut outputs: Vec<_> = text
+        .split(&format!("{MARKER}\n"))
+        .map(|output| output.replace(&*directory.to_string_lossy(), DIRECTORY))
+        .collect();
+    assert_eq!(outputs.pop().as_deref(), Some(""), "every command has ended");
+    outputs
+}
+
+/// One form for what may differ. `resumed` is for output that depends on how far the killed load had come.
+fn normal(output: &str, resumed: bool) -> String {
+    let mut lines = Vec::new();
+    for line in output.lines() {
+        // A shell that reads a script says more of a killed command than one that talks to a person.
+        if line.split_whitespace().any(|word| word == "Killed") {
+            lines.push("Killed".to_owned());
+            continue;
+        }
+        let words: Vec<_> = line.split(' ').collect();
+        let word = |at: usize, word: &str| -> String {
+            let next = words.get(at + 1).copied().unwrap_or_default();
+            let run_id = word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
+            let number = word.starts_with(|c: char| c.is_ascii_digit());
+            let seconds = number && matches!(next.trim_end_matches([',', ':']), "s");
+            let progress = resumed && number && matches!(next, "rows" | "written" | "resumed" | "commits,");
+            let bottleneck = words[..at].ends_with(&["bound", "by", "the"]);
+            match () {
+                () if run_id => "RUN".to_owned(),
+                () if seconds || progress || number && next == "rows/s" => "N".to_owned(),
+                () if bottleneck => "BOTTLENECK".to_owned(),
+                () => word.to_owned(),
+            }
+        };
+        let line: Vec<_> = words.iter().enumerate().map(|(at, w)| word(at, w)).collect();
+        lines.push(line.join(" "));
+    }
+    lines.join("\n")
+}
+
+/// `500,000 read = 497,588 written + 2,412 resumed` as its numbers.
+fn equation(output: &str) -> Option<(u64, Vec<u64>)> {
+    let line = output.lines().find(|line| line.contains(" read = "))?;
+    let mut numbers = line
+        .split_whitespace()
+        .filter_map(|word| word.replace(',', "").parse::<u64>().ok());
+    Some((numbers.next()?, numbers.collect()))
+}
+
+#[test]
+fn the_readme_shows_what_happens() {
+    let markdown = readme();
+    let steps = steps(&markdown);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = directory.path().canonicalize().expect("it is there");
+    let orders = steps
+        .iter()
+        .find(|step| step.command == format!("cat {ORDERS}"))
+        .expect("the README shows the file that it loads");
+    fs::write(directory.join(ORDERS), &orders.output).expect("the file can be written");
+
+    let outputs = run(&steps, &directory);
+    assert_eq!(outputs.len(), steps.len());
+    let mut killed = false;
+    for (step, output) in steps.iter().zip(&outputs) {
+        killed |= step.command.contains("KILL");
+        let command = &step.command;
+        // The list of runs at the end shows whole counts again.
+        let resumed = killed && !command.starts_with("tonnage runs");
+        assert_eq!(
+            normal(output, resumed),
+            normal(&step.output, resumed),
+            "$ {command}"
+        );
+        for shown in [output, &step.output] {
+            let Some((read, parts)) = equation(shown) else {
+                continue;
+            };
+            assert_eq!(parts.iter().sum::<u64>(), read, "the account balances: {shown}");
+            assert!(parts.iter().all(|part| *part > 0), "$ {command}: {shown}");
+        }
+    }
+    assert!(killed, "the README kills a load");
+}
+
+#[test]
+fn the_readme_installs_what_there_is() {
+    let markdown = readme();
+    let package = "crates/tonnage-cli";
+    assert!(markdown.contains(&format!("cargo install --locked --path {package}\n")));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert!(root.join(package).join("Cargo.toml").is_file());
+    for linked in markdown
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+    {
+        assert!(root.join(linked).is_file(), "{linked} is there");
+    }
+}
