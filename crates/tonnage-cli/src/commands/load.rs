@@ -317,7 +317,13 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
     let types = args
         .types
         .iter()
-        .map(|(name, ty)| Ok((name.clone(), ty.parse::<ColumnType>()?)))
+        .map(|(name, ty)| {
+            let parsed = ty.parse::<ColumnType>();
+            Ok((
+                name.clone(),
+                parsed.map_err(|error| error.at(format!("--type {name}")))?,
+            ))
+        })
         .collect::<Result<Vec<_>>>()?;
     if !types.is_empty() && args.create.is_none() {
         return Err(Error::config("--type is for tables that --create makes")
@@ -362,9 +368,10 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         on_error: match (args.on_error, &args.rejects) {
             (Some(OnErrorName::Reject), _) | (None, Some(_)) => OnError::Reject,
             (Some(OnErrorName::Stop), Some(_)) => {
-                return Err(Error::config(
-                    "--rejects and --on-error stop contradict each other",
-                ));
+                return Err(
+                    Error::config("--rejects and --on-error stop contradict each other")
+                        .hint("leave one of them out"),
+                );
             }
             (Some(OnErrorName::Stop) | None, None) => OnError::Stop,
         },
