@@ -1,0 +1,5 @@
+//! The command line as people use it: the real program, real files, real databases. `make test` starts the servers;
+//! see scripts/with-servers.
+
+mod mistakes;
+mod support;
