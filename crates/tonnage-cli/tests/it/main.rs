@@ -1,5 +1,8 @@
-//! The command line as people use it: the real program, real files, real databases. `make test` starts the servers;
-//! see scripts/with-servers.
+//! The command line as people use it: the real program, real files, real databases. `make test` starts the
+//! servers; see scripts/with-servers.
 
 mod mistakes;
+mod options;
+mod rejects;
+mod snapshots;
 mod support;

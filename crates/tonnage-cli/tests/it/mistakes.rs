@@ -639,7 +639,8 @@ const MISTAKES: &[Mistake] = &[
         before: &["generate readings --rows 10 -o r.parquet"],
         arguments: "load r.parquet {db} -t readings --columns device,latitude",
         says: "error: column 'latitude': float64 cannot be carried exactly into int64\n\
-               hint: round the values to integers in the source, or load them into a column of type float64\n",
+               hint: round the values to integers in the source, or load them into a column of type \
+                 float64\n",
         ..Mistake::PLAIN
     },
     Mistake {
@@ -649,7 +650,8 @@ const MISTAKES: &[Mistake] = &[
         before: &["generate readings --rows 10 -o r.parquet"],
         arguments: "load r.parquet {db} -t readings --columns device,latitude",
         says: "error: column 'latitude': float64 cannot be carried exactly into int32\n\
-               hint: round the values to integers in the source, or load them into a column of type float64\n",
+               hint: round the values to integers in the source, or load them into a column of type \
+                 float64\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -25,6 +25,8 @@ pub const BOTH: &[Database] = &[Database::Sqlite, Database::Postgres];
 pub struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
+    /// Standard output as it was.
+    pub stdout_exact: String,
     pub stderr: String,
 }
 
@@ -78,6 +80,10 @@ impl Place {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
+    pub fn read_bytes(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
     /// What `{db}` stands for in arguments.
     pub fn url(&self) -> String {
         match self.database {
@@ -94,8 +100,8 @@ impl Place {
         }
     }
 
-    /// Runs the program. Arguments are cut at blanks but for those 'in quotes'; `{db}` is the database, `{server}`
-    /// the server's host and port, `{name}` the database's name there.
+    /// Runs the program. Arguments are cut at blanks but for those 'in quotes'; `{db}` is the database,
+    /// `{server}` the server's host and port, `{name}` the database's name there.
     pub fn run(&self, arguments: &str) -> Ran {
         self.run_with(arguments, &[], b"")
     }
@@ -129,6 +135,7 @@ impl Place {
         let output = written.1;
         Ran {
             code: output.status.code(),
+            stdout_exact: String::from_utf8_lossy(&output.stdout).into_owned(),
             stdout: self.steady(&String::from_utf8_lossy(&output.stdout)),
             stderr: self.steady(&String::from_utf8_lossy(&output.stderr)),
         }
@@ -142,7 +149,7 @@ impl Place {
     pub fn load_with(&self, arguments: &str, input: &[u8]) -> serde_json::Value {
         let ran = self.run_with(&format!("load {arguments} --report -"), &[], input);
         assert_eq!(ran.code, Some(0), "load {arguments}\n{}", ran.stderr);
-        let report = serde_json::from_str(&ran.stdout).expect("the report is JSON");
+        let report = serde_json::from_str(&ran.stdout_exact).expect("the report is JSON");
         assert_balanced(&report);
         report
     }
@@ -263,11 +270,6 @@ pub fn server() -> Server {
         })
     };
     parts().expect("TONNAGE_TEST_POSTGRES_URL is postgresql://user:password@host:port/database")
-}
-
-/// The password of the test server's user.
-pub fn password() -> String {
-    server().password
 }
 
 fn postgres(url: &str, sql: &str) -> Vec<String> {
