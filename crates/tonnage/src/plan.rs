@@ -756,7 +756,7 @@ impl fmt::Display for Plan {
         let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<12} {value}");
         line("database", &self.product)?;
         if let Some(create) = &self.create {
-            line("create", create)?;
+            line("create", &create.replace('\n', "\n             "))?;
         }
         line("table", &self.table.name)?;
         let key = self.operation.key();

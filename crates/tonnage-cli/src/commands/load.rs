@@ -35,7 +35,7 @@ pub struct LoadArgs {
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,
 
-    /// The table: table, schema.table or \"odd.name\"
+    /// The table: table, schema.table or "odd.name"
     #[arg(short, long, value_name = "TABLE")]
     table: String,
 
@@ -123,7 +123,7 @@ pub struct LoadArgs {
     #[arg(long, value_enum, help_heading = "How to read")]
     format: Option<FormatName>,
 
-    /// Between fields: one character, or \\t [default: , for CSV, tab for TSV]
+    /// Between fields: one character, or \t [default: , for CSV, tab for TSV]
     #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
     delimiter: Option<u8>,
 
@@ -477,11 +477,12 @@ fn summary(report: &Report) -> String {
         Grouped(report.rows_per_second as u64)
     );
     text.push_str(&format!(
-        "  {} by {} job{}, {} commits, durability {}, bound by the {}\n",
+        "  {} by {} job{}, {} commit{}, durability {}, bound by the {}\n",
         report.method,
         report.jobs,
         if report.jobs == 1 { "" } else { "s" },
         Grouped(report.commits),
+        if report.commits == 1 { "" } else { "s" },
         report.durability,
         report.bound_by
     ));
