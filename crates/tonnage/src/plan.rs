@@ -10,7 +10,7 @@ use crate::{
     operation::{Durability, Method, Operation, Support},
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
-    table::{Column, Equality, Table, TableName, find_by_name, nearest},
+    table::{Column, Equality, Table, TableName, columns_hint, find_by_name, nearest},
     target::Capabilities,
     types::ColumnType,
 };
@@ -122,14 +122,14 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
+    /// As the subject of a sentence.
+    fn phrase(self) -> &'static str {
         match self {
-            Self::Insert => "insert",
-            Self::Upsert => "upsert",
-            Self::Ignore => "ignore",
-            Self::Update => "update",
-            Self::Delete => "delete",
+            Self::Insert => "an insert",
+            Self::Upsert => "an upsert",
+            Self::Ignore => "--mode ignore",
+            Self::Update => "an update",
+            Self::Delete => "a delete",
         }
     }
 }
@@ -355,7 +355,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         ..
     } = premises;
     let columns = match_columns(table, premises.source, options)?;
-    let operation = operation(table, &columns, options)?;
+    let operation = operation(table, premises.source, &columns, options)?;
     let columns = match &operation {
         Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
         _ => columns,
@@ -377,6 +377,15 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         _ => SlotBy::Key,
     };
     let mut notes = table.notes.clone();
+    if options.create != Create::No
+        && let Some(delimiter) = suspicious_delimiter(premises.source)
+    {
+        notes.push(format!(
+            "the header of {} is one field with '{1}' in it: --delimiter '{1}' would cut it",
+            premises.source.shown,
+            delimiter.escape_default()
+        ));
+    }
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
     if slot_by == SlotBy::One && jobs_max > 1 {
         jobs_max = 1;
@@ -483,11 +492,16 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
 }
 
 fn match_columns(table: &Table, source: &SourceSchema, options: &LoadOptions) -> Result<Vec<PlanColumn>> {
-    for (from, _) in &options.map {
+    for (from, to) in &options.map {
+        if table.column(to).is_none() {
+            return Err(missing(table, to).at(format!("--map {from}={to}")));
+        }
         if find_by_name(&source.columns, from, |c| &c.name).is_none() {
             return Err(Error::config(format!(
-                "--map {from}=..: the source has no column '{from}'"
-            )));
+                "--map {from}=..: {} has no column '{from}'",
+                source.shown
+            ))
+            .hint(columns_hint(from, source.columns.iter().map(|c| c.name.as_str()))));
         }
     }
     let wanted = match &options.columns {
@@ -525,8 +539,10 @@ fn match_columns(table: &Table, source: &SourceSchema, options: &LoadOptions) ->
         for name in wanted.iter().flatten() {
             if !columns.iter().any(|(_, at)| table.columns[*at].name == *name) {
                 return Err(Error::schema(format!(
-                    "the source has no column '{name}', which --columns names"
-                )));
+                    "{} has no column '{name}', which --columns names",
+                    source.shown
+                ))
+                .hint("--map fills it from a column of another name; without it in --columns it takes its default"));
             }
         }
     } else {
@@ -541,7 +557,8 @@ fn match_columns(table: &Table, source: &SourceSchema, options: &LoadOptions) ->
         };
         if targets.len() != source.columns.len() {
             return Err(Error::schema(format!(
-                "the source has {} fields a row, {} has {} columns to fill",
+                "{} has {} fields a row, {} has {} columns to fill",
+                source.shown,
                 source.columns.len(),
                 table.name,
                 targets.len()
@@ -553,11 +570,12 @@ fn match_columns(table: &Table, source: &SourceSchema, options: &LoadOptions) ->
     let mut plan = Vec::with_capacity(columns.len());
     for (index, at) in columns {
         let (from, to) = (&source.columns[index], &table.columns[at]);
-        if plan.iter().any(|c: &PlanColumn| c.target == at) {
+        if let Some(other) = plan.iter().find(|c: &&PlanColumn| c.target == at) {
             return Err(Error::config(format!(
-                "two source columns go to column '{}'",
-                to.name
-            )));
+                "columns '{}' and '{}' of {} both go to column '{}'",
+                other.source_name, from.name, source.shown, to.name
+            ))
+            .hint("--map sends one of them to another column"));
         }
         plan.push(PlanColumn {
             source: index,
@@ -569,8 +587,8 @@ fn match_columns(table: &Table, source: &SourceSchema, options: &LoadOptions) ->
     }
     if plan.is_empty() {
         return Err(Error::schema(format!(
-            "no column of the source goes to {}",
-            table.name
+            "no column of {} goes to table {}",
+            source.shown, table.name
         )));
     }
     for (name, ty) in &options.types {
@@ -617,58 +635,41 @@ fn column_type(
 }
 
 fn missing(table: &Table, name: &str) -> Error {
-    let error = Error::schema(format!("table {} has no column '{name}'", table.name));
-    let close = nearest(name, table.columns.iter().map(|c| c.name.as_str()));
-    match close.is_empty() {
-        true => error.hint(format!("its columns are {}", column_list(table))),
-        false => error.hint(format!("did you mean {}", close.join(" or "))),
-    }
+    Error::schema(format!("table {} has no column '{name}'", table.name))
+        .hint(columns_hint(name, table.columns.iter().map(|c| c.name.as_str())))
 }
 
 fn unknown_source_column(table: &Table, source: &SourceSchema, name: &str) -> Error {
     let error = Error::schema(format!(
-        "the source has a column '{name}', which table {} lacks",
-        table.name
+        "{} has a column '{name}', which table {} lacks",
+        source.shown, table.name
     ));
     if let Some(delimiter) = suspicious_delimiter(source) {
-        let shown = if delimiter == '\t' {
-            "\\t".to_owned()
-        } else {
-            delimiter.to_string()
-        };
+        let shown = delimiter.escape_default();
         return error.hint(format!(
             "the header is one field with '{shown}' in it: --delimiter '{shown}'"
         ));
     }
-    let close = nearest(name, table.columns.iter().map(|c| c.name.as_str()));
-    match close.first() {
+    let names = table.columns.iter().map(|c| c.name.as_str());
+    match nearest(name, names.clone()).first() {
         Some(close) => error.hint(format!("--map {name}={close}, or --columns to leave it out")),
         None => error.hint(format!(
-            "its columns are {}; --map names another, --columns leaves it out",
-            column_list(table)
+            "{}; --map names another, --columns leaves it out",
+            columns_hint(name, names)
         )),
     }
 }
 
-fn column_list(table: &Table) -> String {
-    const SHOWN: usize = 12;
-    let mut names: Vec<_> = table
-        .columns
-        .iter()
-        .take(SHOWN)
-        .map(|c| c.name.as_str())
-        .collect();
-    if table.columns.len() > SHOWN {
-        names.push("..");
-    }
-    names.join(", ")
-}
-
-fn operation(table: &Table, columns: &[PlanColumn], options: &LoadOptions) -> Result<Operation> {
+fn operation(
+    table: &Table,
+    source: &SourceSchema,
+    columns: &[PlanColumn],
+    options: &LoadOptions,
+) -> Result<Operation> {
     if options.mode == Mode::Insert {
         if !options.key.is_empty() && options.create == Create::No {
             return Err(
-                Error::config("--key is not used by --mode insert").hint("did you mean --mode upsert")
+                Error::config("--key is not used by --mode insert").hint("did you mean --mode upsert?")
             );
         }
         return Ok(Operation::Insert);
@@ -681,9 +682,12 @@ fn operation(table: &Table, columns: &[PlanColumn], options: &LoadOptions) -> Re
             ));
             return Err(match unique_keys(table) {
                 Some(keys) => error.hint(format!("--key names a unique key: {keys}")),
+                None if options.create != Create::No => {
+                    error.hint("--key names the columns of the primary key that --create makes")
+                }
                 None => error.hint(format!(
                     "{} needs a primary key or a unique constraint: add one to the table",
-                    options.mode.name()
+                    options.mode.phrase()
                 )),
             });
         };
@@ -712,7 +716,7 @@ fn operation(table: &Table, columns: &[PlanColumn], options: &LoadOptions) -> Re
                     Some(keys) => error.hint(format!("its unique keys are {keys}")),
                     None => error.hint(format!(
                         "{} needs a primary key or a unique constraint: add one to the table",
-                        options.mode.name()
+                        options.mode.phrase()
                     )),
                 });
             }
@@ -720,9 +724,9 @@ fn operation(table: &Table, columns: &[PlanColumn], options: &LoadOptions) -> Re
     };
     if let Some(absent) = key.iter().find(|k| !columns.iter().any(|c| c.name == **k)) {
         return Err(
-            Error::schema(format!("the source does not fill key column '{absent}'")).hint(format!(
+            Error::schema(format!("{} does not fill key column '{absent}'", source.shown)).hint(format!(
                 "{} needs every column of its key; --map names a column of another name",
-                options.mode.name()
+                options.mode.phrase()
             )),
         );
     }
@@ -813,7 +817,7 @@ impl fmt::Display for Plan {
         let mut line = |name: &str, value: &dyn fmt::Display| writeln!(f, "{name:<12} {value}");
         line("database", &self.product)?;
         if let Some(create) = &self.create {
-            line("create", create)?;
+            line("create", &create.replace('\n', "\n             "))?;
         }
         line("table", &self.table.name)?;
         let key = self.operation.key();

@@ -28,6 +28,8 @@ pub struct SourceColumn {
 /// What a source holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceSchema {
+    /// What messages call it: the first file as the user named it.
+    pub shown: Arc<str>,
     /// Its columns, in order.
     pub columns: Vec<SourceColumn>,
     /// Whether columns have names of their own; if not they are matched by position.

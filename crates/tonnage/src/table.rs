@@ -167,11 +167,35 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     let wanted = name.to_lowercase();
     let mut scored: Vec<_> = names
         .into_iter()
-        .map(|n| (strsim::jaro_winkler(&wanted, &n.to_lowercase()), n))
+        .map(|n| (likeness(&wanted, &n.to_lowercase()), n))
         .filter(|(score, _)| *score > 0.75)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
     scored.into_iter().take(3).map(|(_, n)| n).collect()
+}
+
+/// From 0 to 1. One slip of the fingers (`qyt` for `qty`) is always near, which Jaro-Winkler misses in short names.
+fn likeness(wanted: &str, name: &str) -> f64 {
+    const SLIP: f64 = 0.9;
+    let by_parts = strsim::jaro_winkler(wanted, name);
+    match wanted.chars().count() > 2 && strsim::osa_distance(wanted, name) == 1 {
+        true => by_parts.max(SLIP),
+        false => by_parts,
+    }
+}
+
+/// The hint for a column that is not among `columns`: those of nearly the same name, else all, up to a bound.
+pub fn columns_hint<'a>(name: &str, columns: impl Iterator<Item = &'a str> + Clone) -> String {
+    const SHOWN: usize = 12;
+    let close = nearest(name, columns.clone());
+    if !close.is_empty() {
+        return format!("did you mean {}?", close.join(" or "));
+    }
+    let mut names: Vec<_> = columns.clone().take(SHOWN).collect();
+    if columns.count() > SHOWN {
+        names.push("..");
+    }
+    format!("its columns are {}", names.join(", "))
 }
 
 /// A table to be created.

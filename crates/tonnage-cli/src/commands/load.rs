@@ -124,7 +124,7 @@ pub struct LoadArgs {
     #[arg(long, value_enum, help_heading = "How to read")]
     format: Option<FormatName>,
 
-    /// Between fields: one character, or \\t [default: , for CSV, tab for TSV]
+    /// Between fields: one character, or \t [default: , for CSV, tab for TSV]
     #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
     delimiter: Option<u8>,
 
@@ -329,7 +329,13 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
     let types = args
         .types
         .iter()
-        .map(|(name, ty)| Ok((name.clone(), ty.parse::<ColumnType>()?)))
+        .map(|(name, ty)| {
+            let parsed = ty.parse::<ColumnType>();
+            Ok((
+                name.clone(),
+                parsed.map_err(|error| error.at(format!("--type {name}")))?,
+            ))
+        })
         .collect::<Result<Vec<_>>>()?;
     if !types.is_empty() && args.create.is_none() {
         return Err(Error::config("--type is for tables that --create makes")
@@ -380,9 +386,10 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         on_error: match (args.on_error, &args.rejects) {
             (Some(OnErrorName::Reject), _) | (None, Some(_)) => OnError::Reject,
             (Some(OnErrorName::Stop), Some(_)) => {
-                return Err(Error::config(
-                    "--rejects and --on-error stop contradict each other",
-                ));
+                return Err(
+                    Error::config("--rejects and --on-error stop contradict each other")
+                        .hint("leave one of them out"),
+                );
             }
             (Some(OnErrorName::Stop) | None, None) => OnError::Stop,
         },
@@ -488,11 +495,12 @@ fn summary(report: &Report) -> String {
         Grouped(report.rows_per_second as u64)
     );
     text.push_str(&format!(
-        "  {} by {} job{}, {} commits, durability {}, bound by the {}\n",
+        "  {} by {} job{}, {} commit{}, durability {}, bound by the {}\n",
         report.method,
         report.jobs,
         if report.jobs == 1 { "" } else { "s" },
         Grouped(report.commits),
+        if report.commits == 1 { "" } else { "s" },
         report.durability,
         report.bound_by
     ));

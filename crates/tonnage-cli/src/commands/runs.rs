@@ -32,11 +32,12 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
             .filter(|r| r.run_id.starts_with(asked.as_str()))
             .collect();
         let [run] = matching.as_slice() else {
-            return Err(Error::config(format!(
-                "{} runs have an id that begins with '{asked}'",
-                matching.len()
-            ))
-            .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
+            let count = match matching.len() {
+                0 => "no run has".to_owned(),
+                several => format!("{several} runs have"),
+            };
+            return Err(Error::config(format!("{count} an id that begins with '{asked}'"))
+                .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
         };
         target.ledger().forget(&run.run_id).await?;
         eprintln!(

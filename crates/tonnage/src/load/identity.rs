@@ -316,7 +316,11 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
             .filter(|o| !run.options.contains(o))
             .map(String::as_str)
             .collect();
-        return differs("reading", &before.join(" "), &after.join(" "));
+        return Some(format!(
+            "the run began with {} and is now asked to go on with {}",
+            before.join(" "),
+            after.join(" ")
+        ));
     }
     if run.columns != now.columns {
         return differs(

@@ -35,7 +35,10 @@ use crate::{
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
     slot::{Counts, SlotState},
     source::{ReadRequest, Source, SourceSchema},
-    table::{Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, find_by_name, nearest},
+    table::{
+        Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, columns_hint, find_by_name,
+        nearest,
+    },
     target::Target,
     types::ColumnType,
 };
@@ -120,14 +123,21 @@ fn decide_for(
 }
 
 async fn no_table(target: &dyn Target, options: &LoadOptions, source: &SourceSchema) -> Error {
-    let error = Error::schema(format!("there is no table {}", options.table));
-    let names = target.table_names().await.unwrap_or_default();
+    let names = target.table_names().await;
+    // A database without any table is most often not the one that was meant.
+    let empty = match &names {
+        Ok(names) if names.is_empty() => ", nor any other in this database",
+        _ => "",
+    };
+    let error = Error::schema(format!("there is no table {}{empty}", options.table));
+    let names = names.unwrap_or_default();
     let close = nearest(&options.table.name, names.iter().map(String::as_str));
     match close.is_empty() {
-        false => error.hint(format!("did you mean {}", close.join(" or "))),
+        false => error.hint(format!("did you mean {}?", close.join(" or "))),
         true => error.hint(format!(
-            "--create makes it, with the {} columns of the source",
-            source.columns.len()
+            "--create makes it, with the {} columns of {}",
+            source.columns.len(),
+            source.shown
         )),
     }
 }
@@ -181,9 +191,10 @@ fn spec(source: &SourceSchema, options: &LoadOptions) -> Result<TableSpec> {
     }
     for (name, _) in &options.types {
         if find_by_name(&columns, name, |c| &c.name).is_none() {
-            return Err(Error::config(format!(
-                "--type {name}=..: the new table has no column '{name}'"
-            )));
+            return Err(
+                Error::config(format!("--type {name}=..: the new table has no column '{name}'"))
+                    .hint(columns_hint(name, columns.iter().map(|c| c.name.as_str()))),
+            );
         }
     }
     let mut key = Vec::new();
@@ -191,9 +202,10 @@ fn spec(source: &SourceSchema, options: &LoadOptions) -> Result<TableSpec> {
         match find_by_name(&columns, name, |c| &c.name) {
             Some(column) => key.push(column.name.clone()),
             None => {
-                return Err(Error::config(format!(
-                    "--key {name}: the new table has no column '{name}'"
-                )));
+                return Err(
+                    Error::config(format!("--key {name}: the new table has no column '{name}'"))
+                        .hint(columns_hint(name, columns.iter().map(|c| c.name.as_str()))),
+                );
             }
         }
     }
@@ -303,13 +315,22 @@ impl Prepared {
                 error: None,
             });
         }
-        let rejects = rejects_file(&ownership, &plan)?;
-        if plan.sort == Sort::Full {
-            let convert = Convert::new(&plan, source.schema(), &context)?;
-            source = Box::new(Sorted::new(source, plan.clone(), convert)?);
-            dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
-        }
-        seek(&mut *source, &ownership, &plan, &progress)?;
+        let begun = rejects_file(&ownership, &plan).and_then(|rejects| {
+            if plan.sort == Sort::Full {
+                let convert = Convert::new(&plan, source.schema(), &context)?;
+                source = Box::new(Sorted::new(source, plan.clone(), convert)?);
+                dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
+            }
+            seek(&mut *source, &ownership, &plan, &progress)?;
+            Ok(rejects)
+        });
+        let rejects = match begun {
+            Ok(rejects) => rejects,
+            Err(error) => {
+                forget_unbegun(&*target, &ownership, &error).await;
+                return Err(error);
+            }
+        };
         dealer.resume(&ownership.slots);
         let shared = Arc::new(Shared::new(
             plan.clone(),
@@ -334,6 +355,9 @@ impl Prepared {
                 None => e.hint("go on with --resume"),
             });
         }
+        if let Some(error) = &error {
+            forget_unbegun(&*target, &ownership, error).await;
+        }
         let report = report(&plan, &ownership, &progress, url, started, error.as_ref());
         if !report.rows.balances() {
             return Err(Error::bug(format!(
@@ -342,6 +366,22 @@ impl Prepared {
             )));
         }
         Ok(Ended { report, error })
+    }
+}
+
+/// Forgets a run that failed before its first commit. There is nothing to go on with, and the same command put right
+/// (another --null, a rejects file of another name) would be refused for an unfinished run.
+async fn forget_unbegun(target: &dyn Target, ownership: &Ownership, error: &Error) {
+    let Some(handle) = &ownership.handle else { return };
+    if ownership.resumed || error.kind() == ErrorKind::Fenced {
+        return;
+    }
+    // Where the ledger cannot be asked the run stays in it, to be resumed or restarted.
+    if let Ok(slots) = target.ledger().slots(&handle.run_id).await
+        && slots.iter().all(|slot| slot.counts.total() == 0)
+        && let Err(failed) = target.ledger().forget(&handle.run_id).await
+    {
+        tracing::debug!("run {} stays in the ledger: {failed}", handle.run_id);
     }
 }
 

@@ -47,10 +47,10 @@ impl RejectsFile {
     pub fn create(path: &Path) -> Result<Self> {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => {
-                return Err(Error::config(format!(
-                    "rejects file {} is a directory",
-                    path.display()
-                )));
+                return Err(
+                    Error::config(format!("rejects file {} is a directory", path.display()))
+                        .hint("name a file in it"),
+                );
             }
             Ok(found) if found.len() > 0 => {
                 return Err(Error::config(format!(
@@ -70,7 +70,8 @@ impl RejectsFile {
                 "rejects file {}: there is no directory {}",
                 path.display(),
                 parent.display()
-            )));
+            ))
+            .hint("make the directory first, or name another file with --rejects"));
         }
         Ok(Self {
             path: path.to_owned(),

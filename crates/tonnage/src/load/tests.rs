@@ -44,6 +44,7 @@ impl Numbers {
             column("v", DataType::Utf8, ColumnType::TEXT),
         ];
         let schema = SourceSchema {
+            shown: "rows".into(),
             columns,
             named: true,
             text: true,

@@ -86,7 +86,7 @@ impl Bad {
                 sqlstate::INVALID_DATETIME,
                 format!("{text} has no offset from UTC, and no time zone was given"),
             )
-            .hint("--timezone ZONE"),
+            .hint("name the zone of such times: --timezone ZONE"),
         }
     }
 }

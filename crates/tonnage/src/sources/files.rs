@@ -119,6 +119,14 @@ fn identity(path: &Path, shown: &str, metadata: &fs::Metadata) -> Result<InputId
     })
 }
 
+/// Paths are mistaken most often because they were written for another working directory.
+fn looked_for_from_here(error: Error) -> Error {
+    match std::env::current_dir() {
+        Ok(here) => error.hint(format!("the working directory is {}", here.display())),
+        Err(_) => error,
+    }
+}
+
 fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
     if cause.kind() != io::ErrorKind::NotFound {
         return Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause);
@@ -128,21 +136,21 @@ fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
         _ => Path::new("."),
     };
     if !directory.is_dir() {
-        return Error::input(format!("{shown}: there is no directory {}", directory.display()))
-            .caused_by(cause);
+        let message = format!("{shown}: there is no directory {}", directory.display());
+        return looked_for_from_here(Error::input(message).caused_by(cause));
     }
     let error = Error::input(format!("{shown}: there is no such file")).caused_by(cause);
     let names = visible_names(directory).unwrap_or_default();
     let wanted = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
     let near = nearest(&wanted, names.iter().map(String::as_str));
     if near.is_empty() {
-        return error;
+        return looked_for_from_here(error);
     }
     let near: Vec<_> = near
         .iter()
         .map(|name| path.with_file_name(name).display().to_string())
         .collect();
-    error.hint(format!("did you mean {}?", near.join(", ")))
+    error.hint(format!("did you mean {}?", near.join(" or ")))
 }
 
 /// Names in a directory that do not begin with a point, sorted.
@@ -217,7 +225,9 @@ fn matching(pattern: &str, files: &mut Vec<InputFile>) -> Result<()> {
         }
     }
     if files.len() == before {
-        return Err(Error::input(format!("no file matches '{pattern}'")));
+        return Err(looked_for_from_here(Error::input(format!(
+            "no file matches '{pattern}'"
+        ))));
     }
     Ok(())
 }
@@ -232,7 +242,8 @@ fn refuse_repeats(files: &[InputFile]) -> Result<()> {
             (None, None) => PathBuf::from(STDIN),
         };
         if !seen.insert(path) {
-            return Err(Error::config(format!("{} is named twice", file.shown)));
+            return Err(Error::config(format!("{} is named twice", file.shown))
+                .hint("its rows would be loaded twice; a glob or a directory may name it again"));
         }
     }
     Ok(())

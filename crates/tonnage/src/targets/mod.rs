@@ -59,7 +59,7 @@ pub fn driver(target: &str) -> Result<&'static Driver> {
         let error = Error::config(format!("'{scheme}:' is no kind of database that tonnage knows"));
         let known = DRIVERS.iter().flat_map(|d| d.schemes.iter().copied());
         return Err(match nearest(&lower, known).first() {
-            Some(close) => error.hint(format!("did you mean {close}:")),
+            Some(close) => error.hint(format!("did you mean '{close}:'?")),
             None => error.hint(format!("databases are named as {}", examples())),
         });
     }

@@ -228,7 +228,7 @@ fn hints() {
     );
     assert_eq!(
         hint(ColumnType::TimestampTz, "2023-06-01 12:00").as_deref(),
-        Some("--timezone ZONE")
+        Some("name the zone of such times: --timezone ZONE")
     );
 }
 

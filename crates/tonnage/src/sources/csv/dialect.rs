@@ -57,7 +57,8 @@ impl Dialect {
                 return Err(Error::config(format!(
                     "{other} and {name} are both '{}'",
                     char::from(byte).escape_default()
-                )));
+                ))
+                .hint("each needs a character of its own"));
             }
             seen.push((name, byte));
         }

@@ -110,6 +110,7 @@ impl CsvSource {
         let columns = FileColumns::first(&names);
         let tokeniser = Tokeniser::new(&dialect, Some(names.len()));
         let mut guesses = vec![Guess::default(); names.len()];
+        let shown = first.shown.clone();
         let mut sampled = sample(&mut window, &tokeniser, &dialect, &columns, &mut guesses)?;
         let mut source = Self {
             current: Some(OpenFile {
@@ -128,6 +129,7 @@ impl CsvSource {
             encoding,
             context,
             schema: SourceSchema {
+                shown,
                 columns: Vec::new(),
                 named: options.header,
                 text: true,

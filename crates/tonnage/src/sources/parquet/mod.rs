@@ -65,12 +65,14 @@ impl ParquetSource {
             }
             opened.push(file);
         }
-        if opened.is_empty() {
+        let Some(first) = opened.first() else {
             return Err(Error::config("there is no Parquet file to read"));
-        }
+        };
+        let shown = first.shown.clone();
         Ok(Self {
             files: opened,
             schema: SourceSchema {
+                shown,
                 columns,
                 named: true,
                 text: false,
