@@ -1,0 +1,8 @@
+//! The `tonnage` binary on real files and real databases. `make test` starts the servers; see scripts/with-servers.
+
+mod connections;
+mod database;
+mod events;
+mod kill;
+mod process;
+mod proxy;
