@@ -17,7 +17,7 @@ pub type Row = Vec<Option<String>>;
 /// A database that goes away with its test.
 pub enum Database {
     Sqlite(Sqlite),
-    Postgres(Postgres),
+    Postgres(Box<Postgres>),
 }
 
 pub struct Sqlite {
@@ -72,12 +72,12 @@ impl Database {
             .block_on(admin.batch_execute(&format!("CREATE DATABASE {name}")))
             .expect("a database of the test's own");
         let url = with_database(&url, &name);
-        Self::Postgres(Postgres {
+        Self::Postgres(Box::new(Postgres {
             client: Some(connect(&runtime, &url)),
             name,
             url,
             runtime,
-        })
+        }))
     }
 
     /// One of each.
