@@ -1,5 +1,6 @@
 //! The `tonnage` binary on real files and real databases. `make test` starts the servers; see scripts/with-servers.
 
+mod conformance;
 mod connections;
 mod database;
 mod events;
