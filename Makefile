@@ -14,7 +14,8 @@ check:
 
 unit:
 	cargo build --workspace --locked
-	scripts/with-servers cargo test --workspace --locked
+	flights=$$(scripts/fetch-flights) && \
+	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
 
 clean:
 	cargo clean

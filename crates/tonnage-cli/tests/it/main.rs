@@ -4,6 +4,7 @@ mod conformance;
 mod connections;
 mod database;
 mod events;
+mod flights;
 mod kill;
 mod process;
 mod proxy;
