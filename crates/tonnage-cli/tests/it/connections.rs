@@ -8,7 +8,7 @@ use crate::{
     database::Database,
     events::{Chance, Events, Mode, Size, handled},
     process::{Running, count, report},
-    proxy::{CUTS, Proxy},
+    proxy::{CUTS, Cut, Proxy},
 };
 
 const MEDIUM: Size = Size {
@@ -45,12 +45,24 @@ fn under_way(running: &mut Running, database: &Database) {
     }
 }
 
+/// A proxy in front of `database`, and the URL that leads through it.
+fn proxied(database: &Database, chance: &mut Chance) -> (Proxy, String) {
+    let url = database.url();
+    let (credentials, place) = url.rsplit_once('@').expect("the URL has a password");
+    let (server, name) = place.split_once('/').expect("the URL names a database");
+    let proxy = Proxy::start(server, chance.another());
+    let url = format!("{credentials}@127.0.0.1:{}/{name}?sslmode=disable", proxy.port);
+    (proxy, url)
+}
+
 fn check(events: &Events, database: &Database, account: &Path) -> Value {
     let rejects = events.check(database);
+    let ledger = database.rows("SELECT finished IS NOT NULL, rejected FROM tonnage_runs");
+    let finished = vec![Some("t".to_owned()), Some(rejects.to_string())];
+    assert_eq!(ledger, [finished], "one run, finished, and its rejects");
     let account = report(account);
     assert_eq!(account["state"], "finished");
     assert_eq!(count(&account, "/rows/read"), events.rows);
-    assert_eq!(count(&account, "/rows/rejected"), rejects);
     assert_eq!(count(&account, "/rows/unfinished"), 0);
     account
 }
@@ -93,12 +105,7 @@ fn a_connection_lost_around_a_commit_is_settled_by_the_ledger() {
     let mut made = Vec::new();
     for (mode, method) in WAYS {
         let database = Database::postgres();
-        let url = database.url();
-        let (credentials, place) = url.rsplit_once('@').expect("the URL has a password");
-        let (server, name) = place.split_once('/').expect("the URL names a database");
-        let proxy = Proxy::start(server, chance.another());
-        let url = format!("{credentials}@127.0.0.1:{}/{name}?sslmode=disable", proxy.port);
-
+        let (proxy, url) = proxied(&database, &mut chance);
         let events = Events::generate(mode, MEDIUM, &mut chance);
         events.prepare(&database);
         let account = events.directory.path().join("report.json");
@@ -117,5 +124,45 @@ fn a_connection_lost_around_a_commit_is_settled_by_the_ledger() {
     }
     for cut in CUTS {
         assert!(made.contains(&cut), "nothing was cut {cut:?}: {made:?}");
+    }
+}
+
+/// Statements of the ledger that begin a run, go on with one and end one.
+const BEGIN: &str = "INTO \"public\".tonnage_runs";
+const GO_ON: &str = "SET epoch = epoch + 1";
+const END: &str = "SET finished";
+
+#[test]
+fn a_connection_lost_while_a_run_begins_goes_on_or_ends_costs_nothing() {
+    let small = || Size {
+        files: 3,
+        rows_each: 400,
+    };
+    let mut chance = Chance::new();
+    for (statement, cut) in [
+        (BEGIN, Cut::Before),
+        (BEGIN, Cut::After),
+        (GO_ON, Cut::Before),
+        (GO_ON, Cut::After),
+        (END, Cut::Before),
+        (END, Cut::After),
+    ] {
+        let database = Database::postgres();
+        let (proxy, url) = proxied(&database, &mut chance);
+        let events = Events::generate(Mode::Insert, small(), &mut chance);
+        events.prepare(&database);
+        if statement == GO_ON {
+            let mut first = Running::start(events.load(&url).args(["--batch-rows", "5"]));
+            under_way(&mut first, &database);
+            first.kill();
+        }
+        proxy.mark(statement, cut);
+        let account = events.directory.path().join("report.json");
+        let mut command = events.load(&url);
+        let ended = Running::start(command.arg("--resume").arg("--report").arg(&account)).wait();
+        let code = ended.status.code();
+        assert_eq!(code, Some(3), "{statement} cut {cut:?}:\n{}", ended.stderr);
+        assert_eq!(proxy.made(), [cut], "{statement}");
+        check(&events, &database, &account);
     }
 }

@@ -42,6 +42,8 @@ struct Shared {
     armed: AtomicBool,
     /// Cuts that are left.
     left: AtomicU64,
+    /// One cut to come: at the COMMIT of the transaction that has a statement with this text in it.
+    marked: Mutex<Option<(&'static str, Cut)>>,
     chance: Mutex<Chance>,
     made: Mutex<Vec<Cut>>,
 }
@@ -55,6 +57,7 @@ impl Proxy {
             server: server.to_owned(),
             armed: AtomicBool::new(false),
             left: AtomicU64::new(0),
+            marked: Mutex::new(None),
             chance: Mutex::new(chance),
             made: Mutex::new(Vec::new()),
         });
@@ -73,6 +76,11 @@ impl Proxy {
     pub fn arm(&self, cuts: u64) {
         self.shared.left.store(cuts, Ordering::SeqCst);
         self.shared.armed.store(true, Ordering::SeqCst);
+    }
+
+    /// Cuts once, at the next COMMIT after a statement with `text` in it.
+    pub fn mark(&self, text: &'static str, cut: Cut) {
+        *self.shared.marked.lock().expect("no panic holds it") = Some((text, cut));
     }
 
     /// What was cut.
@@ -130,6 +138,7 @@ impl Shared {
         let mut message = vec![0; body(length)];
         client.read_exact(&mut message)?;
         server.write_all(&[length.as_slice(), &message].concat())?;
+        let mut due = None;
         loop {
             let mut head = [0; 5];
             client.read_exact(&mut head)?;
@@ -137,7 +146,16 @@ impl Shared {
             let mut message = vec![0; body(length)];
             client.read_exact(&mut message)?;
             let whole = [head.as_slice(), &message].concat();
-            match self.choose(letter, &message) {
+            due = due.or_else(|| self.take_mark(letter, &message));
+            let commits = letter == b'Q' && message.starts_with(b"COMMIT");
+            let cut = match due {
+                Some(cut) if commits => {
+                    self.made.lock().expect("no panic holds it").push(cut);
+                    Some(cut)
+                }
+                _ => self.choose(letter, &message),
+            };
+            match cut {
                 None => server.write_all(&whole)?,
                 Some(Cut::Before) => return Ok(()),
                 Some(Cut::With) => return server.write_all(&whole),
@@ -148,6 +166,19 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// The marked cut, if this is the statement it waits for.
+    fn take_mark(&self, letter: u8, message: &[u8]) -> Option<Cut> {
+        let mut marked = self.marked.lock().ok()?;
+        let (text, cut) = (*marked)?;
+        let has = message
+            .windows(text.len())
+            .any(|window| window == text.as_bytes());
+        (letter == b'P' && has).then(|| {
+            *marked = None;
+            cut
+        })
     }
 
     /// Whether to cut here, and how.
