@@ -22,7 +22,8 @@ check: tools
 
 unit: tools
 	cargo build --workspace --locked
-	scripts/with-servers cargo test --workspace --locked
+	flights=$$(scripts/fetch-flights) && \
+	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
 
 tools:
 	@scripts/ensure-tools

@@ -1,8 +1,16 @@
 //! The command line as people use it: the real program, real files, real databases. `make test` starts the
 //! servers; see scripts/with-servers.
 
+mod conformance;
+mod connections;
+mod database;
+mod events;
+mod flights;
+mod kill;
 mod mistakes;
 mod options;
+mod process;
+mod proxy;
 mod readme;
 mod rejects;
 mod snapshots;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::retry::Attempts;
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
@@ -116,10 +117,10 @@ pub async fn own(
     let mut notes = Vec::new();
     match (unfinished, options.attempt) {
         (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
-        (Some(run), Attempt::Resume) => return resume(ledger, run, &detail, options).await,
+        (Some(run), Attempt::Resume) => return resume(ledger, plan, run, &detail, options).await,
         (Some(run), Attempt::Restart) => {
             // Taking the run over first shuts out a process that still works on it.
-            ledger.take_over(&run.run_id).await?;
+            take_over(ledger, plan, &run.run_id).await?;
             ledger.forget(&run.run_id).await?;
             if !plan.truncate && run.counts.written > 0 {
                 notes.push(format!(
@@ -175,7 +176,13 @@ async fn start(
     resumable: bool,
     notes: Vec<String>,
 ) -> Result<Ownership> {
-    let handle = ledger.start(&run).await?;
+    let mut attempts = Attempts::new(plan.attempts_max);
+    let handle = loop {
+        match ledger.start(&run).await {
+            Ok(handle) => break handle,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
     Ok(Ownership {
         handle: Some(handle),
         slots: fresh(plan),
@@ -187,8 +194,20 @@ async fn start(
     })
 }
 
+/// Raises the run's epoch. Twice does no harm: nobody works under the epoch whose number was lost on the way.
+async fn take_over(ledger: &dyn Ledger, plan: &Plan, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+    let mut attempts = Attempts::new(plan.attempts_max);
+    loop {
+        match ledger.take_over(run_id).await {
+            Ok(taken) => return Ok(taken),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
 async fn resume(
     ledger: &dyn Ledger,
+    plan: &Plan,
     run: &RunRecord,
     detail: &RunDetail,
     options: &LoadOptions,
@@ -199,7 +218,7 @@ async fn resume(
     if options.truncate {
         tracing::info!("--truncate: the table was emptied when the run started and is not emptied again");
     }
-    let (handle, slots) = ledger.take_over(&run.run_id).await?;
+    let (handle, slots) = take_over(ledger, plan, &run.run_id).await?;
     let mut notes = vec![format!("going on with run {}", run.run_id)];
     let rejects = PathBuf::from(&run.detail.rejects);
     if options

@@ -10,7 +10,7 @@
 use std::{
     collections::HashSet,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use arrow::{
@@ -24,6 +24,7 @@ use tokio::sync::mpsc;
 use super::{
     deal::{Piece, arrow_bug, reject},
     rejects::Appended,
+    retry::pause,
     run::Shared,
     write::{Gather, Write},
 };
@@ -327,10 +328,14 @@ impl LaneTask {
                     Error::new(ErrorKind::Fenced, "another process has taken this run over")
                         .hint("`tonnage runs` shows it; this process has stopped")
                 };
-                let (Some(doubt), Some(handle)) = (doubt.take(), &shared.handle) else {
+                let Some(handle) = shared.handle.as_ref().filter(|_| doubt.is_some()) else {
                     return Err(fenced());
                 };
+                // Should this fail as well, the doubt stays, and the next attempt asks again.
                 let slots = shared.target.ledger().slots(&handle.run_id).await?;
+                let Some(doubt) = doubt.take() else {
+                    return Err(fenced());
+                };
                 let there = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.to);
                 match doubt.advances.iter().all(there) {
                     true => {
@@ -495,15 +500,6 @@ fn next_stride(failure: &Failure, tried: usize) -> usize {
         Some(_) => 1,
         None => ((tried - failure.applied.min(tried)) / 2).max(1),
     }
-}
-
-/// Before attempt `attempt + 1`: 50 ms doubled each time, at most 5 s, spread by half so that lanes do not meet again.
-fn pause(attempt: u32) -> Duration {
-    let most = Duration::from_millis(50)
-        .saturating_mul(1 << attempt.min(10))
-        .min(Duration::from_secs(5));
-    let spread = uuid::Uuid::now_v7().as_bytes()[15];
-    most.mul_f64(0.5 + f64::from(spread) / 512.0)
 }
 
 /// The rows whose key comes again later, in ascending order. A key with a null equals none, not even itself.

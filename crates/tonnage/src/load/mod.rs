@@ -6,6 +6,7 @@ mod deal;
 mod identity;
 mod lane;
 mod rejects;
+mod retry;
 mod run;
 mod sort;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use self::{
     deal::{Convert, Dealer},
     identity::{Ownership, Reading, own},
     rejects::RejectsFile,
+    retry::Attempts,
     run::{Shared, run},
     sort::Sorted,
 };
@@ -347,7 +349,7 @@ impl Prepared {
         if error.is_none()
             && let Some(handle) = &ownership.handle
         {
-            error = finish(&*target, handle, &ownership, &progress).await.err();
+            error = finish(&*target, &plan, handle, &ownership, &progress).await.err();
         }
         if error.is_some() && ownership.resumable {
             error = error.map(|e| match e.hint_text() {
@@ -405,6 +407,7 @@ fn seek(source: &mut dyn Source, ownership: &Ownership, plan: &Plan, progress: &
 /// Ends the run in the ledger, if its account there is the one that was kept here.
 async fn finish(
     target: &dyn Target,
+    plan: &Plan,
     handle: &RunHandle,
     ownership: &Ownership,
     progress: &Progress,
@@ -414,7 +417,14 @@ async fn finish(
         slots.iter().for_each(|s| sum.add(s.counts));
         sum
     };
-    let counts = sum(&target.ledger().slots(&handle.run_id).await?);
+    let mut attempts = Attempts::new(plan.attempts_max);
+    let slots = loop {
+        match target.ledger().slots(&handle.run_id).await {
+            Ok(slots) => break slots,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
+    let counts = sum(&slots);
     let before = sum(&ownership.slots);
     let here = Counts {
         written: before.written + progress.written.load(Ordering::Relaxed),
@@ -428,7 +438,13 @@ async fn finish(
             "the ledger counts {counts:?}, this run {here:?}"
         )));
     }
-    target.ledger().finish(handle, counts).await
+    let mut attempts = Attempts::new(plan.attempts_max);
+    loop {
+        match target.ledger().finish(handle, counts).await {
+            Ok(()) => return Ok(()),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
 }
 
 fn report(

@@ -323,7 +323,8 @@ impl ColumnEncoder {
             ))
             .code(sqlstate::WOULD_CHANGE)
             .hint(format!(
-                "declare column {} as TEXT to keep every digit",
+                "declare column {0} as TEXT to keep every digit (--create: --type {0}=text), or as REAL to take the \
+                 nearest double (--type {0}=float64)",
                 self.name
             )),
         }

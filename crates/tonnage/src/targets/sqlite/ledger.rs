@@ -167,8 +167,12 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
             .map_err(|failure| match errors::code(&failure) {
                 ffi::SQLITE_CONSTRAINT_UNIQUE => Error::new(
                     ErrorKind::Fenced,
-                    "an unfinished run of the same input into the same table is on record",
+                    format!(
+                        "an unfinished run of this input into {} is in the ledger",
+                        run.detail.table
+                    ),
                 )
+                .hint("go on with --resume, or begin again with --restart")
                 .code("SQLITE_CONSTRAINT_UNIQUE")
                 .caused_by(failure),
                 _ => failed(failure),

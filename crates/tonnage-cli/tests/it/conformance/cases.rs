@@ -1,0 +1,614 @@
+//! The cases: a type, its values, and what becomes of each where that is not the value's own text.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
+    Float64Array, Int32Array, Int64Array, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+};
+
+use super::Target;
+
+/// What becomes of a value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fate {
+    /// What the database's client reads: in PostgreSQL the value as text, in SQLite storage class and value.
+    Stored(Option<String>),
+    /// The row is put aside.
+    Rejected,
+}
+
+/// A value.
+pub struct Value {
+    /// In CSV; none is null.
+    pub text: Option<String>,
+    /// Arrow cannot say it: null in the Parquet file.
+    pub csv_only: bool,
+    postgres: Fate,
+    plain: Fate,
+    strict: Fate,
+}
+
+/// A type and its values.
+pub struct Case {
+    /// The column's name.
+    pub name: &'static str,
+    postgres: &'static str,
+    plain: &'static str,
+    /// None where a STRICT table has no such type.
+    strict: Option<&'static str>,
+    pub values: Vec<Value>,
+    /// The values in a Parquet file.
+    pub arrow: ArrayRef,
+}
+
+impl Case {
+    /// The column's type in SQL.
+    pub fn declared(&self, target: Target) -> Option<&'static str> {
+        match target {
+            Target::Plain => Some(self.plain),
+            Target::Strict => self.strict,
+            Target::Postgres => Some(self.postgres),
+        }
+    }
+}
+
+impl Value {
+    pub fn fate(&self, target: Target) -> &Fate {
+        match target {
+            Target::Plain => &self.plain,
+            Target::Strict => &self.strict,
+            Target::Postgres => &self.postgres,
+        }
+    }
+
+    fn postgres(mut self, text: &str) -> Self {
+        self.postgres = Fate::Stored(Some(text.to_owned()));
+        self
+    }
+
+    /// Storage class and value, in either kind of SQLite table.
+    fn sqlite(mut self, text: &str) -> Self {
+        self.plain = Fate::Stored(Some(text.to_owned()));
+        self.strict = self.plain.clone();
+        self
+    }
+
+    fn plain(mut self, text: &str) -> Self {
+        self.plain = Fate::Stored(Some(text.to_owned()));
+        self
+    }
+
+    fn csv_only(mut self) -> Self {
+        self.csv_only = true;
+        self
+    }
+
+    fn rejected_by(mut self, targets: &[Target]) -> Self {
+        for target in targets {
+            match target {
+                Target::Plain => self.plain = Fate::Rejected,
+                Target::Strict => self.strict = Fate::Rejected,
+                Target::Postgres => self.postgres = Fate::Rejected,
+            }
+        }
+        self
+    }
+}
+
+const SQLITE: [Target; 2] = [Target::Plain, Target::Strict];
+const EVERYWHERE: [Target; 3] = [Target::Plain, Target::Strict, Target::Postgres];
+
+/// A value that reads back as it is written, in SQLite in this storage class.
+fn value(class: &'static str) -> impl Fn(&str) -> Value {
+    move |text| {
+        let plain = Fate::Stored(Some(format!("{class} {text}")));
+        Value {
+            text: Some(text.to_owned()),
+            csv_only: false,
+            postgres: Fate::Stored(Some(text.to_owned())),
+            strict: plain.clone(),
+            plain,
+        }
+    }
+}
+
+fn null() -> Value {
+    let null = Fate::Stored(None);
+    Value {
+        text: None,
+        csv_only: false,
+        postgres: null.clone(),
+        plain: null.clone(),
+        strict: null,
+    }
+}
+
+pub fn cases() -> Vec<Case> {
+    [numbers(), decimals(), texts(), times(), others()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn numbers() -> Vec<Case> {
+    let (integer, real) = (value("integer"), value("real"));
+    vec![
+        Case {
+            name: "int16",
+            postgres: "smallint",
+            plain: "SMALLINT",
+            strict: Some("INT"),
+            values: vec![
+                integer("-32768"),
+                integer("0"),
+                null(),
+                integer("32767"),
+                integer("32768").rejected_by(&[Target::Postgres]),
+            ],
+            arrow: Arc::new(Int32Array::from(vec![
+                Some(-32768),
+                Some(0),
+                None,
+                Some(32767),
+                Some(32768),
+            ])),
+        },
+        Case {
+            name: "int32",
+            postgres: "integer",
+            plain: "INT",
+            strict: Some("INTEGER"),
+            values: vec![
+                integer("-2147483648"),
+                null(),
+                integer("2147483647"),
+                integer("-2147483649").rejected_by(&[Target::Postgres]),
+            ],
+            arrow: Arc::new(Int64Array::from(vec![
+                Some(i64::from(i32::MIN)),
+                None,
+                Some(i64::from(i32::MAX)),
+                Some(i64::from(i32::MIN) - 1),
+            ])),
+        },
+        Case {
+            name: "int64",
+            postgres: "bigint",
+            plain: "BIGINT",
+            strict: Some("INTEGER"),
+            values: vec![
+                integer("-9223372036854775808"),
+                null(),
+                integer("9223372036854775807"),
+                integer("9223372036854775808").rejected_by(&EVERYWHERE),
+                integer("-9223372036854775809").rejected_by(&EVERYWHERE),
+            ],
+            arrow: decimal(
+                20,
+                0,
+                &[
+                    Some(i64::MIN.into()),
+                    None,
+                    Some(i64::MAX.into()),
+                    Some(i128::from(i64::MAX) + 1),
+                    Some(i128::from(i64::MIN) - 1),
+                ],
+            ),
+        },
+        Case {
+            name: "float32",
+            postgres: "real",
+            plain: "FLOAT",
+            strict: Some("REAL"),
+            values: vec![
+                real("1.5"),
+                null(),
+                real("-0.0").postgres("-0").sqlite("real 0.0"),
+                real("3.4028234663852886e38").postgres("3.4028235e+38"),
+                real("1.401298464324817e-45").postgres("1e-45"),
+                real("Infinity").sqlite("real inf"),
+                real("-Infinity").sqlite("real -inf"),
+                real("NaN").rejected_by(&SQLITE),
+            ],
+            arrow: Arc::new(Float32Array::from(vec![
+                Some(1.5),
+                None,
+                Some(-0.0),
+                Some(f32::MAX),
+                Some(f32::from_bits(1)),
+                Some(f32::INFINITY),
+                Some(f32::NEG_INFINITY),
+                Some(f32::NAN),
+            ])),
+        },
+        Case {
+            name: "float64",
+            postgres: "double precision",
+            plain: "DOUBLE PRECISION",
+            strict: Some("REAL"),
+            values: vec![
+                real("0.1"),
+                null(),
+                real("-0.0").postgres("-0").sqlite("real 0.0"),
+                real("-1.7976931348623157e308").postgres("-1.7976931348623157e+308"),
+                real("5e-324"),
+                real("9007199254740993")
+                    .postgres("9.007199254740992e+15")
+                    .sqlite("real 9007199254740992.0"),
+                real("Infinity").sqlite("real inf"),
+                real("-Infinity").sqlite("real -inf"),
+                real("NaN").rejected_by(&SQLITE),
+            ],
+            arrow: Arc::new(Float64Array::from(vec![
+                Some(0.1),
+                None,
+                Some(-0.0),
+                Some(f64::MIN),
+                Some(f64::from_bits(1)),
+                Some(9_007_199_254_740_992.0),
+                Some(f64::INFINITY),
+                Some(f64::NEG_INFINITY),
+                Some(f64::NAN),
+            ])),
+        },
+    ]
+}
+
+fn decimal(precision: u8, scale: i8, values: &[Option<i128>]) -> ArrayRef {
+    let array = Decimal128Array::from(values.to_vec());
+    Arc::new(
+        array
+            .with_precision_and_scale(precision, scale)
+            .expect("a decimal type"),
+    )
+}
+
+fn decimals() -> Vec<Case> {
+    let text = value("text");
+    let real = value("real");
+    vec![
+        Case {
+            name: "decimal12",
+            postgres: "numeric(12,2)",
+            plain: "DECIMAL(12,2)",
+            strict: Some("TEXT"),
+            values: vec![
+                text("9999999999.99").plain("real 9999999999.99"),
+                text("-9999999999.99").plain("real -9999999999.99"),
+                text("-0.01").plain("real -0.01"),
+                null(),
+                text("0.00").plain("integer 0"),
+                text("1000.00").plain("integer 1000"),
+                text("12.345")
+                    .rejected_by(&[Target::Plain, Target::Postgres])
+                    .csv_only(),
+                text("10000000000.00")
+                    .rejected_by(&[Target::Plain, Target::Postgres])
+                    .csv_only(),
+            ],
+            arrow: decimal(
+                12,
+                2,
+                &[
+                    Some(999_999_999_999),
+                    Some(-999_999_999_999),
+                    Some(-1),
+                    None,
+                    Some(0),
+                    Some(100_000),
+                    None,
+                    None,
+                ],
+            ),
+        },
+        Case {
+            name: "decimal38",
+            postgres: "numeric(38,10)",
+            plain: "TEXT",
+            strict: Some("TEXT"),
+            values: vec![
+                text("9999999999999999999999999999.9999999999"),
+                text("-9999999999999999999999999999.9999999999"),
+                text("0.0000000001"),
+                null(),
+            ],
+            arrow: decimal(
+                38,
+                10,
+                &[
+                    Some(10_i128.pow(38) - 1),
+                    Some(1 - 10_i128.pow(38)),
+                    Some(1),
+                    None,
+                ],
+            ),
+        },
+        Case {
+            name: "numeric",
+            postgres: "numeric",
+            plain: "NUMERIC",
+            strict: None,
+            values: vec![
+                real("-12.50").plain("real -12.5"),
+                null(),
+                real("0.00").plain("integer 0"),
+                real("9223372036854775807")
+                    .plain("integer 9223372036854775807")
+                    .csv_only(),
+                real("123456789012345678901234567890.123456789")
+                    .rejected_by(&SQLITE)
+                    .csv_only(),
+                real("1e-20")
+                    .postgres("0.00000000000000000001")
+                    .plain("real 1e-20")
+                    .csv_only(),
+                real("NaN").rejected_by(&SQLITE).csv_only(),
+                real("Infinity").rejected_by(&SQLITE).csv_only(),
+            ],
+            arrow: decimal(10, 2, &[Some(-1250), None, Some(0), None, None, None, None, None]),
+        },
+    ]
+}
+
+fn strings(values: &[Option<&str>]) -> ArrayRef {
+    Arc::new(StringArray::from(values.to_vec()))
+}
+
+fn texts() -> Vec<Case> {
+    let text = value("text");
+    let long = "größer ".repeat(10_000);
+    let free = [
+        "",
+        " ",
+        "  padded  ",
+        "größer 🚢",
+        "\"quoted\", with comma",
+        "two\nlines\r\n",
+        "NULL",
+        "\\N",
+        "\\x41",
+        "007",
+        "1e5",
+        "\u{feff}mark",
+        "tab\there",
+        "'; DROP TABLE conformance; --",
+        &long,
+    ];
+    let all = |values: &[&str]| -> Vec<Value> {
+        let values = values.iter().map(|value| text(value));
+        values.chain([null()]).collect()
+    };
+    let arrow = |values: &[&str]| -> ArrayRef {
+        let values: Vec<_> = values.iter().map(|value| Some(*value)).chain([None]).collect();
+        strings(&values)
+    };
+    vec![
+        Case {
+            name: "free",
+            postgres: "text",
+            plain: "TEXT",
+            strict: Some("TEXT"),
+            values: all(&free),
+            arrow: arrow(&free),
+        },
+        Case {
+            name: "anything",
+            postgres: "varchar",
+            plain: "",
+            strict: Some("ANY"),
+            values: all(&["", "x", "y z"]),
+            arrow: arrow(&["", "x", "y z"]),
+        },
+        Case {
+            name: "varying",
+            postgres: "varchar(5)",
+            plain: "VARCHAR(5)",
+            strict: Some("TEXT"),
+            values: vec![
+                text(""),
+                null(),
+                text("größe"),
+                text("größer").rejected_by(&[Target::Postgres]),
+            ],
+            arrow: strings(&[Some(""), None, Some("größe"), Some("größer")]),
+        },
+        Case {
+            name: "padded",
+            postgres: "char(5)",
+            plain: "CHAR(5)",
+            strict: Some("TEXT"),
+            values: vec![
+                text("ab"),
+                null(),
+                text("ab  ").postgres("ab"),
+                text("🚢🚢🚢🚢🚢"),
+                text("abcdef").rejected_by(&[Target::Postgres]),
+            ],
+            arrow: strings(&[Some("ab"), None, Some("ab  "), Some("🚢🚢🚢🚢🚢"), Some("abcdef")]),
+        },
+        Case {
+            name: "document",
+            postgres: "json",
+            plain: "JSON",
+            strict: Some("TEXT"),
+            values: vec![
+                text("{\"b\":  1, \"a\": [true, null, \"größer\"]}"),
+                null(),
+                text("[]"),
+                text("null"),
+                text("\"007\""),
+            ],
+            arrow: strings(&[
+                Some("{\"b\":  1, \"a\": [true, null, \"größer\"]}"),
+                None,
+                Some("[]"),
+                Some("null"),
+                Some("\"007\""),
+            ]),
+        },
+        Case {
+            name: "document_binary",
+            postgres: "jsonb",
+            plain: "JSON",
+            strict: None,
+            values: vec![
+                text("{\"b\":1,\"a\":1.50}").postgres("{\"a\": 1.50, \"b\": 1}"),
+                null(),
+                text("{\"a\":").rejected_by(&EVERYWHERE),
+                text("").rejected_by(&EVERYWHERE),
+            ],
+            arrow: strings(&[Some("{\"b\":1,\"a\":1.50}"), None, Some("{\"a\":"), Some("")]),
+        },
+    ]
+}
+
+const DAY: i64 = 86_400_000_000;
+
+fn times() -> Vec<Case> {
+    let text = value("text");
+    let first = -62_135_596_800_000_000;
+    let last = 253_402_300_799_999_999;
+    vec![
+        Case {
+            name: "day",
+            postgres: "date",
+            plain: "DATE",
+            strict: Some("TEXT"),
+            values: vec![
+                text("0001-01-01"),
+                text("1969-12-31"),
+                null(),
+                text("2024-02-29"),
+                text("9999-12-31"),
+            ],
+            arrow: Arc::new(Date32Array::from(vec![
+                Some(-719_162),
+                Some(-1),
+                None,
+                Some(19_782),
+                Some(2_932_896),
+            ])),
+        },
+        Case {
+            name: "clock",
+            postgres: "time",
+            plain: "TIME",
+            strict: None,
+            values: vec![
+                text("00:00:00"),
+                text("12:34:56.5").sqlite("text 12:34:56.500000"),
+                null(),
+                text("23:59:59.999999"),
+            ],
+            arrow: Arc::new(Time64MicrosecondArray::from(vec![
+                Some(0),
+                Some(45_296_500_000),
+                None,
+                Some(DAY - 1),
+            ])),
+        },
+        Case {
+            name: "moment",
+            postgres: "timestamp",
+            plain: "TIMESTAMP",
+            strict: None,
+            values: vec![
+                text("0001-01-01 00:00:00"),
+                text("1969-12-31 23:59:59.999999"),
+                null(),
+                text("9999-12-31 23:59:59.999999"),
+                text("2023-02-29 00:00:00").rejected_by(&EVERYWHERE).csv_only(),
+                text("2024-01-01 00:00:00.0000001")
+                    .rejected_by(&EVERYWHERE)
+                    .csv_only(),
+            ],
+            arrow: Arc::new(TimestampMicrosecondArray::from(vec![
+                Some(first),
+                Some(-1),
+                None,
+                Some(last),
+                None,
+                None,
+            ])),
+        },
+        Case {
+            name: "instant",
+            postgres: "timestamptz",
+            plain: "TIMESTAMPTZ",
+            strict: None,
+            values: vec![
+                text("0001-01-01 00:00:00Z")
+                    .postgres("0001-01-01 00:00:00+00")
+                    .sqlite("text 0001-01-01 00:00:00+00:00"),
+                text("2024-07-01T12:00:00.25+02:00")
+                    .postgres("2024-07-01 10:00:00.25+00")
+                    .sqlite("text 2024-07-01 10:00:00.250000+00:00"),
+                null(),
+                // A time without a zone is no instant.
+                text("2024-07-01 12:00:00").rejected_by(&EVERYWHERE).csv_only(),
+            ],
+            arrow: Arc::new(
+                TimestampMicrosecondArray::from(vec![Some(first), Some(1_719_828_000_250_000), None, None])
+                    .with_timezone("Europe/Berlin"),
+            ),
+        },
+    ]
+}
+
+fn others() -> Vec<Case> {
+    let (integer, text, blob) = (value("integer"), value("text"), value("blob"));
+    let uuids = [Some([0; 16]), Some([0xff; 16]), None, Some(*b"0123456789abcdef")];
+    vec![
+        Case {
+            name: "truth",
+            postgres: "boolean",
+            plain: "BOOLEAN",
+            strict: None,
+            values: vec![
+                integer("true").sqlite("integer 1"),
+                null(),
+                integer("f").postgres("false").sqlite("integer 0"),
+            ],
+            arrow: Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
+        },
+        Case {
+            name: "binary_data",
+            postgres: "bytea",
+            plain: "BLOB",
+            strict: Some("BLOB"),
+            values: vec![
+                blob("\\x"),
+                null(),
+                blob("\\x00ff"),
+                blob("\\xdeadbeef"),
+                blob("AB").postgres("\\x4142").sqlite("blob \\x4142"),
+            ],
+            arrow: Arc::new(BinaryArray::from_opt_vec(vec![
+                Some(b""),
+                None,
+                Some(b"\x00\xff"),
+                Some(b"\xde\xad\xbe\xef"),
+                Some(b"AB"),
+            ])),
+        },
+        Case {
+            name: "identifier",
+            postgres: "uuid",
+            plain: "UUID",
+            strict: None,
+            values: vec![
+                text("00000000-0000-0000-0000-000000000000"),
+                text("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF")
+                    .postgres("ffffffff-ffff-ffff-ffff-ffffffffffff")
+                    .sqlite("text ffffffff-ffff-ffff-ffff-ffffffffffff"),
+                null(),
+                text("30313233-3435-3637-3839-616263646566"),
+            ],
+            arrow: Arc::new(
+                FixedSizeBinaryArray::try_from_sparse_iter_with_size(uuids.into_iter(), 16)
+                    .expect("sixteen bytes each"),
+            ),
+        },
+    ]
+}

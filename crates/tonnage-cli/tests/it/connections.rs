@@ -1,0 +1,168 @@
+//! Connections to PostgreSQL that are lost while a load goes on: the run goes on by itself and ends exact.
+
+use std::{path::Path, thread::sleep, time::Duration};
+
+use serde_json::Value;
+
+use crate::{
+    database::Database,
+    events::{Chance, Events, Mode, Size, handled},
+    process::{Running, count, report},
+    proxy::{CUTS, Cut, Proxy},
+};
+
+const MEDIUM: Size = Size {
+    files: 8,
+    rows_each: 2_500,
+};
+
+/// Every way that rows travel.
+const WAYS: [(Mode, &str); 4] = [
+    (Mode::Insert, "array"),
+    (Mode::Insert, "native"),
+    (Mode::Upsert, "array"),
+    (Mode::Upsert, "native"),
+];
+
+fn start(events: &Events, url: &str, method: &str, account: &Path) -> Running {
+    let mut command = events.load(url);
+    command.args([
+        "--method",
+        method,
+        "--jobs",
+        "3",
+        "--batch-rows",
+        "50",
+        "--report",
+    ]);
+    Running::start(command.arg(account))
+}
+
+/// Waits until the run has written rows.
+fn under_way(running: &mut Running, database: &Database) {
+    while handled(database) == 0 && !running.has_ended() {
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// A proxy in front of `database`, and the URL that leads through it.
+fn proxied(database: &Database, chance: &mut Chance) -> (Proxy, String) {
+    let url = database.url();
+    let (credentials, place) = url.rsplit_once('@').expect("the URL has a password");
+    let (server, name) = place.split_once('/').expect("the URL names a database");
+    let proxy = Proxy::start(server, chance.another());
+    let url = format!("{credentials}@127.0.0.1:{}/{name}?sslmode=disable", proxy.port);
+    (proxy, url)
+}
+
+fn check(events: &Events, database: &Database, account: &Path) -> Value {
+    let rejects = events.check(database);
+    let ledger = database.rows("SELECT finished IS NOT NULL, rejected FROM tonnage_runs");
+    let finished = vec![Some("t".to_owned()), Some(rejects.to_string())];
+    assert_eq!(ledger, [finished], "one run, finished, and its rejects");
+    let account = report(account);
+    assert_eq!(account["state"], "finished");
+    assert_eq!(count(&account, "/rows/read"), events.rows);
+    assert_eq!(count(&account, "/rows/unfinished"), 0);
+    account
+}
+
+#[test]
+fn a_terminated_backend_costs_nothing() {
+    let mut chance = Chance::new();
+    for (mode, method) in WAYS {
+        let database = Database::postgres();
+        let events = Events::generate(mode, MEDIUM, &mut chance);
+        events.prepare(&database);
+        let account = events.directory.path().join("report.json");
+        let mut running = start(&events, &database.url(), method, &account);
+        under_way(&mut running, &database);
+        let mut terminated = 0;
+        while terminated < 15 && !running.has_ended() {
+            let rows = database.rows(
+                "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
+                 WHERE application_name = 'tonnage' AND datname = current_database() ORDER BY random() LIMIT 1) one",
+            );
+            terminated += rows.len();
+            sleep(Duration::from_millis(chance.below(120)));
+        }
+        running.wait().expect(3);
+        let account = check(&events, &database, &account);
+        assert!(
+            terminated >= 3,
+            "{mode:?} by {method}: only {terminated} backends were terminated"
+        );
+        assert!(
+            count(&account, "/retries") > 0,
+            "{mode:?} by {method}: nothing was tried again"
+        );
+    }
+}
+
+#[test]
+fn a_connection_lost_around_a_commit_is_settled_by_the_ledger() {
+    let mut chance = Chance::new();
+    let mut made = Vec::new();
+    for (mode, method) in WAYS {
+        let database = Database::postgres();
+        let (proxy, url) = proxied(&database, &mut chance);
+        let events = Events::generate(mode, MEDIUM, &mut chance);
+        events.prepare(&database);
+        let account = events.directory.path().join("report.json");
+        let mut running = start(&events, &url, method, &account);
+        under_way(&mut running, &database);
+        proxy.arm(12);
+        running.wait().expect(3);
+        let account = check(&events, &database, &account);
+        let cuts = proxy.made();
+        assert!(cuts.len() >= 8, "{mode:?} by {method}: {cuts:?}");
+        assert!(
+            count(&account, "/retries") >= cuts.len() as u64,
+            "{mode:?} by {method}: each of {cuts:?} is a retry"
+        );
+        made.extend(cuts);
+    }
+    for cut in CUTS {
+        assert!(made.contains(&cut), "nothing was cut {cut:?}: {made:?}");
+    }
+}
+
+/// Statements of the ledger that begin a run, go on with one and end one.
+const BEGIN: &str = "INTO \"public\".tonnage_runs";
+const GO_ON: &str = "SET epoch = epoch + 1";
+const END: &str = "SET finished";
+
+#[test]
+fn a_connection_lost_while_a_run_begins_goes_on_or_ends_costs_nothing() {
+    let small = || Size {
+        files: 3,
+        rows_each: 400,
+    };
+    let mut chance = Chance::new();
+    for (statement, cut) in [
+        (BEGIN, Cut::Before),
+        (BEGIN, Cut::After),
+        (GO_ON, Cut::Before),
+        (GO_ON, Cut::After),
+        (END, Cut::Before),
+        (END, Cut::After),
+    ] {
+        let database = Database::postgres();
+        let (proxy, url) = proxied(&database, &mut chance);
+        let events = Events::generate(Mode::Insert, small(), &mut chance);
+        events.prepare(&database);
+        if statement == GO_ON {
+            let mut first = Running::start(events.load(&url).args(["--batch-rows", "5"]));
+            under_way(&mut first, &database);
+            first.kill();
+        }
+        proxy.mark(statement, cut);
+        let account = events.directory.path().join("report.json");
+        let mut command = events.load(&url);
+        let ended = Running::start(command.arg("--resume").arg("--report").arg(&account)).wait();
+        let code = ended.status.code();
+        assert_eq!(code, Some(3), "{statement} cut {cut:?}:\n{}", ended.stderr);
+        assert_eq!(proxy.made(), [cut], "{statement}");
+        check(&events, &database, &account);
+    }
+}

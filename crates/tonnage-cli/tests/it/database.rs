@@ -1,0 +1,200 @@
+//! Databases of a test's own, seen through their own clients: what tonnage wrote is never read back by tonnage.
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use rusqlite::{Connection, types::ValueRef};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+/// A row as text; none is null.
+pub type Row = Vec<Option<String>>;
+
+/// A database that goes away with its test.
+pub enum Database {
+    Sqlite(Sqlite),
+    Postgres(Box<Postgres>),
+}
+
+pub struct Sqlite {
+    directory: TempDir,
+}
+
+pub struct Postgres {
+    name: String,
+    url: String,
+    /// Taken only when it is dropped.
+    client: Option<Client>,
+    runtime: Runtime,
+}
+
+/// A variable that `make test` sets.
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which provides it"))
+}
+
+fn connect(runtime: &Runtime, url: &str) -> Client {
+    let (client, connection) = runtime
+        .block_on(tokio_postgres::connect(url, NoTls))
+        .expect("the test server answers");
+    runtime.spawn(connection);
+    client
+}
+
+/// `url` with another database.
+fn with_database(url: &str, name: &str) -> String {
+    let (server, _) = url.rsplit_once('/').expect("the URL names a database");
+    format!("{server}/{name}")
+}
+
+impl Database {
+    pub fn sqlite() -> Self {
+        Self::Sqlite(Sqlite {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        })
+    }
+
+    pub fn postgres() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let url = variable("TONNAGE_TEST_POSTGRES_URL");
+        let name = format!(
+            "it_{}_{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let runtime = Runtime::new().expect("a runtime");
+        let admin = connect(&runtime, &url);
+        runtime
+            .block_on(admin.batch_execute(&format!("CREATE DATABASE {name}")))
+            .expect("a database of the test's own");
+        let url = with_database(&url, &name);
+        Self::Postgres(Box::new(Postgres {
+            client: Some(connect(&runtime, &url)),
+            name,
+            url,
+            runtime,
+        }))
+    }
+
+    /// One of each.
+    pub fn all() -> Vec<Self> {
+        vec![Self::sqlite(), Self::postgres()]
+    }
+
+    /// Its name for messages and for exceptions.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite(_) => "SQLite",
+            Self::Postgres(_) => "PostgreSQL",
+        }
+    }
+
+    /// As `tonnage` takes it.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Sqlite(sqlite) => format!("sqlite:{}", sqlite.path().display()),
+            Self::Postgres(postgres) => postgres.url.clone(),
+        }
+    }
+
+    /// Runs statements.
+    pub fn run(&self, sql: &str) {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.open().execute_batch(sql),
+            Self::Postgres(postgres) => {
+                let ran = postgres.runtime.block_on(postgres.client().batch_execute(sql));
+                return ran.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            }
+        }
+        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// The rows of a query.
+    pub fn rows(&self, sql: &str) -> Vec<Row> {
+        self.try_rows(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// The first value of a query, a whole number; none where it cannot be asked (yet) or is null.
+    pub fn number(&self, sql: &str) -> Option<u64> {
+        let rows = self.try_rows(sql).ok()?;
+        rows.first()?.first()?.as_deref()?.parse().ok()
+    }
+
+    fn try_rows(&self, sql: &str) -> Result<Vec<Row>, String> {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.rows(sql).map_err(|error| error.to_string()),
+            Self::Postgres(postgres) => postgres.rows(sql).map_err(|error| format!("{error:?}")),
+        }
+    }
+}
+
+impl Sqlite {
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("test.db")
+    }
+
+    /// A connection for one use: none is left open beside the process under test.
+    fn open(&self) -> Connection {
+        let connection = Connection::open(self.path()).expect("a database file");
+        connection
+            .busy_timeout(Duration::from_secs(60))
+            .expect("a busy timeout");
+        connection
+    }
+
+    fn rows(&self, sql: &str) -> rusqlite::Result<Vec<Row>> {
+        let connection = self.open();
+        let mut statement = connection.prepare(sql)?;
+        let columns = statement.column_count();
+        let rows = statement.query_map([], |row| {
+            (0..columns).map(|at| Ok(text(row.get_ref(at)?))).collect()
+        })?;
+        rows.collect()
+    }
+}
+
+/// A value as text; a blob as `\x` and hexadecimal digits.
+fn text(value: ValueRef<'_>) -> Option<String> {
+    match value {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Real(number) => Some(format!("{number:?}")),
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => {
+            let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            Some(format!("\\x{}", digits.concat()))
+        }
+    }
+}
+
+impl Postgres {
+    fn client(&self) -> &Client {
+        self.client.as_ref().expect("taken only by drop")
+    }
+
+    fn rows(&self, sql: &str) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let messages = self.runtime.block_on(self.client().simple_query(sql))?;
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
+            }
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.client = None;
+        let admin = connect(&self.runtime, &with_database(&self.url, "postgres"));
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        // A test that has failed already says more than this would.
+        let _ = self.runtime.block_on(admin.batch_execute(&drop));
+    }
+}

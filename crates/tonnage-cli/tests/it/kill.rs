@@ -1,0 +1,180 @@
+//! Processes that are killed, and processes that get in each other's way: every row stands once, whatever happened.
+
+use std::{os::unix::process::ExitStatusExt, process::Command, thread::sleep, time::Duration};
+
+use crate::{
+    database::Database,
+    events::{Chance, Events, Mode, Size, handled},
+    process::{Running, count, report},
+};
+
+const KILLS: u64 = 20;
+const SIGKILL: i32 = 9;
+
+/// Large enough for twenty kills to land in its middle.
+const LARGE: Size = Size {
+    files: 12,
+    rows_each: 4_000,
+};
+
+/// Settings that may change between the attempts at a run.
+fn vary(command: &mut Command, chance: &mut Chance) {
+    command.args(["--jobs", chance.one(&["1", "2", "3", "4"])]);
+    command.args(["--batch-rows", chance.one(&["17", "60", "150", "400"])]);
+    command.args(["--batch-bytes", chance.one(&["4KiB", "64KiB", "1MiB"])]);
+    command.args(["--method", chance.one(&["array", "native"])]);
+}
+
+#[test]
+fn twenty_kills_of_an_insert_into_sqlite() {
+    twenty_kills(&Database::sqlite(), Mode::Insert);
+}
+
+#[test]
+fn twenty_kills_of_an_upsert_into_sqlite() {
+    twenty_kills(&Database::sqlite(), Mode::Upsert);
+}
+
+#[test]
+fn twenty_kills_of_an_insert_into_postgres() {
+    twenty_kills(&Database::postgres(), Mode::Insert);
+}
+
+#[test]
+fn twenty_kills_of_an_upsert_into_postgres() {
+    twenty_kills(&Database::postgres(), Mode::Upsert);
+}
+
+fn twenty_kills(database: &Database, mode: Mode) {
+    let mut chance = Chance::new();
+    let events = Events::generate(mode, LARGE, &mut chance);
+    events.prepare(database);
+    let mut advanced = 0;
+    for kill in 1..=KILLS {
+        let before = handled(database);
+        let mut command = events.load(&database.url());
+        vary(command.arg("--resume"), &mut chance);
+        let mut running = Running::start(&mut command);
+        if chance.below(4) == 0 {
+            // Also while it connects, takes the run over or mends the rejects file.
+            sleep(Duration::from_micros(chance.below(60_000)));
+        } else {
+            let goal = before + 1 + chance.below(events.rows / KILLS / 2);
+            while handled(database) < goal && !running.has_ended() {
+                sleep(Duration::from_micros(chance.below(2_000)));
+            }
+        }
+        let ended = running.kill();
+        // The last attempt proves that the run was unfinished at every kill: it finishes it.
+        let signal = ended.status.signal();
+        assert_eq!(
+            signal,
+            Some(SIGKILL),
+            "attempt {kill} ended by itself:\n{}",
+            ended.stderr
+        );
+        advanced += u64::from(handled(database) > before);
+    }
+    assert!(
+        advanced >= KILLS / 2,
+        "only {advanced} of {KILLS} attempts got on"
+    );
+
+    let account = events.directory.path().join("report.json");
+    let mut command = events.load(&database.url());
+    vary(command.arg("--resume").arg("--report").arg(&account), &mut chance);
+    Running::start(&mut command).wait().expect(3);
+    let rejects = events.check(database);
+
+    let last = report(&account);
+    assert_eq!(last["state"], "finished");
+    assert_eq!(count(&last, "/rows/read"), events.rows);
+    assert_eq!(count(&last, "/rows/unfinished"), 0);
+    assert!(count(&last, "/rows/skipped/resumed") > 0);
+    let runs = database.rows(
+        "SELECT finished IS NOT NULL AND epoch > 10, written + superseded + rejected, rejected FROM tonnage_runs",
+    );
+    let [run] = runs.as_slice() else {
+        panic!("all attempts are one run: {runs:?}");
+    };
+    let truth = run[0].as_deref();
+    assert!(
+        matches!(truth, Some("t" | "1")),
+        "finished, and taken over at every attempt: {run:?}"
+    );
+    assert_eq!(run[1], Some(events.rows.to_string()), "rows in the ledger");
+    assert_eq!(run[2], Some(rejects.to_string()), "rejects in the ledger");
+
+    // One more time there is nothing to do, and nothing is done.
+    let mut command = events.load(&database.url());
+    let ended = Running::start(command.arg("--resume").arg("--report").arg(&account)).wait();
+    assert_eq!(report(&account)["state"], "nothing to do", "{}", ended.stderr);
+    events.check(database);
+}
+
+#[test]
+fn a_run_that_is_taken_over_stops_and_the_table_is_exact() {
+    for database in Database::all() {
+        let mut chance = Chance::new();
+        let events = Events::generate(Mode::Insert, LARGE, &mut chance);
+        events.prepare(&database);
+        let mut first = events.load(&database.url());
+        let mut first = Running::start(first.args(["--batch-rows", "10", "--jobs", "2"]));
+        while handled(&database) == 0 {
+            assert!(!first.has_ended(), "{}", first.wait().stderr);
+            sleep(Duration::from_millis(1));
+        }
+        let mut second = events.load(&database.url());
+        let second = Running::start(second.arg("--resume"));
+        let first = first.wait();
+        first.expect(1);
+        assert!(
+            first
+                .stderr
+                .contains("error: another process has taken this run over"),
+            "{}: {}",
+            database.name(),
+            first.stderr
+        );
+        second.wait().expect(3);
+        events.check(&database);
+    }
+}
+
+#[test]
+fn of_two_starts_at_once_one_is_refused() {
+    for database in Database::all() {
+        let mut chance = Chance::new();
+        let events = Events::generate(Mode::Insert, LARGE, &mut chance);
+        events.prepare(&database);
+        let rounds = 6;
+        for round in 1..=rounds {
+            let start = || Running::start(events.load(&database.url()).args(["--batch-rows", "10"]));
+            let mut rivals = [start(), start()];
+            while !rivals.iter_mut().any(Running::has_ended) {
+                sleep(Duration::from_millis(1));
+            }
+            let [mut first, second] = rivals;
+            let (refused, other) = match first.has_ended() {
+                true => (first, second),
+                false => (second, first),
+            };
+            let refused = refused.wait();
+            assert!(
+                refused.stderr.contains("unfinished") && refused.stderr.contains("--resume"),
+                "{} round {round}: {}",
+                database.name(),
+                refused.stderr
+            );
+            if round == rounds {
+                other.wait().expect(3);
+                events.check(&database);
+            } else {
+                other.kill();
+                let _ = std::fs::remove_file(events.rejects());
+                // Two backends of the killed process may still be ending; this waits for their locks.
+                database.run("DELETE FROM tonnage_slots; DELETE FROM tonnage_runs; DELETE FROM events");
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The binary under test, as a process.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use tempfile::NamedTempFile;
+
+/// The binary.
+pub fn tonnage() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_tonnage"))
+}
+
+/// A process that runs beside the test. Killed if the test ends first.
+pub struct Running {
+    child: Child,
+    stderr: NamedTempFile,
+}
+
+/// How a process ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: ExitStatus,
+    pub stderr: String,
+}
+
+impl Running {
+    /// Starts `command`. What it says goes to a file, so that it never waits for a reader.
+    pub fn start(command: &mut Command) -> Self {
+        let stderr = NamedTempFile::new().expect("a temporary file");
+        let file: File = stderr.reopen().expect("the temporary file again");
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("the binary starts");
+        Self { child, stderr }
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the child can be asked").is_some()
+    }
+
+    /// SIGKILL: nothing is finished, closed or said.
+    pub fn kill(mut self) -> Ended {
+        self.child.kill().expect("the child can be killed");
+        self.wait()
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Ended {
+        let status = self.child.wait().expect("the child can be waited for");
+        let mut said = String::new();
+        let mut stderr = self.stderr.reopen().expect("the temporary file again");
+        stderr.read_to_string(&mut said).expect("text");
+        Ended { status, stderr: said }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// Fails unless the exit code is `code`.
+    #[track_caller]
+    pub fn expect(&self, code: i32) {
+        assert_eq!(
+            self.status.code(),
+            Some(code),
+            "{:?}\n{}",
+            self.status,
+            self.stderr
+        );
+    }
+}
+
+/// The report that `--report` wrote.
+#[track_caller]
+pub fn report(path: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(path).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("a report is JSON");
+    let count = |pointer: &str| report.pointer(pointer).and_then(serde_json::Value::as_u64);
+    let parts = [
+        "/rows/written",
+        "/rows/skipped/conflict",
+        "/rows/skipped/unmatched",
+        "/rows/skipped/superseded",
+        "/rows/skipped/resumed",
+        "/rows/rejected",
+        "/rows/unfinished",
+    ];
+    let sum: Option<u64> = parts.iter().map(|part| count(part)).sum();
+    assert!(
+        sum.is_some() && count("/rows/read") == sum,
+        "the account balances: {report:#}"
+    );
+    report
+}
+
+/// A count of a report.
+#[track_caller]
+pub fn count(report: &serde_json::Value, pointer: &str) -> u64 {
+    let found = report.pointer(pointer).and_then(serde_json::Value::as_u64);
+    found.unwrap_or_else(|| panic!("{pointer} in {report:#}"))
+}
