@@ -17,6 +17,20 @@ pub struct Reject {
     pub data: RejectData,
 }
 
+impl Reject {
+    /// Bytes of memory that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let data = match &self.data {
+            RejectData::Fields(fields) => fields
+                .iter()
+                .map(|(_, value)| 48 + value.as_ref().map_or(0, String::len))
+                .sum(),
+            RejectData::Raw(bytes) => bytes.len(),
+        };
+        size_of::<Self>() + self.problem.message.len() + data
+    }
+}
+
 /// What is wrong with a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {

@@ -39,6 +39,8 @@ pub struct Piece {
     pub origin: Origin,
     /// The slots, in the order of their rows.
     pub segments: VecDeque<Segment>,
+    /// Memory that the rejects of its segments take, about.
+    pub rejects_bytes: usize,
     /// Room in the queue, given back when the piece is done.
     pub room: Option<Room>,
     /// A bad row that ends the run once the rows before it have been tried.
@@ -237,6 +239,7 @@ impl Dealer {
                 _ => Lane::Free { slot: home },
             };
             let doom = doom.clone();
+            let rejects_bytes = segments.iter().flat_map(|s| &s.rejects).map(Reject::bytes).sum();
             pieces.push((
                 lane,
                 Piece {
@@ -246,6 +249,7 @@ impl Dealer {
                     rows,
                     origin,
                     segments,
+                    rejects_bytes,
                     room: None,
                     doom,
                 },

@@ -317,17 +317,18 @@ impl Prepared {
                 error: None,
             });
         }
-        let begun = rejects_file(&ownership, &plan).and_then(|rejects| {
+        let begin = || -> Result<_> {
+            let rejects = rejects_file(&ownership, &plan)?;
             if plan.sort == Sort::Full {
                 let convert = Convert::new(&plan, source.schema(), &context)?;
                 source = Box::new(Sorted::new(source, plan.clone(), convert)?);
                 dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
             }
             seek(&mut *source, &ownership, &plan, &progress)?;
-            Ok(rejects)
-        });
-        let rejects = match begun {
-            Ok(rejects) => rejects,
+            Ok((rejects, source, dealer))
+        };
+        let (rejects, source, mut dealer) = match begin() {
+            Ok(begun) => begun,
             Err(error) => {
                 forget_unbegun(&*target, &ownership, &error).await;
                 return Err(error);

@@ -398,7 +398,7 @@ fn deal(
             }
         }
         for (lane, mut piece) in dealt.pieces {
-            let bytes = piece.rows.get_array_memory_size();
+            let bytes = piece.rows.get_array_memory_size() + piece.rejects_bytes;
             let waiting = Instant::now();
             let wanted = (bytes / ROOM_UNIT + 1).min(room_max);
             let permit = handle.block_on(wait_for_room(shared, &room, wanted as u32));

@@ -157,7 +157,11 @@ impl Gather {
             return true;
         }
         let rows: usize = self.pieces.iter().map(rows_left).sum();
-        let bytes: usize = self.pieces.iter().map(|p| rows_left(p) * row_bytes(p)).sum();
+        let bytes: usize = self
+            .pieces
+            .iter()
+            .map(|p| rows_left(p) * row_bytes(p) + p.rejects_bytes)
+            .sum();
         rows >= self.plan.batch_rows || bytes >= self.plan.batch_bytes || self.pieces.len() >= PIECES_MAX
     }
 
@@ -172,7 +176,7 @@ impl Gather {
         while let Some(piece) = self.pieces.front_mut() {
             let (rows, row_bytes) = (rows_left(piece), row_bytes(piece));
             let before = rows;
-            let fits = rows <= rows_left_max && rows * row_bytes <= bytes_left;
+            let fits = rows <= rows_left_max && rows * row_bytes + piece.rejects_bytes <= bytes_left;
             if !parts.is_empty() && (!fits || piece.doom.is_some()) {
                 break;
             }
@@ -181,7 +185,9 @@ impl Gather {
                 false => rows.min(rows_left_max).min(bytes_left / row_bytes).max(1),
             };
             rows_left_max -= take.min(rows_left_max);
-            bytes_left -= (take * row_bytes).min(bytes_left);
+            bytes_left -= (take * row_bytes + piece.rejects_bytes).min(bytes_left);
+            // The rejects of a piece come first and leave with its first row.
+            piece.rejects_bytes = 0;
             if take > 0
                 && let Some(first) = piece.segments.front()
             {
