@@ -849,11 +849,13 @@ impl fmt::Display for Plan {
         line(
             "block",
             &format!(
-                "at most {} rows, about {}; {} slots by {}",
+                "at most {} rows, about {}; {}",
                 self.block_rows,
                 Bytes(self.block_bytes),
-                self.slots,
-                self.slot_by.name()
+                match self.slot_by {
+                    SlotBy::One => "one slot".to_owned(),
+                    by => format!("{} slots by {}", self.slots, by.name()),
+                }
             ),
         )?;
         let names: Vec<_> = self

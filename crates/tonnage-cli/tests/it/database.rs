@@ -62,7 +62,7 @@ impl Database {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let url = variable("TONNAGE_TEST_POSTGRES_URL");
         let name = format!(
-            "it_{}_{}",
+            "kept_{}_{}",
             std::process::id(),
             NEXT.fetch_add(1, Ordering::Relaxed)
         );

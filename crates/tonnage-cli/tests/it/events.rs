@@ -321,6 +321,6 @@ fn file_name(path: &Path) -> String {
 /// Rows that the ledger's unfinished runs have handled; 0 where nothing has begun.
 pub fn handled(database: &Database) -> u64 {
     database
-        .number("SELECT CAST(coalesce(sum(written + superseded + rejected), 0) AS bigint) FROM tonnage_slots")
+        .number("SELECT CAST(coalesce(sum(written + skipped + rejected), 0) AS bigint) FROM tonnage_slots")
         .unwrap_or(0)
 }

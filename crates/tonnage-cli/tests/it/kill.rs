@@ -92,7 +92,7 @@ fn twenty_kills(database: &Database, mode: Mode) {
     assert_eq!(count(&last, "/rows/unfinished"), 0);
     assert!(count(&last, "/rows/skipped/resumed") > 0);
     let runs = database.rows(
-        "SELECT finished IS NOT NULL AND epoch > 10, written + superseded + rejected, rejected FROM tonnage_runs",
+        "SELECT finished IS NOT NULL AND epoch > 10, written + skipped + rejected, rejected FROM tonnage_runs",
     );
     let [run] = runs.as_slice() else {
         panic!("all attempts are one run: {runs:?}");

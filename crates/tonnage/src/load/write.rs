@@ -182,7 +182,7 @@ impl Gather {
             }
             let mut take = match fits {
                 true => rows,
-                false => rows.min(rows_left_max).min(bytes_left / row_bytes).max(1),
+                false => rows_left_max.min(bytes_left / row_bytes).max(1).min(rows),
             };
             rows_left_max -= take.min(rows_left_max);
             bytes_left -= (take * row_bytes + piece.rejects_bytes).min(bytes_left);
