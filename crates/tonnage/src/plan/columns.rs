@@ -1,0 +1,184 @@
+//! Which source column goes to which table column.
+
+use super::{LoadOptions, PlanColumn};
+use crate::{
+    error::{Error, Result},
+    source::SourceSchema,
+    sources::csv::suspicious_delimiter,
+    table::{Column, Table, columns_hint, find_by_name, nearest},
+    types::ColumnType,
+};
+
+/// Matches them by name, else by position; an extra source column is an error, an absent one takes its default.
+pub(super) fn match_columns(
+    table: &Table,
+    source: &SourceSchema,
+    options: &LoadOptions,
+) -> Result<Vec<PlanColumn>> {
+    for (from, to) in &options.map {
+        if table.column(to).is_none() {
+            return Err(missing(table, to).at(format!("--map {from}={to}")));
+        }
+        if find_by_name(&source.columns, from, |c| &c.name).is_none() {
+            return Err(Error::config(format!(
+                "--map {from}=..: {} has no column '{from}'",
+                source.shown
+            ))
+            .hint(columns_hint(from, source.columns.iter().map(|c| c.name.as_str()))));
+        }
+    }
+    let wanted = match &options.columns {
+        Some(names) => Some(
+            names
+                .iter()
+                .map(|name| {
+                    table
+                        .column(name)
+                        .map(|c| c.name.clone())
+                        .ok_or_else(|| missing(table, name))
+                })
+                .collect::<Result<Vec<_>>>()?,
+        ),
+        None => None,
+    };
+    let mut columns = Vec::new();
+    if source.named || !options.map.is_empty() {
+        for (index, column) in source.columns.iter().enumerate() {
+            let mapped = options
+                .map
+                .iter()
+                .find(|(from, _)| from.to_lowercase() == column.name.to_lowercase())
+                .map_or(column.name.as_str(), |(_, to)| to.as_str());
+            let found = table.columns.iter().position(|c| {
+                find_by_name(&table.columns, mapped, |c| &c.name).is_some_and(|f| f.name == c.name)
+            });
+            match (found, &wanted) {
+                (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
+                (None, Some(_)) => {}
+                (Some(at), _) => columns.push((index, at)),
+                (None, None) => return Err(unknown_source_column(table, source, mapped)),
+            }
+        }
+        for name in wanted.iter().flatten() {
+            if !columns.iter().any(|(_, at)| table.columns[*at].name == *name) {
+                return Err(Error::schema(format!(
+                    "{} has no column '{name}', which --columns names",
+                    source.shown
+                ))
+                .hint("--map fills it from a column of another name; without it in --columns it takes its default"));
+            }
+        }
+    } else {
+        let targets: Vec<usize> = match &wanted {
+            Some(names) => names
+                .iter()
+                .filter_map(|n| table.columns.iter().position(|c| c.name == *n))
+                .collect(),
+            None => (0..table.columns.len())
+                .filter(|at| !table.columns[*at].generated)
+                .collect(),
+        };
+        if targets.len() != source.columns.len() {
+            return Err(Error::schema(format!(
+                "{} has {} fields a row, {} has {} columns to fill",
+                source.shown,
+                source.columns.len(),
+                table.name,
+                targets.len()
+            ))
+            .hint("name the table columns of the fields, in order: --columns a,b,c"));
+        }
+        columns.extend(targets.into_iter().enumerate());
+    }
+    let mut plan = Vec::with_capacity(columns.len());
+    for (index, at) in columns {
+        let (from, to) = (&source.columns[index], &table.columns[at]);
+        if let Some(other) = plan.iter().find(|c: &&PlanColumn| c.target == at) {
+            return Err(Error::config(format!(
+                "columns '{}' and '{}' of {} both go to column '{}'",
+                other.source_name, from.name, source.shown, to.name
+            ))
+            .hint("--map sends one of them to another column"));
+        }
+        plan.push(PlanColumn {
+            source: index,
+            source_name: from.name.clone(),
+            target: at,
+            name: to.name.clone(),
+            ty: column_type(table, to, from.suggested, source.text)?,
+        });
+    }
+    if plan.is_empty() {
+        return Err(Error::schema(format!(
+            "no column of {} goes to table {}",
+            source.shown, table.name
+        )));
+    }
+    for (name, ty) in &options.types {
+        let column = table.column(name).ok_or_else(|| missing(table, name))?;
+        if column.ty != Some(*ty) && column.ty != Some(ColumnType::Any) {
+            return Err(Error::config(format!(
+                "--type {name}={ty}: column '{}' of {} is there already, as {}",
+                column.name, table.name, column.declared
+            ))
+            .hint("--type is for tables that --create makes; a column's own type decides how text is read"));
+        }
+    }
+    Ok(plan)
+}
+
+fn column_type(
+    table: &Table,
+    column: &Column,
+    suggested: Option<ColumnType>,
+    text: bool,
+) -> Result<ColumnType> {
+    if column.generated {
+        return Err(Error::schema(format!(
+            "column '{}' of {} is computed by the database and takes no values",
+            column.name, table.name
+        ))
+        .hint("leave it out: --columns names the columns to load"));
+    }
+    match column.ty {
+        Some(ColumnType::Any) if text => Ok(ColumnType::TEXT),
+        Some(ColumnType::Any) => suggested.ok_or_else(|| {
+            Error::schema(format!(
+                "column '{}': the source's type cannot be carried",
+                column.name
+            ))
+        }),
+        Some(ty) => Ok(ty),
+        None => Err(Error::schema(format!(
+            "column '{}' of {} has type {}, which this release cannot write exactly",
+            column.name, table.name, column.declared
+        ))
+        .hint("leave it out: --columns names the columns to load")),
+    }
+}
+
+pub(super) fn missing(table: &Table, name: &str) -> Error {
+    Error::schema(format!("table {} has no column '{name}'", table.name))
+        .hint(columns_hint(name, table.columns.iter().map(|c| c.name.as_str())))
+}
+
+fn unknown_source_column(table: &Table, source: &SourceSchema, name: &str) -> Error {
+    let error = Error::schema(format!(
+        "{} has a column '{name}', which table {} lacks",
+        source.shown, table.name
+    ));
+    if let Some(delimiter) = suspicious_delimiter(source) {
+        let shown = delimiter.escape_default();
+        return error.hint(format!(
+            "the header is one field with '{shown}' in it: --delimiter '{shown}'"
+        ));
+    }
+    let names = table.columns.iter().map(|c| c.name.as_str());
+    match nearest(name, names.clone()).first() {
+        Some(close) => error.hint(format!("--map {name}={close}, or --columns to leave it out")),
+        None => error.hint(format!(
+            "{}; --map names another, --columns leaves it out",
+            columns_hint(name, names)
+        )),
+    }
+}

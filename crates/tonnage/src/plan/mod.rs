@@ -1,0 +1,459 @@
+//! The plan: what will be done, decided once, printable. A pure function of what the database can do, the table, the
+//! source and the options; nothing downstream reads an option.
+
+mod columns;
+mod options;
+mod show;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+
+use self::columns::{match_columns, missing};
+pub use self::{
+    options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, RejectsMax, Sort},
+    show::Bytes,
+};
+use crate::{
+    error::{Error, Result},
+    operation::{Durability, Method, Operation, Support},
+    source::SourceSchema,
+    sources::csv::suspicious_delimiter,
+    table::{Equality, Table},
+    target::Capabilities,
+    types::ColumnType,
+};
+
+/// Rows of a block at most. Blocks are the unit of reading and of the ledger's marks.
+pub const BLOCK_ROWS: usize = 65_536;
+/// Source bytes of a block: it ends with the row that reaches them.
+pub const BLOCK_BYTES: usize = 8 << 20;
+/// Slots of a run: more than lanes will ever be, few enough that their ledger rows cost nothing.
+pub const SLOTS: u16 = 64;
+/// Arrow bytes of a write unless asked for.
+pub const BATCH_BYTES: usize = 16 << 20;
+/// Arrow bytes sorted in memory at a time by `--sort full`.
+pub const SORT_BYTES: usize = 64 << 20;
+/// Rejects after which a run stops unless asked for.
+pub const REJECTS_MAX: u64 = 1_000;
+/// Attempts at one write before a transient error ends the run.
+pub const ATTEMPTS_MAX: u32 = 8;
+
+/// How rows are dealt to slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotBy {
+    /// A block's rows to slot `block % slots`: rows stand alone.
+    Block,
+    /// By the hash of the key: rows of one key keep their order.
+    Key,
+    /// All to one: keys whose equality only the server knows keep their order.
+    One,
+}
+
+impl SlotBy {
+    /// Its name in the plan and in the ledger.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Key => "key",
+            Self::One => "one",
+        }
+    }
+}
+
+/// A column the plan writes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanColumn {
+    /// Index in the source.
+    pub source: usize,
+    /// Name in the source.
+    pub source_name: String,
+    /// Index in [`Table::columns`].
+    pub target: usize,
+    /// Name in the table.
+    pub name: String,
+    /// The type its values have when they reach the writer; never `Any`.
+    pub ty: ColumnType,
+}
+
+/// The resolved decision.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The database and its version.
+    pub product: String,
+    /// The table.
+    pub table: Arc<Table>,
+    /// The columns written, in the order in which batches carry them.
+    pub columns: Vec<PlanColumn>,
+    /// What happens to a row.
+    pub operation: Operation,
+    /// How rows travel.
+    pub method: Method,
+    /// What a commit promises.
+    pub durability: Durability,
+    /// Lanes: connections that write at once.
+    pub jobs: usize,
+    /// The most rows of a write; a write is a commit.
+    pub batch_rows: usize,
+    /// The most Arrow bytes of a write, but at least one row.
+    pub batch_bytes: usize,
+    /// The most rows of a block.
+    pub block_rows: usize,
+    /// Source bytes of a block.
+    pub block_bytes: usize,
+    /// Slots of the run.
+    pub slots: u16,
+    /// How rows are dealt to them.
+    pub slot_by: SlotBy,
+    /// The order of a slot's rows within a block.
+    pub sort: Sort,
+    /// Positions of [`Plan::columns`] that `sort` sorts by; empty for none.
+    pub sort_by: Vec<usize>,
+    /// Arrow bytes that [`Sort::Full`] sorts in memory at a time.
+    pub sort_bytes_max: usize,
+    /// Positions of [`Plan::columns`] that make up the operation's key.
+    pub key_at: Vec<usize>,
+    /// Whether the engine must keep repeated keys out of one write.
+    pub deduplicate: bool,
+    /// The most source rows to read.
+    pub limit: Option<u64>,
+    /// What a bad row does.
+    pub on_error: OnError,
+    /// How many rejects stop the run.
+    pub rejects_max: RejectsMax,
+    /// Attempts at one write before a transient error ends the run.
+    pub attempts_max: u32,
+    /// Where positions are kept.
+    pub ledger: LedgerPlace,
+    /// Whether the table is emptied first.
+    pub truncate: bool,
+    /// The statement that creates the table first.
+    pub create: Option<String>,
+    /// Arrow bytes held between reader and lanes at most.
+    pub queue_bytes_max: usize,
+    /// Session settings that differ from the server's, a line each.
+    pub settings_changed: Vec<String>,
+    /// What is given up, a sentence each.
+    pub guarantees_lost: Vec<String>,
+    /// What a user should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// The schema of the batches that reach writers.
+    pub fn schema(&self) -> SchemaRef {
+        let field = |c: &PlanColumn| Field::new(&c.name, c.ty.arrow(), true);
+        Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
+    }
+}
+
+/// What [`decide`] decides from.
+pub struct Premises<'a> {
+    /// What the database can do.
+    pub capabilities: &'a Capabilities,
+    /// The table, there or about to be created.
+    pub table: Arc<Table>,
+    /// The statement that will create it.
+    pub create: Option<String>,
+    /// What the source holds.
+    pub source: &'a SourceSchema,
+    /// Whether the source can be read again.
+    pub resumable: bool,
+    /// What was asked for.
+    pub options: &'a LoadOptions,
+    /// Whether the target can do an operation by a method.
+    pub support: &'a dyn Fn(&Operation, Method) -> Support,
+    /// The settings a writer changes.
+    pub settings: &'a dyn Fn(Durability) -> Vec<String>,
+    /// Processors of this machine.
+    pub processors: usize,
+}
+
+/// Decides. Everything that can be refused before the first row is refused here, except values themselves.
+pub fn decide(premises: &Premises) -> Result<Plan> {
+    let Premises {
+        capabilities,
+        table,
+        options,
+        ..
+    } = premises;
+    let columns = match_columns(table, premises.source, options)?;
+    let operation = operation(table, premises.source, &columns, options)?;
+    let columns = match &operation {
+        Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
+        _ => columns,
+    };
+    let method = method(capabilities, &operation, options, premises.support)?;
+    let durability = durability(capabilities, options)?;
+    let position = |name: &String| columns.iter().position(|c| c.name == *name);
+
+    let provable = |name: &String| {
+        table
+            .column(name)
+            .is_some_and(|c| c.equality == Equality::Provable)
+    };
+    let slot_by = match &operation {
+        Operation::Insert => SlotBy::Block,
+        keyed if !keyed.key().iter().all(provable) => SlotBy::One,
+        // One writer keeps the order of keys by itself, and one slot keeps the order of a sort.
+        _ if capabilities.writers_max == Some(1) => SlotBy::One,
+        _ => SlotBy::Key,
+    };
+    let mut notes = table.notes.clone();
+    if options.create != Create::No
+        && let Some(delimiter) = suspicious_delimiter(premises.source)
+    {
+        notes.push(format!(
+            "the header of {} is one field with '{1}' in it: --delimiter '{1}' would cut it",
+            premises.source.shown,
+            delimiter.escape_default()
+        ));
+    }
+    let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
+    if slot_by == SlotBy::One && jobs_max > 1 {
+        jobs_max = 1;
+        notes.push(format!(
+            "only the server can tell whether two values of ({}) are equal: one job keeps their order",
+            operation.key().join(", ")
+        ));
+    }
+    if let Some(jobs) = options.jobs.filter(|j| *j > jobs_max) {
+        notes.push(format!("{jobs} jobs were asked for, {jobs_max} can be used"));
+    }
+    let jobs = options
+        .jobs
+        .unwrap_or(premises.processors.clamp(1, 4))
+        .clamp(1, jobs_max);
+
+    let mut batch_rows = match method {
+        Method::Single => 1,
+        _ => options.batch_rows.unwrap_or(capabilities.batch_rows_default),
+    };
+    if batch_rows == 0 {
+        return Err(Error::config("--batch-rows must be at least 1"));
+    }
+    if method == Method::Array {
+        let most = (capabilities.array_rows_max)(columns.len()).max(1);
+        if let Some(asked) = options.batch_rows.filter(|asked| *asked > most) {
+            notes.push(format!(
+                "{asked} rows a write were asked for, one statement takes {most}"
+            ));
+        }
+        batch_rows = batch_rows.min(most);
+    }
+    let batch_bytes = options.batch_bytes.unwrap_or(BATCH_BYTES).max(1);
+
+    let sort_by: Vec<usize> = match table.primary_key() {
+        Some(key) => key.columns.iter().map_while(position).collect(),
+        None => Vec::new(),
+    };
+    let sort = match options.sort {
+        Some(sort) => sort,
+        None if sort_by.is_empty() => Sort::None,
+        None => Sort::Block,
+    };
+    if sort != Sort::None && sort_by.is_empty() {
+        return Err(Error::config(format!(
+            "--sort {} needs a primary key of {} among the loaded columns",
+            sort.name(),
+            table.name
+        ))
+        .hint("leave --sort out, or load the key's first column"));
+    }
+
+    let mut guarantees_lost = Vec::new();
+    if options.ledger == LedgerPlace::None {
+        guarantees_lost
+            .push("no ledger: an interrupted run cannot be resumed, and a connection lost during a commit leaves open whether its rows are there".to_owned());
+    } else if !premises.resumable {
+        guarantees_lost.push("the input is a pipe: an interrupted run cannot be resumed".to_owned());
+    }
+    if durability != Durability::Durable {
+        guarantees_lost
+            .push("durability relaxed: the last commits may be lost if the machine fails".to_owned());
+    }
+    if options.truncate {
+        notes.push(format!(
+            "{} is emptied when the run starts, in a transaction before its rows",
+            table.name
+        ));
+    }
+    Ok(Plan {
+        product: capabilities.product.clone(),
+        table: table.clone(),
+        key_at: operation.key().iter().filter_map(position).collect(),
+        deduplicate: slot_by == SlotBy::Key
+            && !capabilities.repeats_keys
+            && matches!(operation, Operation::Upsert { .. } | Operation::Update { .. }),
+        columns,
+        operation,
+        method,
+        durability,
+        jobs,
+        batch_rows,
+        batch_bytes,
+        block_rows: BLOCK_ROWS,
+        block_bytes: BLOCK_BYTES,
+        slots: SLOTS,
+        slot_by,
+        sort,
+        sort_by: if sort != Sort::None { sort_by } else { Vec::new() },
+        sort_bytes_max: SORT_BYTES,
+        limit: options.limit,
+        on_error: options.on_error,
+        rejects_max: options.rejects_max,
+        attempts_max: ATTEMPTS_MAX,
+        ledger: options.ledger,
+        truncate: options.truncate,
+        create: premises.create.clone(),
+        // A lane holds less than a write while it waits for more, so one further block always finds room.
+        queue_bytes_max: jobs * batch_bytes + (jobs + 2) * BLOCK_BYTES,
+        settings_changed: (premises.settings)(durability),
+        guarantees_lost,
+        notes,
+    })
+}
+
+fn operation(
+    table: &Table,
+    source: &SourceSchema,
+    columns: &[PlanColumn],
+    options: &LoadOptions,
+) -> Result<Operation> {
+    if options.mode == Mode::Insert {
+        if !options.key.is_empty() && options.create == Create::No {
+            return Err(
+                Error::config("--key is not used by --mode insert").hint("did you mean --mode upsert?")
+            );
+        }
+        return Ok(Operation::Insert);
+    }
+    let key = if options.key.is_empty() {
+        let Some(primary) = table.primary_key() else {
+            let error = Error::schema(format!(
+                "table {} has no primary key to recognise rows by",
+                table.name
+            ));
+            return Err(match unique_keys(table) {
+                Some(keys) => error.hint(format!("--key names a unique key: {keys}")),
+                None if options.create != Create::No => {
+                    error.hint("--key names the columns of the primary key that --create makes")
+                }
+                None => error.hint(format!(
+                    "{} needs a primary key or a unique constraint: add one to the table",
+                    options.mode.phrase()
+                )),
+            });
+        };
+        primary.columns.clone()
+    } else {
+        let asked = options
+            .key
+            .iter()
+            .map(|name| {
+                table
+                    .column(name)
+                    .map(|c| c.name.clone())
+                    .ok_or_else(|| missing(table, name))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let same = |key: &[String]| key.len() == asked.len() && key.iter().all(|c| asked.contains(c));
+        match table.keys.iter().find(|k| same(&k.columns)) {
+            Some(key) => key.columns.clone(),
+            None => {
+                let error = Error::schema(format!(
+                    "table {} has no unique key on ({})",
+                    table.name,
+                    asked.join(", ")
+                ));
+                return Err(match unique_keys(table) {
+                    Some(keys) => error.hint(format!("its unique keys are {keys}")),
+                    None => error.hint(format!(
+                        "{} needs a primary key or a unique constraint: add one to the table",
+                        options.mode.phrase()
+                    )),
+                });
+            }
+        }
+    };
+    if let Some(absent) = key.iter().find(|k| !columns.iter().any(|c| c.name == **k)) {
+        return Err(
+            Error::schema(format!("{} does not fill key column '{absent}'", source.shown)).hint(format!(
+                "{} needs every column of its key; --map names a column of another name",
+                options.mode.phrase()
+            )),
+        );
+    }
+    match options.mode {
+        Mode::Insert => Ok(Operation::Insert),
+        Mode::Upsert => Ok(Operation::Upsert { key }),
+        Mode::Ignore => Ok(Operation::Ignore { key }),
+        Mode::Update if columns.iter().all(|c| key.contains(&c.name)) => Err(Error::schema(format!(
+            "the source has nothing but the key ({}): there is nothing to update",
+            key.join(", ")
+        ))),
+        Mode::Update => Ok(Operation::Update { key }),
+        Mode::Delete => Ok(Operation::Delete { key }),
+    }
+}
+
+fn unique_keys(table: &Table) -> Option<String> {
+    let keys: Vec<_> = table
+        .keys
+        .iter()
+        .map(|k| format!("({})", k.columns.join(", ")))
+        .collect();
+    (!keys.is_empty()).then(|| keys.join(", "))
+}
+
+fn method(
+    capabilities: &Capabilities,
+    operation: &Operation,
+    options: &LoadOptions,
+    support: &dyn Fn(&Operation, Method) -> Support,
+) -> Result<Method> {
+    let candidates: Vec<Method> = match options.method {
+        Some(method) => vec![method],
+        None => capabilities.methods.to_vec(),
+    };
+    let mut refusal = None;
+    for method in candidates {
+        if !capabilities.methods.contains(&method) {
+            let methods: Vec<_> = capabilities.methods.iter().map(ToString::to_string).collect();
+            return Err(
+                Error::config(format!("{} has no method '{method}'", capabilities.product))
+                    .hint(format!("it has {}", methods.join(", "))),
+            );
+        }
+        match support(operation, method) {
+            Support::Yes => return Ok(method),
+            Support::No { why, instead } => {
+                refusal.get_or_insert(
+                    Error::config(format!("{} by method {method}: {why}", operation.name())).hint(instead),
+                );
+            }
+        }
+    }
+    Err(refusal.unwrap_or_else(|| Error::bug("a target without methods")))
+}
+
+fn durability(capabilities: &Capabilities, options: &LoadOptions) -> Result<Durability> {
+    match options.durability {
+        None => capabilities
+            .durability
+            .iter()
+            .copied()
+            .find(|d| *d == Durability::Durable)
+            .or(capabilities.durability.last().copied())
+            .ok_or_else(|| Error::bug("a target without durability levels")),
+        Some(asked) if capabilities.durability.contains(&asked) => Ok(asked),
+        Some(asked) => {
+            let levels: Vec<_> = capabilities.durability.iter().map(ToString::to_string).collect();
+            Err(Error::config(format!(
+                "{} cannot keep durability '{asked}'",
+                capabilities.product
+            ))
+            .hint(format!("it keeps {}", levels.join(", "))))
+        }
+    }
+}

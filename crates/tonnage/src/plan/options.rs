@@ -1,0 +1,204 @@
+//! What a user asks for, before anything is decided.
+
+use std::{fmt, path::PathBuf};
+
+use super::REJECTS_MAX;
+use crate::{
+    operation::{Durability, Method},
+    table::TableName,
+    types::ColumnType,
+};
+
+/// What a user asked for; everything `None` is decided by the plan.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// The table.
+    pub table: TableName,
+    /// What happens to rows.
+    pub mode: Mode,
+    /// The columns that recognise a row; empty takes the primary key.
+    pub key: Vec<String>,
+    /// How rows travel.
+    pub method: Option<Method>,
+    /// The most rows of a write.
+    pub batch_rows: Option<usize>,
+    /// The most bytes of a write.
+    pub batch_bytes: Option<usize>,
+    /// Lanes.
+    pub jobs: Option<usize>,
+    /// What a commit promises.
+    pub durability: Option<Durability>,
+    /// The order of rows.
+    pub sort: Option<Sort>,
+    /// Whether to empty the table first.
+    pub truncate: bool,
+    /// Whether to create the table.
+    pub create: Create,
+    /// Types for columns of a created table.
+    pub types: Vec<(String, ColumnType)>,
+    /// Source column to table column.
+    pub map: Vec<(String, String)>,
+    /// The table columns to load; without a header the names of the source's fields.
+    pub columns: Option<Vec<String>>,
+    /// The most source rows to read.
+    pub limit: Option<u64>,
+    /// What a bad row does.
+    pub on_error: OnError,
+    /// Where rejects go; none takes a name of the run's own in the working directory.
+    pub rejects: Option<PathBuf>,
+    /// How many rejects stop the run.
+    pub rejects_max: RejectsMax,
+    /// New run, or an unfinished one.
+    pub attempt: Attempt,
+    /// Where positions are kept.
+    pub ledger: LedgerPlace,
+    /// Zone of times that carry none (IANA name).
+    pub timezone: Option<String>,
+}
+
+impl LoadOptions {
+    /// Insert into `table`, everything else decided by the plan.
+    pub fn new(table: TableName) -> Self {
+        Self {
+            table,
+            mode: Mode::Insert,
+            key: Vec::new(),
+            method: None,
+            batch_rows: None,
+            batch_bytes: None,
+            jobs: None,
+            durability: None,
+            sort: None,
+            truncate: false,
+            create: Create::No,
+            types: Vec::new(),
+            map: Vec::new(),
+            columns: None,
+            limit: None,
+            on_error: OnError::Stop,
+            rejects: None,
+            rejects_max: RejectsMax::Rows(REJECTS_MAX),
+            attempt: Attempt::New,
+            ledger: LedgerPlace::Target,
+            timezone: None,
+        }
+    }
+}
+
+/// The operation by name; its key is resolved by the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// See [`Operation::Insert`].
+    Insert,
+    /// See [`Operation::Upsert`].
+    Upsert,
+    /// See [`Operation::Ignore`].
+    Ignore,
+    /// See [`Operation::Update`].
+    Update,
+    /// See [`Operation::Delete`].
+    Delete,
+}
+
+impl Mode {
+    /// As the subject of a sentence.
+    pub(super) fn phrase(self) -> &'static str {
+        match self {
+            Self::Insert => "an insert",
+            Self::Upsert => "an upsert",
+            Self::Ignore => "--mode ignore",
+            Self::Update => "an update",
+            Self::Delete => "a delete",
+        }
+    }
+}
+
+/// The order of a slot's rows within a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sort {
+    /// As in the source.
+    None,
+    /// By primary key: a tree index is filled page by page.
+    Block,
+    /// The whole source by primary key before the first row is written, on disk where memory does not do.
+    Full,
+}
+
+impl Sort {
+    /// Its name on the command line and in the ledger.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Block => "block",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Whether to create the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Create {
+    /// It must be there.
+    No,
+    /// If it is missing.
+    Missing,
+    /// It must not be there.
+    New,
+}
+
+/// What a bad row does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnError {
+    /// Ends the run; the write it is in is undone.
+    Stop,
+    /// Goes to the rejects file; the run goes on.
+    Reject,
+}
+
+/// How many rejects stop a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RejectsMax {
+    /// This many are allowed.
+    Rows(u64),
+    /// This share of the rows read so far is allowed, in percent; counted from the 1,000th row on.
+    Percent(f64),
+}
+
+impl RejectsMax {
+    /// How many are allowed when `read` rows have been read.
+    pub fn allowed(self, read: u64) -> u64 {
+        match self {
+            Self::Rows(rows) => rows,
+            Self::Percent(percent) => (read.max(1_000) as f64 * percent / 100.0) as u64,
+        }
+    }
+}
+
+impl fmt::Display for RejectsMax {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows(rows) => write!(f, "{rows}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// New run, or an unfinished one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attempt {
+    /// A new run; refused while one of the same input is unfinished.
+    New,
+    /// Goes on where the unfinished run stopped; a new run where there is none.
+    Resume,
+    /// Forgets the unfinished run and starts a new one.
+    Restart,
+}
+
+/// Where positions are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LedgerPlace {
+    /// In the target, in the transactions of the rows.
+    Target,
+    /// Nowhere: not resumable, not exactly once.
+    None,
+}
