@@ -1,0 +1,687 @@
+//! The mistakes and the words, as data.
+
+use super::Mistake;
+use crate::support::Database::Postgres;
+
+pub(super) const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, qty integer)";
+
+/// One row is in when the other stops the run.
+const UNFINISHED: &[(&str, &str)] = &[("orders.csv", "id,qty\n1,2\n1,3\n")];
+
+pub(super) const MISTAKES: &[Mistake] = &[
+    Mistake {
+        name: "the database is forgotten",
+        arguments: "load orders.csv -t orders",
+        code: 2,
+        says: "error: the last argument, 'orders.csv', is a file and not a database\n\
+               hint: name the database last, as in cp: tonnage load orders.csv shop.db -t TABLE\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the database is forgotten after several files",
+        files: &[("a.csv", "id,qty\n"), ("b.csv", "id,qty\n")],
+        arguments: "load a.csv b.csv -t orders",
+        code: 2,
+        says: "error: the last argument, 'b.csv', is a file and not a database\n\
+               hint: name the database last, as in cp: tonnage load a.csv b.csv shop.db -t TABLE\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the source is forgotten",
+        arguments: "load {db} -t orders",
+        code: 2,
+        says: "error: no source: 'shop.db' is the database\n\
+               hint: name the files first: tonnage load FILE.. shop.db -t TABLE; - is standard input\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table is misspelt",
+        arguments: "load orders.csv {db} -t order",
+        says: "error: there is no table order\n\
+               hint: did you mean orders?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table is misspelt, PostgreSQL",
+        on: Postgres,
+        arguments: "load orders.csv {db} -t oders",
+        says: "error: there is no table oders\n\
+               hint: did you mean orders?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table is not there and none is near",
+        arguments: "load orders.csv {db} -t visits",
+        says: "error: there is no table visits\n\
+               hint: --create makes it, with the 2 columns of orders.csv\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the file has a column that the table lacks",
+        files: &[("orders.csv", "id,qty,remark\n1,2,x\n")],
+        says: "error: orders.csv has a column 'remark', which table orders lacks\n\
+               hint: its columns are id, qty; --map names another, --columns leaves it out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the file has a column of nearly the same name",
+        files: &[("orders.csv", "id,qyt\n1,2\n")],
+        says: "error: orders.csv has a column 'qyt', which table orders lacks\n\
+               hint: --map qyt=qty, or --columns to leave it out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "semicolons between fields",
+        files: &[("orders.csv", "id;qty\n1;2\n")],
+        says: "error: orders.csv has a column 'id;qty', which table orders lacks\n\
+               hint: the header is one field with ';' in it: --delimiter ';'\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "tabs between fields",
+        files: &[("orders.csv", "id\tqty\n1\t2\n")],
+        says: "error: orders.csv has a column 'id\tqty', which table orders lacks\n\
+               hint: the header is one field with '\\t' in it: --delimiter '\\t'\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "NA for an integer",
+        files: &[("orders.csv", "id,qty\n1,2\n2,NA\n")],
+        arguments: "load orders.csv {db} -t orders -q",
+        says: "error: orders.csv row 2, column 'qty': 'NA' is not an int64\n\
+               hint: if it stands for null, add --null 'NA'\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "NA for an integer, PostgreSQL",
+        on: Postgres,
+        files: &[("orders.csv", "id,qty\n1,2\n2,NA\n")],
+        arguments: "load orders.csv {db} -t orders -q",
+        says: "error: orders.csv row 2, column 'qty': 'NA' is not an int32\n\
+               hint: if it stands for null, add --null 'NA'\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "upsert without a unique key",
+        sql: "CREATE TABLE orders (id integer, qty integer)",
+        arguments: "load orders.csv {db} -t orders --mode upsert",
+        says: "error: table orders has no primary key to recognise rows by\n\
+               hint: an upsert needs a primary key or a unique constraint: add one to the table\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "upsert without a unique key, PostgreSQL",
+        on: Postgres,
+        sql: "CREATE TABLE orders (id integer, qty integer)",
+        arguments: "load orders.csv {db} -t orders --mode upsert --key id",
+        says: "error: table public.orders has no unique key on (id)\n\
+               hint: an upsert needs a primary key or a unique constraint: add one to the table\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "upsert by columns that are no key",
+        arguments: "load orders.csv {db} -t orders --mode upsert --key qty",
+        says: "error: table orders has no unique key on (qty)\n\
+               hint: its unique keys are (id)\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "upsert by a key that the file lacks",
+        files: &[("orders.csv", "qty\n1\n")],
+        arguments: "load orders.csv {db} -t orders --mode upsert",
+        says: "error: orders.csv does not fill key column 'id'\n\
+               hint: an upsert needs every column of its key; --map names a column of another name\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "upsert by a column that is not there",
+        arguments: "load orders.csv {db} -t orders --mode upsert --key idd",
+        says: "error: table orders has no column 'idd'\n\
+               hint: did you mean id?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--key with insert",
+        arguments: "load orders.csv {db} -t orders --key id",
+        code: 2,
+        says: "error: --key is not used by --mode insert\n\
+               hint: did you mean --mode upsert?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "wrong password in the URL",
+        on: Postgres,
+        arguments: "load orders.csv postgresql://tonnage:wrong@{server}/{name} -t orders",
+        code: 2,
+        says: "error: password authentication failed for user \"tonnage\" at {server} (password from the \
+                 URL)\n\
+               hint: check the password in the URL; special characters are written as %XX\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "wrong password in PGPASSWORD",
+        on: Postgres,
+        arguments: "load orders.csv postgresql://tonnage@{server}/{name} -t orders",
+        environment: &[("PGPASSWORD", "wrong")],
+        code: 2,
+        says: "error: password authentication failed for user \"tonnage\" at {server} (password from \
+                 PGPASSWORD)\n\
+               hint: check PGPASSWORD, and that the user is the right one\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "wrong password in the password file",
+        on: Postgres,
+        arguments: "load orders.csv postgresql://tonnage@{server}/{name} -t orders",
+        environment: &[("PGPASSFILE", "{directory}/passwords")],
+        code: 2,
+        says: "error: password authentication failed for user \"tonnage\" at {server} (password from \
+                 {directory}/passwords)\n\
+               hint: check that line of the password file, and that the user is the right one\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "no password",
+        on: Postgres,
+        arguments: "load orders.csv postgresql://tonnage@{server}/{name} -t orders",
+        code: 2,
+        says: "error: password authentication failed for user \"tonnage\" at {server} (none was given)\n\
+               hint: set PGPASSWORD, or add a line host:port:database:user:password to ~/.pgpass (mode \
+                 0600)\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "nothing listens there",
+        arguments: "load orders.csv postgresql://app:secret@127.0.0.1:1/shop -t orders",
+        says: "error: cannot connect to 127.0.0.1:1: connection refused\n\
+               hint: is the server running, and does it listen there? check host and port\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "no such database on the server",
+        on: Postgres,
+        arguments: "load orders.csv {db}x -t orders",
+        code: 2,
+        says: "error: database \"{name}x\" does not exist at {server}\n\
+               hint: the database is the last part of the URL: postgresql://{server}/NAME\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an unknown kind of database",
+        arguments: "load orders.csv oracle://app@db/shop -t orders",
+        code: 2,
+        says: "error: 'oracle:' is no kind of database that tonnage knows\n\
+               hint: databases are named as sqlite:path.db or postgresql://user@localhost:5432/database\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a misspelt kind of database",
+        arguments: "load orders.csv postgrsql://app@db/shop -t orders",
+        code: 2,
+        says: "error: 'postgrsql:' is no kind of database that tonnage knows\n\
+               hint: did you mean 'postgresql:'?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "no kind of database at all",
+        arguments: "load orders.csv shop -t orders",
+        code: 2,
+        says: "error: 'shop' names no database\n\
+               hint: the database comes last, as in cp, and is named as sqlite:path.db or \
+                 postgresql://user@localhost:5432/database\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the database file is something else",
+        sql: "",
+        files: &[
+            ("orders.csv", "id,qty\n1,2\n"),
+            ("shop.db", "this is a text and no database\n"),
+        ],
+        code: 2,
+        says: "error: {directory}/shop.db is not a SQLite database\n\
+               hint: the database comes last: tonnage load SOURCE... TARGET -t TABLE\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the database's directory is missing",
+        arguments: "load orders.csv data/shop.db -t orders",
+        code: 2,
+        says: "error: {directory}/data/shop.db: the directory {directory}/data does not exist\n\
+               hint: make the directory first, or check the path\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the database file is missing",
+        arguments: "load orders.csv new.db -t orders",
+        says: "error: there is no table orders, nor any other in this database\n\
+               hint: --create makes it, with the 2 columns of orders.csv\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the file is missing",
+        arguments: "load order.csv {db} -t orders",
+        says: "error: order.csv: there is no such file\n\
+               hint: did you mean orders.csv?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the file's directory is missing",
+        arguments: "load in/orders.csv {db} -t orders",
+        says: "error: in/orders.csv: there is no directory in\n\
+               hint: the working directory is {directory}\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a glob matches nothing",
+        arguments: "load in*.csv {db} -t orders",
+        says: "error: no file matches 'in*.csv'\n\
+               hint: the working directory is {directory}\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a file is empty",
+        files: &[("orders.csv", "")],
+        says: "error: orders.csv is empty: there is no header\n\
+               hint: a file without rows still names its columns in its first line\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "one file twice",
+        arguments: "load orders.csv ./orders.csv {db} -t orders",
+        code: 2,
+        says: "error: ./orders.csv is named twice\n\
+               hint: its rows would be loaded twice; a glob or a directory may name it again\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an ending that tells no format",
+        files: &[("orders.dat", "id,qty\n")],
+        arguments: "load orders.dat {db} -t orders",
+        code: 2,
+        says: "error: orders.dat: its ending does not tell its format\n\
+               hint: name it with --format csv, --format tsv or --format parquet\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "text called Parquet",
+        files: &[("orders.parquet", "id,qty\n1,2\n")],
+        arguments: "load orders.parquet {db} -t orders",
+        says: "error: orders.parquet is not a Parquet file but text\n\
+               hint: if it is text, read it with --format csv or --format tsv\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--columns names what the table lacks",
+        arguments: "load orders.csv {db} -t orders --columns id,qyt",
+        says: "error: table orders has no column 'qyt'\n\
+               hint: did you mean qty?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--columns names what the file lacks",
+        files: &[("orders.csv", "id\n1\n")],
+        arguments: "load orders.csv {db} -t orders --columns id,qty",
+        says: "error: orders.csv has no column 'qty', which --columns names\n\
+               hint: --map fills it from a column of another name; without it in --columns it takes its \
+                 default\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--map from what the file lacks",
+        arguments: "load orders.csv {db} -t orders --map amount=qty",
+        code: 2,
+        says: "error: --map amount=..: orders.csv has no column 'amount'\n\
+               hint: its columns are id, qty\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--map to what the table lacks",
+        arguments: "load orders.csv {db} -t orders --map qty=amount",
+        says: "error: --map qty=amount: table orders has no column 'amount'\n\
+               hint: its columns are id, qty\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "two columns to one",
+        files: &[("orders.csv", "id,qty,amount\n1,2,3\n")],
+        arguments: "load orders.csv {db} -t orders --map amount=qty",
+        code: 2,
+        says: "error: columns 'qty' and 'amount' of orders.csv both go to column 'qty'\n\
+               hint: --map sends one of them to another column\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--map without a =",
+        arguments: "load orders.csv {db} -t orders --map amount",
+        code: 2,
+        says: "error: invalid value 'amount' for '--map <SRC=DST>': write it as NAME=VALUE\n\
+               \n\
+               For more information, try '--help'.\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "too many fields without a header",
+        files: &[("orders.csv", "1,2,3\n")],
+        arguments: "load orders.csv {db} -t orders --no-header",
+        says: "error: orders.csv has 3 fields a row, orders has 2 columns to fill\n\
+               hint: name the table columns of the fields, in order: --columns a,b,c\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--resume and --restart",
+        arguments: "load orders.csv {db} -t orders --resume --restart",
+        code: 2,
+        says: "error: the argument '--resume' cannot be used with '--restart'\n\
+               \n\
+               Usage: tonnage load --table <TABLE> --resume <SOURCE... TARGET>...\n\
+               \n\
+               For more information, try '--help'.\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--resume of a pipe",
+        arguments: "load - {db} -t orders --resume",
+        input: "id,qty\n1,2\n",
+        code: 2,
+        says: "error: a pipe cannot be read again, so its run cannot be resumed\n\
+               hint: load from a file, or leave --resume out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an unknown type",
+        arguments: "load orders.csv {db} -t visits --create --type id=number",
+        code: 2,
+        says: "error: --type id: unknown type 'number'\n\
+               hint: types are bool, int16, int32, int64, float32, float64, decimal(p,s), numeric, text, \
+                 varchar(n), char(n), bytes, date, time, timestamp, timestamptz, uuid, json\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a type without --create",
+        arguments: "load orders.csv {db} -t orders --type id=int64",
+        code: 2,
+        says: "error: --type is for tables that --create makes\n\
+               hint: a column's own type decides how text is read\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a type for a column that is not there",
+        arguments: "load orders.csv {db} -t visits --create --type idd=int64",
+        code: 2,
+        says: "error: --type idd=..: the new table has no column 'idd'\n\
+               hint: did you mean id?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a new table that is there",
+        arguments: "load orders.csv {db} -t orders --create=new",
+        code: 2,
+        says: "error: table orders exists\n\
+               hint: --create=missing loads into it, --truncate empties it first\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a key of a new table that it lacks",
+        arguments: "load orders.csv {db} -t visits --create --key number",
+        code: 2,
+        says: "error: --key number: the new table has no column 'number'\n\
+               hint: its columns are id, qty\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a time without a zone",
+        on: Postgres,
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, placed timestamptz)",
+        files: &[("orders.csv", "id,placed\n1,2024-03-01 12:00:00\n")],
+        arguments: "load orders.csv {db} -t orders -q",
+        says: "error: orders.csv row 1, column 'placed': '2024-03-01 12:00:00' has no offset from UTC, and \
+                 no time zone was given\n\
+               hint: name the zone of such times: --timezone ZONE\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an unknown zone",
+        arguments: "load orders.csv {db} -t orders --timezone Europe/Berln",
+        code: 2,
+        says: "error: unknown time zone 'Europe/Berln'\n\
+               hint: time zones are named as in the IANA database: UTC, Europe/Berlin, America/New_York\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a header names a column twice",
+        files: &[("orders.csv", "id,qty,qty\n1,2,3\n")],
+        says: "error: orders.csv: the header names 'qty' twice\n\
+               hint: rename one in the file, or read without names: --no-header\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a rejects file that holds something",
+        files: &[("orders.csv", "id,qty\n1,2\n"), ("bad.jsonl", "{}\n")],
+        arguments: "load orders.csv {db} -t orders --rejects bad.jsonl",
+        code: 2,
+        says: "error: rejects file {directory}/bad.jsonl exists and is not empty\n\
+               hint: move it away, or name another with --rejects\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a rejects file in no directory",
+        arguments: "load orders.csv {db} -t orders --rejects out/bad.jsonl",
+        code: 2,
+        says: "error: rejects file {directory}/out/bad.jsonl: there is no directory {directory}/out\n\
+               hint: make the directory first, or name another file with --rejects\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--rejects with --on-error stop",
+        arguments: "load orders.csv {db} -t orders --rejects bad.jsonl --on-error stop",
+        code: 2,
+        says: "error: --rejects and --on-error stop contradict each other\n\
+               hint: leave one of them out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an unknown encoding",
+        arguments: "load orders.csv {db} -t orders --encoding latin-99",
+        code: 2,
+        says: "error: unknown encoding 'latin-99'\n\
+               hint: encodings are named as on the web: utf-8, latin1, windows-1252, utf-16le, shift_jis, \
+                 gbk\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the same character for two ends",
+        arguments: "load orders.csv {db} -t orders --delimiter ; --quote ;",
+        code: 2,
+        says: "error: delimiter and quote are both ';'\n\
+               hint: each needs a character of its own\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "no jobs",
+        arguments: "load orders.csv {db} -t orders --jobs 0",
+        code: 2,
+        says: "error: --jobs must be at least 1\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a column that the database computes",
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer AS (id * 2) STORED)",
+        says: "error: column 'qty' of orders is computed by the database and takes no values\n\
+               hint: leave it out: --columns names the columns to load\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a view",
+        on: Postgres,
+        sql: "CREATE VIEW orders AS SELECT 1 AS id, 2 AS qty",
+        says: "error: public.orders is a view, not a table\n\
+               hint: load into the table behind it\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--sort block without a primary key",
+        sql: "CREATE TABLE orders (id integer, qty integer)",
+        arguments: "load orders.csv {db} -t orders --sort block",
+        code: 2,
+        says: "error: --sort block needs a primary key of orders among the loaded columns\n\
+               hint: leave --sort out, or load the key's first column\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a table name of three parts",
+        arguments: "load orders.csv {db} -t a.b.c",
+        code: 2,
+        says: "error: 'a.b.c' is not a table name: it has more than two parts\n\
+               hint: write it as table, schema.table or \"schema\".\"odd.name\"\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an unfinished run of the same file",
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
+        code: 2,
+        says: "error: run {run} of {directory}/orders.csv into orders is unfinished, 1 rows written\n\
+               hint: --resume goes on where it stopped; --restart forgets it and loads from the beginning \
+                 (what it has written stays in the table, unless --truncate)\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an unfinished run of the same file, PostgreSQL",
+        on: Postgres,
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none -j 1"],
+        code: 2,
+        says: "error: run {run} of {directory}/orders.csv into public.orders is unfinished, 1 rows written\n\
+               hint: --resume goes on where it stopped; --restart forgets it and loads from the beginning \
+                 (what it has written stays in the table, unless --truncate)\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the file has changed when its run is resumed",
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
+        changed: &[("orders.csv", "id,qty\n1,2\n22,3\n")],
+        arguments: "load orders.csv {db} -t orders --resume",
+        says: "error: {directory}/orders.csv has changed since the run began: 15 bytes then, 16 now\n\
+               hint: --restart loads it from the beginning, as a new run\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "other options when a run is resumed",
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
+        arguments: "load orders.csv {db} -t orders --resume --null NA",
+        says: "error: the run began with null=[\"\"] and is now asked to go on with null=[\"NA\"]\n\
+               hint: --restart loads it from the beginning, as a new run\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table was altered when its run is resumed",
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
+        altered: "ALTER TABLE orders ADD COLUMN note text",
+        arguments: "load orders.csv {db} -t orders --resume",
+        says: "error: table orders has been altered since the run began\n\
+               hint: --restart loads it from the beginning, as a new run\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "upsert into a new table without a key",
+        arguments: "load orders.csv {db} -t visits --create --mode upsert",
+        says: "error: table visits has no primary key to recognise rows by\n\
+               hint: --key names the columns of the primary key that --create makes\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a float column of Parquet for an integer",
+        sql: "CREATE TABLE readings (device integer, latitude integer)",
+        before: &["generate readings --rows 10 -o r.parquet"],
+        arguments: "load r.parquet {db} -t readings --columns device,latitude",
+        says: "error: column 'latitude': float64 cannot be carried exactly into int64\n\
+               hint: round the values to integers in the source, or load them into a column of type \
+                 float64\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a float column of Parquet for an integer, PostgreSQL",
+        on: Postgres,
+        sql: "CREATE TABLE readings (device integer, latitude integer)",
+        before: &["generate readings --rows 10 -o r.parquet"],
+        arguments: "load r.parquet {db} -t readings --columns device,latitude",
+        says: "error: column 'latitude': float64 cannot be carried exactly into int32\n\
+               hint: round the values to integers in the source, or load them into a column of type \
+                 float64\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "Parquet from standard input",
+        arguments: "load - {db} -t orders --format parquet",
+        code: 2,
+        says: "error: Parquet cannot be read from standard input\n\
+               hint: save it to a file first: a Parquet file is read from its end\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "CSV and Parquet in one run",
+        before: &["generate readings --rows 10 -o r.parquet"],
+        arguments: "load orders.csv r.parquet {db} -t orders",
+        code: 2,
+        says: "error: orders.csv is CSV but r.parquet is Parquet: the inputs of one run have one format\n\
+               hint: load them one after another, or name the format of all with --format\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "two files of different columns",
+        files: &[("a.csv", "id,qty\n1,2\n"), ("b.csv", "id,amount\n2,3\n")],
+        arguments: "load a.csv b.csv {db} -t orders",
+        says: "error: b.csv and a.csv have different columns: b.csv has no 'qty', a.csv has no 'amount'\n\
+               hint: load files of different columns one after another\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a bad row among many stops the run",
+        files: &[("orders.csv", "id,qty\n1,2\n1,3\n")],
+        arguments: "load orders.csv {db} -t orders -q",
+        says: "error: orders.csv row 2, column 'id': UNIQUE constraint failed: orders.id\n\
+               hint: --on-error reject puts bad rows aside and goes on\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a bad row among many stops the run, PostgreSQL",
+        on: Postgres,
+        files: &[("orders.csv", "id,qty\n1,2\n1,3\n")],
+        arguments: "load orders.csv {db} -t orders -q",
+        says: "error: orders.csv row 2: duplicate key value violates unique constraint \"orders_pkey\" \
+                 (Key (id)=(1) already exists)\n\
+               hint: --on-error reject puts bad rows aside and goes on\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "too few fields in a row",
+        files: &[("orders.csv", "id,qty\n1\n")],
+        arguments: "load orders.csv {db} -t orders -q",
+        says: "error: orders.csv row 1: 1 field where 2 were expected\n\
+               hint: --on-error reject puts bad rows aside and goes on\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the role may not write",
+        on: Postgres,
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer);
+              DO $$ BEGIN CREATE ROLE tonnage_reader LOGIN PASSWORD 'reader'; EXCEPTION WHEN duplicate_object
+              THEN NULL; END $$; GRANT SELECT ON orders TO tonnage_reader",
+        arguments: "load orders.csv postgresql://tonnage_reader:reader@{server}/{name} -t orders -q",
+        says: "error: cannot make the ledger in schema public: permission denied for schema public\n\
+               hint: grant CREATE on the schema, or use --ledger none\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "a run to forget that is not there",
+        arguments: "runs {db} --forget 0198",
+        code: 2,
+        says: "error: no run has an id that begins with '0198'\n\
+               hint: `tonnage runs shop.db` lists them\n",
+        ..Mistake::PLAIN
+    },
+];
