@@ -1,5 +1,7 @@
 //! Values as people write them on a command line.
 
+use tonnage::plan::Rate;
+
 /// `1000`, `10k`, `5M`, `2G`: powers of ten.
 pub fn count(text: &str) -> Result<u64, String> {
     scaled(
@@ -35,6 +37,16 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
         .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let (digits, factor) = found.unwrap_or((text, 1));
     digits.trim().parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// `50k/s` rows, or `20MB/s`, `8MiB/s` bytes.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    let amount = text.strip_suffix("/s").unwrap_or(text);
+    match amount.ends_with(['b', 'B']) {
+        true => size(amount).map(|bytes| Rate::Bytes(bytes as u64)),
+        false => count(amount).map(Rate::Rows),
+    }
+    .map_err(|_| "write rows or bytes a second, such as 50k/s or 20MB/s".to_owned())
 }
 
 /// `a=b`.
@@ -85,6 +97,9 @@ mod tests {
         assert!(size("0").is_err());
         assert_eq!(byte("\\t"), Ok(9));
         assert!(byte("ab").is_err());
+        assert_eq!(rate("50k/s"), Ok(Rate::Rows(50_000)));
+        assert_eq!(rate("20MB/s"), Ok(Rate::Bytes(20_000_000)));
+        assert!(rate("fast").is_err());
         assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(pair("a=").is_err());
     }

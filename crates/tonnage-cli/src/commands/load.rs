@@ -12,7 +12,7 @@ use tonnage::{
     ColumnType, Error, ErrorKind, Result,
     load::{Ended, Progress, Stop, prepare},
     operation::{Durability, Method},
-    plan::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, RejectsMax, Sort},
+    plan::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
     report::{Grouped, Report},
     sources::{self, Format, TextOptions},
     targets,
@@ -20,7 +20,7 @@ use tonnage::{
 
 use crate::{
     Ending,
-    options::{byte, count, pair, size},
+    options::{byte, count, pair, rate, size},
     progress::{self, Style},
 };
 
@@ -86,6 +86,10 @@ pub struct LoadArgs {
     /// Bytes of a write at most [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "How to do it")]
     batch_bytes: Option<usize>,
+
+    /// Rows or bytes a second at most: 50k/s, 20MB/s
+    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to do it")]
+    rate: Option<Rate>,
 
     /// What a commit promises [default: durable]
     #[arg(long, value_enum, help_heading = "How to do it")]
@@ -383,6 +387,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         map: args.map.clone(),
         columns: args.columns.clone(),
         limit: args.limit,
+        rate: args.rate,
         on_error: match (args.on_error, &args.rejects) {
             (Some(OnErrorName::Reject), _) | (None, Some(_)) => OnError::Reject,
             (Some(OnErrorName::Stop), Some(_)) => {

@@ -49,6 +49,8 @@ pub struct LaneTask {
     taken: u64,
     /// Rows of the transaction at hand that the operation left out.
     left_out: u64,
+    /// The most rows of a write, smaller than the plan's after an overload.
+    rows_max: usize,
 }
 
 /// The keys of a write's rows.
@@ -106,6 +108,7 @@ impl LaneTask {
             .iter()
             .map(|c| Arc::from(c.source_name.as_str()))
             .collect();
+        let rows_max = plan.batch_rows;
         Ok(Self {
             shared,
             writer: None,
@@ -113,6 +116,7 @@ impl LaneTask {
             names,
             taken: 0,
             left_out: 0,
+            rows_max,
         })
     }
 
@@ -136,7 +140,7 @@ impl LaneTask {
             if self.shared.stopped() {
                 return Ok(());
             }
-            let Some(write) = gather.take()? else {
+            let Some(write) = gather.take(self.rows_max)? else {
                 return Ok(());
             };
             self.execute(&write).await?;
@@ -145,18 +149,36 @@ impl LaneTask {
 
     /// Brings one write to its commit, over lost connections and lost lock races.
     async fn execute(&mut self, write: &Write) -> Result<()> {
+        let shared = self.shared.clone();
         let mut doubt = None;
         let mut attempt = 1;
         loop {
-            let error = match self.attempt(write, &mut doubt).await {
+            let Some(turn) = shared.throttle.turn().await else {
+                return Err(Error::bug("a lane without turns"));
+            };
+            let wait = shared
+                .throttle
+                .wait(write.rows.num_rows(), write.rows.get_array_memory_size());
+            if !wait.is_zero() && attempt == 1 {
+                tokio::time::sleep(wait).await;
+            }
+            let attempted = self.attempt(write, &mut doubt).await;
+            let connected = self.writer.is_some();
+            let error = match attempted {
                 Ok(()) => {
                     self.taken = 0;
+                    self.rows_max = self.rows_max.saturating_mul(2).min(shared.plan.batch_rows);
+                    shared.throttle.grow();
+                    if shared.throttle.is_shrunk() {
+                        self.writer = None;
+                    }
                     return Ok(());
                 }
                 Err(Trouble::Full(rows)) => {
                     self.shared.give_back(std::mem::take(&mut self.taken));
                     self.rollback().await?;
                     let head = write.head(rows);
+                    drop(turn);
                     if !head.parts.is_empty() {
                         Box::pin(self.execute(&head)).await?;
                     }
@@ -187,6 +209,22 @@ impl LaneTask {
             };
             if !error.is_transient() || attempt >= self.shared.plan.attempts_max || self.shared.stopped() {
                 return Err(error);
+            }
+            if error.kind() == ErrorKind::Overloaded {
+                shared.throttle.shrink(turn);
+                if shared.throttle.is_shrunk() {
+                    self.writer = None;
+                }
+                // Halves may go where the whole does not; a doubt is settled with the write that it is about.
+                let rows = write.rows.num_rows();
+                if connected && rows > 1 && doubt.is_none() {
+                    tracing::warn!("overloaded, trying {} rows at a time: {error}", rows / 2);
+                    shared.progress.retries.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(pause(attempt)).await;
+                    self.rows_max = (rows / 2).max(1);
+                    Box::pin(self.execute(&write.head(rows / 2))).await?;
+                    return Box::pin(self.execute(&write.tail(rows / 2))).await;
+                }
             }
             tracing::warn!("attempt {attempt} of {}: {error}", self.shared.plan.attempts_max);
             self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);

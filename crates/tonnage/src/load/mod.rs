@@ -11,6 +11,7 @@ mod run;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod write;
 
 use std::{

@@ -23,6 +23,7 @@ use super::{
     deal::{Dealer, Lane, Piece},
     lane::LaneTask,
     rejects::RejectsFile,
+    throttle::Throttle,
     write::PIECES_MAX,
 };
 use crate::{
@@ -98,6 +99,8 @@ pub struct Shared {
     pub rejects: Option<RejectsFile>,
     /// The counters.
     pub progress: Arc<Progress>,
+    /// How fast lanes may go.
+    pub throttle: Throttle,
     /// Asked for from outside.
     pub stop: Stop,
     /// Set when a part has failed, for the others.
@@ -118,6 +121,7 @@ impl Shared {
     ) -> Self {
         let rejects_taken = AtomicU64::new(rejects.as_ref().map_or(0, RejectsFile::records));
         Self {
+            throttle: Throttle::new(plan.jobs, plan.rate),
             plan,
             target,
             handle,

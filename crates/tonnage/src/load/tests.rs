@@ -676,6 +676,42 @@ async fn sorted_as_a_whole(mode: Mode, rows: &[(i64, String)], sort_bytes_max: u
     assert_eq!(rejected_rows(dir.path()), bad);
 }
 
+/// A database that bears little gets smaller writes and fewer lanes, and all of the rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overloaded_database_gets_less_at_a_time() {
+    for (rows_max, writers_max) in [(Some(7), None), (None, Some(1)), (Some(30), Some(2))] {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::new();
+        let mut rows: Vec<_> = (0..600).map(|i| (i, format!("v{i}"))).collect();
+        rows[100].0 = -1;
+        rows[333].0 = 5;
+        load(&memory, Numbers::new(Vec::new(), 1), options(dir.path()))
+            .await
+            .unwrap();
+        memory.bear(rows_max, writers_max);
+        for (mode, jobs) in [(Mode::Insert, 4), (Mode::Upsert, 3)] {
+            let options = LoadOptions {
+                mode,
+                jobs: Some(jobs),
+                ..options(dir.path())
+            };
+            let ended = load(&memory, Numbers::new(rows.clone(), 90), options)
+                .await
+                .unwrap();
+            assert!(ended.error.is_none(), "{:?}", ended.error);
+            assert!(ended.report.rows.balances());
+            assert!(ended.report.retries > 0 || rows_max.is_none());
+            assert_eq!(memory.rows("t").len(), 598);
+            let written = if mode == Mode::Insert { 598 } else { 599 };
+            assert_eq!(
+                ended.report.rows.written + ended.report.rows.skipped.superseded,
+                written
+            );
+            std::fs::remove_file(dir.path().join("rejects.jsonl")).unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_limit_counts_source_rows() {
     let dir = tempfile::tempdir().unwrap();

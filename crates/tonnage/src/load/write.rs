@@ -131,6 +131,37 @@ impl Write {
 /// The most pieces that a lane gathers, however small: what they take beside their rows is bounded by it.
 pub const PIECES_MAX: usize = 256;
 
+impl Write {
+    /// The write of the rows from `rows` on, once [`Write::head`] of that many is committed.
+    pub fn tail(&self, rows: usize) -> Self {
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            if part.rows.end <= rows {
+                continue;
+            }
+            let mut part = part.clone();
+            let gone = rows.saturating_sub(part.rows.start);
+            if gone > 0 {
+                part.done += (part.rejects.len() + gone) as u64;
+                part.from = Position {
+                    block: part.block,
+                    rows: part.done,
+                };
+                part.rejects.clear();
+                part.origin_at += gone;
+            }
+            part.rows = part.rows.start.max(rows) - rows..part.rows.end - rows;
+            parts.push(part);
+        }
+        Self {
+            rows: self.rows.slice(rows, self.rows.num_rows() - rows),
+            parts,
+            doom: self.doom.clone(),
+            _room: Vec::new(),
+        }
+    }
+}
+
 /// Pieces waiting to become writes.
 pub struct Gather {
     plan: Arc<Plan>,
@@ -166,8 +197,9 @@ impl Gather {
     }
 
     /// Takes the next write: whole pieces while they fit, a part of one that is larger than a write by itself.
-    pub fn take(&mut self) -> Result<Option<Write>> {
-        let (mut rows_left_max, mut bytes_left) = (self.plan.batch_rows, self.plan.batch_bytes);
+    /// At most `rows_max` rows of it, but at least one.
+    pub fn take(&mut self, rows_max: usize) -> Result<Option<Write>> {
+        let (mut rows_left_max, mut bytes_left) = (rows_max.max(1), self.plan.batch_bytes);
         let mut slices: Vec<RecordBatch> = Vec::new();
         let mut parts = Vec::new();
         let mut room = Vec::new();

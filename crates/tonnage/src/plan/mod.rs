@@ -11,7 +11,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use self::columns::{match_columns, missing};
 pub use self::{
-    options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, RejectsMax, Sort},
+    options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
     show::Bytes,
 };
 use crate::{
@@ -36,6 +36,8 @@ pub const BATCH_BYTES: usize = 16 << 20;
 pub const SORT_BYTES: usize = 64 << 20;
 /// Rejects after which a run stops unless asked for.
 pub const REJECTS_MAX: u64 = 1_000;
+/// Writes a second, at least, while a rate is kept.
+const WRITES_A_SECOND: u64 = 5;
 /// Attempts at one write before a transient error ends the run.
 pub const ATTEMPTS_MAX: u32 = 8;
 
@@ -117,6 +119,8 @@ pub struct Plan {
     pub deduplicate: bool,
     /// The most source rows to read.
     pub limit: Option<u64>,
+    /// How fast rows may go.
+    pub rate: Option<Rate>,
     /// What a bad row does.
     pub on_error: OnError,
     /// How many rejects stop the run.
@@ -241,7 +245,14 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         }
         batch_rows = batch_rows.min(most);
     }
-    let batch_bytes = options.batch_bytes.unwrap_or(BATCH_BYTES).max(1);
+    let mut batch_bytes = options.batch_bytes.unwrap_or(BATCH_BYTES).max(1);
+    // A rate is kept between writes, so writes are small enough to begin several times a second.
+    match options.rate {
+        Some(Rate::Rows(0) | Rate::Bytes(0)) => return Err(Error::config("--rate must be more than 0")),
+        Some(Rate::Rows(rate)) => batch_rows = batch_rows.min((rate / WRITES_A_SECOND).max(1) as usize),
+        Some(Rate::Bytes(rate)) => batch_bytes = batch_bytes.min((rate / WRITES_A_SECOND).max(1) as usize),
+        None => {}
+    }
 
     let sort_by: Vec<usize> = match table.primary_key() {
         Some(key) => key.columns.iter().map_while(position).collect(),
@@ -300,6 +311,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         sort_by: if sort != Sort::None { sort_by } else { Vec::new() },
         sort_bytes_max: SORT_BYTES,
         limit: options.limit,
+        rate: options.rate,
         on_error: options.on_error,
         rejects_max: options.rejects_max,
         attempts_max: ATTEMPTS_MAX,

@@ -42,6 +42,8 @@ pub struct LoadOptions {
     pub columns: Option<Vec<String>>,
     /// The most source rows to read.
     pub limit: Option<u64>,
+    /// How fast rows may go.
+    pub rate: Option<Rate>,
     /// What a bad row does.
     pub on_error: OnError,
     /// Where rejects go; none takes a name of the run's own in the working directory.
@@ -75,6 +77,7 @@ impl LoadOptions {
             map: Vec::new(),
             columns: None,
             limit: None,
+            rate: None,
             on_error: OnError::Stop,
             rejects: None,
             rejects_max: RejectsMax::Rows(REJECTS_MAX),
@@ -144,6 +147,24 @@ pub enum Create {
     Missing,
     /// It must not be there.
     New,
+}
+
+/// How fast rows may go, over all lanes. Neither is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// Rows a second.
+    Rows(u64),
+    /// Arrow bytes a second.
+    Bytes(u64),
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows(rows) => write!(f, "{rows} rows/s"),
+            Self::Bytes(bytes) => write!(f, "{}/s", super::Bytes(*bytes as usize)),
+        }
+    }
 }
 
 /// What a bad row does.

@@ -82,6 +82,9 @@ impl fmt::Display for Plan {
         }
         line("attempts", &format!("{} at a write", self.attempts_max))?;
         line("queue", &format!("at most {}", Bytes(self.queue_bytes_max)))?;
+        if let Some(rate) = self.rate {
+            line("rate", &format!("at most {rate}"))?;
+        }
         if let Some(limit) = self.limit {
             line("limit", &format!("{limit} rows"))?;
         }

@@ -63,6 +63,10 @@ struct State {
     /// Calls until the fault; none for no fault.
     fault: Option<(u64, Fault)>,
     dead: bool,
+    writers: usize,
+    /// The most rows of a statement, and the most writers, before it is overloaded.
+    rows_max: Option<usize>,
+    writers_max: Option<usize>,
     calls: u64,
 }
 
@@ -108,6 +112,12 @@ impl Memory {
         state.fault = None;
         state.dead = false;
         state.locks.clear();
+    }
+
+    /// Makes a statement of more than `rows` rows, and more than `writers` connections, too much for it.
+    pub fn bear(&self, rows: Option<usize>, writers: Option<usize>) {
+        let mut state = self.lock();
+        (state.rows_max, state.writers_max) = (rows, writers);
     }
 
     /// Calls made so far.
@@ -251,6 +261,13 @@ impl Target for Memory {
 
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
         self.call()?;
+        {
+            let mut state = self.lock();
+            if state.writers_max.is_some_and(|max| state.writers >= max) {
+                return Err(Error::new(ErrorKind::Overloaded, "too many connections"));
+            }
+            state.writers += 1;
+        }
         Ok(Box::new(MemoryWriter {
             memory: self.clone(),
             table: plan.table.clone(),
@@ -585,6 +602,14 @@ impl Writer for MemoryWriter {
         let Some(open) = &self.open else {
             return Err(Error::bug("a write outside a transaction"));
         };
+        if self
+            .memory
+            .lock()
+            .rows_max
+            .is_some_and(|max| rows.num_rows() > max)
+        {
+            return Err(Error::new(ErrorKind::Overloaded, "too many rows at once"));
+        }
         let mut batch = Vec::with_capacity(rows.num_rows());
         for at in 0..rows.num_rows() {
             let mut row: Row = vec![None; self.table.columns.len()];
@@ -673,6 +698,7 @@ impl Writer for MemoryWriter {
 impl Drop for MemoryWriter {
     fn drop(&mut self) {
         self.end();
+        self.memory.lock().writers -= 1;
     }
 }
 

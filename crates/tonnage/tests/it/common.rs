@@ -30,6 +30,7 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         key_at: Vec::new(),
         deduplicate: false,
         limit: None,
+        rate: None,
         on_error: OnError::Stop,
         rejects_max: RejectsMax::Rows(0),
         attempts_max: 1,
