@@ -111,9 +111,11 @@ pub trait Ledger: Send + Sync {
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>>;
 
     /// Raises the run's epoch and returns the slots as they stand once every transaction of earlier owners has ended.
+    /// `Fenced` if the run is finished or forgotten.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
 
-    /// Marks the run finished with its account and drops its slots. `Fenced` if the epoch is not `handle`'s.
+    /// Marks the run finished with its account and drops its slots. `Fenced` if the epoch is not `handle`'s. Finishing
+    /// it again is no error: the answer to the first time may have been lost.
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()>;
 
     /// Removes the run; its rows stay. False where there is none.

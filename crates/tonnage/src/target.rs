@@ -126,7 +126,8 @@ pub trait Writer: Send {
     /// in the open transaction. Bad rows are an [`Outcome::failure`], everything else an error.
     async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome>;
 
-    /// Commits. `advances` replaces the counts given at `begin` where rejects have changed them; empty if none did.
+    /// Commits. `advances` replaces the counts given at `begin` for the slots whose counts have changed; empty if none
+    /// have.
     /// An error of kind `InDoubt` means that the ledger must be asked.
     async fn commit(&mut self, advances: &[Advance]) -> Result<()>;
 

@@ -349,15 +349,20 @@ impl Ledger for Memory {
             let released = self.released.notified();
             {
                 let mut state = self.lock();
-                let Some(run) = state.runs.iter_mut().find(|r| r.run_id == run_id) else {
-                    return Err(Error::config(format!("there is no run {run_id}")));
+                let is_free = !state.locks.keys().any(|(run, _)| run == run_id);
+                let unfinished = |r: &&mut RunRecord| r.run_id == run_id && r.finished.is_none();
+                let Some(run) = state.runs.iter_mut().find(unfinished) else {
+                    return Err(Error::new(
+                        ErrorKind::Fenced,
+                        format!("run {run_id} is finished or forgotten"),
+                    ));
                 };
-                run.epoch += 1;
-                let handle = RunHandle {
-                    run_id: run_id.to_owned(),
-                    epoch: run.epoch,
-                };
-                if !state.locks.keys().any(|(run, _)| run == run_id) {
+                if is_free {
+                    run.epoch += 1;
+                    let handle = RunHandle {
+                        run_id: run_id.to_owned(),
+                        epoch: run.epoch,
+                    };
                     let slots = state.slots.get(run_id).cloned().unwrap_or_default();
                     return Ok((handle, slots));
                 }
@@ -666,17 +671,13 @@ impl Writer for MemoryWriter {
             if let Some(stored) = state.tables.get_mut(&self.table.name.name) {
                 stored.rows = rows;
             }
-            let steps = if fixed.is_empty() {
-                &transaction.advances
-            } else {
-                fixed
-            };
             let run_id = self.run.as_ref().map(|r| r.run_id.as_str()).unwrap_or_default();
             for slot in state.slots.get_mut(run_id).into_iter().flatten() {
-                if let Some(step) = steps.iter().find(|a| a.slot == slot.slot) {
+                let of_slot = |a: &&Advance| a.slot == slot.slot;
+                if let Some(step) = transaction.advances.iter().find(of_slot) {
                     slot.position = step.to;
                     slot.mark = step.mark;
-                    slot.counts.add(step.counts);
+                    slot.counts.add(fixed.iter().find(of_slot).unwrap_or(step).counts);
                 }
             }
         }

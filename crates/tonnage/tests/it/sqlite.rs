@@ -1,6 +1,7 @@
 //! SQLite: real files, written through the seams and read back with plain SQL.
 
 mod ledger;
+mod operations;
 mod tables;
 mod values;
 mod writing;

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::{
     errors::{self, Doing},
     identity,
+    sql::KeyColumn,
     types::{self, Affinity},
 };
 use crate::{
@@ -229,6 +230,26 @@ impl Parts {
         (keys, collated)
     }
 
+    /// How the unique index on these columns compares them: the primary key's where there are several.
+    fn key_columns(&self, key: &[String]) -> Vec<KeyColumn> {
+        let is_it = |columns: &&Vec<(String, String)>| {
+            columns.len() == key.len() && columns.iter().all(|(name, _)| key.contains(name))
+        };
+        let (primary, others): (Vec<_>, Vec<_>) = self.unique.iter().partition(|index| index.origin == "pk");
+        let mut indexes = primary.into_iter().chain(others);
+        let index = indexes.find_map(|index| index.columns.as_ref().filter(is_it));
+        let collation = |name: &String| {
+            let column = index?.iter().find(|(column, _)| column == name);
+            column.map(|(_, collation)| collation.clone())
+        };
+        key.iter()
+            .map(|name| KeyColumn {
+                name: name.clone(),
+                collation: collation(name),
+            })
+            .collect()
+    }
+
     fn notes(&self) -> Vec<String> {
         let triggers = self.sql.iter().filter(|(kind, _)| kind == "trigger").count();
         let mut notes = Vec::new();
@@ -240,8 +261,8 @@ impl Parts {
         }
         if self.has_conflict_clause() {
             notes.push(
-                "the table's own ON CONFLICT clauses are overruled (INSERT OR ABORT): they would skip or \
-                 replace rows silently"
+                "the table's own ON CONFLICT clauses are overruled (OR ABORT): they would skip or replace \
+                 rows silently"
                     .to_owned(),
             );
         }
@@ -329,12 +350,14 @@ pub(super) struct Behaviour {
     pub(super) triggers: bool,
     /// Whether the table's definition may tell SQLite to skip or replace rows.
     pub(super) conflict_clause: bool,
+    /// The columns of the key that was asked for, in that order.
+    pub(super) key: Vec<KeyColumn>,
     /// Which table this is.
     pub(super) object: String,
 }
 
-/// Reads how the table named exactly `name` behaves; none where there is none any more.
-pub(super) fn behaviour(connection: &Connection, name: &str) -> Result<Option<Behaviour>> {
+/// Reads how the table named exactly `name` behaves, used by `key`; none where there is none any more.
+pub(super) fn behaviour(connection: &Connection, name: &str, key: &[String]) -> Result<Option<Behaviour>> {
     let Some(found) = find(connection, name)? else {
         return Ok(None);
     };
@@ -353,6 +376,7 @@ pub(super) fn behaviour(connection: &Connection, name: &str) -> Result<Option<Be
         affinities,
         triggers: parts.sql.iter().any(|(kind, _)| kind == "trigger"),
         conflict_clause: parts.has_conflict_clause(),
+        key: parts.key_columns(key),
         object: identity::object(connection, &found.name, found.schema_rowid).map_err(failed)?,
     }))
 }

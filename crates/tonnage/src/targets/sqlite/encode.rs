@@ -409,17 +409,22 @@ fn write_all<T: ArrowPrimitiveType>(
 }
 
 impl Encoded {
-    /// Binds `rows` to the statement's parameters, row after row; the type of a column is looked at once for
-    /// all of them.
-    pub(super) fn bind(&self, statement: &mut Statement<'_>, rows: Range<usize>) -> rusqlite::Result<()> {
-        let stride = self.columns.len();
-        for (column, values) in self.columns.iter().enumerate() {
+    /// Binds the columns at `parameters` of `rows` to the statement's parameters, row after row; the type of
+    /// a column is looked at once for all of them.
+    pub(super) fn bind(
+        &self,
+        statement: &mut Statement<'_>,
+        parameters: &[usize],
+        rows: Range<usize>,
+    ) -> rusqlite::Result<()> {
+        let stride = parameters.len();
+        for (parameter, column) in parameters.iter().enumerate() {
             let place = Place {
-                first: column + 1,
+                first: parameter + 1,
                 stride,
             };
             let rows = rows.clone();
-            match values {
+            match &self.columns[*column] {
                 Values::Bool(array) => {
                     place.bind(statement, rows, |row| get(array, row, array.value(row)))?
                 }

@@ -277,7 +277,7 @@ pub(super) fn finish(connection: &mut Connection, handle: &RunHandle, counts: Co
         Error::new(
             ErrorKind::Fenced,
             format!(
-                "run {} was taken over, finished or forgotten by another process",
+                "run {} was taken over or forgotten by another process",
                 handle.run_id
             ),
         )
@@ -286,10 +286,11 @@ pub(super) fn finish(connection: &mut Connection, handle: &RunHandle, counts: Co
         return Err(fenced());
     }
     change(connection, |connection| {
+        // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
         let finished = connection
             .execute(
-                "UPDATE tonnage_runs SET finished = ?3, written = ?4, skipped = ?5, rejected = ?6
-                 WHERE run_id = ?1 AND epoch = ?2 AND finished IS NULL",
+                "UPDATE tonnage_runs SET finished = coalesce(finished, ?3), written = ?4, skipped = ?5, rejected = ?6
+                 WHERE run_id = ?1 AND epoch = ?2",
                 params![
                     handle.run_id,
                     handle.epoch,

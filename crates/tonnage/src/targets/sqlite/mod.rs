@@ -94,7 +94,7 @@ impl SqliteTarget {
                 product: format!("SQLite {}", rusqlite::version()),
                 writers_max: Some(1),
                 durability: &[Durability::Relaxed, Durability::Durable],
-                methods: &[Method::Native, Method::Array],
+                methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
                 // It would be stored, but SQLite's text functions stop at it.
                 text_holds_nul: false,
                 repeats_keys: true,
@@ -171,13 +171,13 @@ impl Target for SqliteTarget {
         &self.capabilities
     }
 
-    fn support(&self, _table: &Table, operation: &Operation, _method: Method) -> Support {
-        match operation {
-            Operation::Insert | Operation::Upsert { .. } => Support::Yes,
-            _ => Support::No {
-                why: "not in this release".to_owned(),
-                instead: "insert and upsert are there".to_owned(),
+    fn support(&self, _table: &Table, operation: &Operation, method: Method) -> Support {
+        match (operation, method) {
+            (Operation::Update { .. }, Method::Array) => Support::No {
+                why: "where a key comes twice in one UPDATE .. FROM, SQLite takes any of its rows".to_owned(),
+                instead: "native updates a row a statement; there is no round trip to save".to_owned(),
             },
+            _ => Support::Yes,
         }
     }
 

@@ -90,52 +90,181 @@ fn column_definition(column: &ColumnSpec, is_rowid: bool, in_key: bool) -> Resul
     Ok(definition)
 }
 
-/// `INSERT` of `rows` rows, one parameter a value, row after row.
-pub(super) struct Insert {
-    head: String,
-    row: String,
-    tail: String,
+/// A column of a key, and how the key compares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeyColumn {
+    pub(super) name: String,
+    /// The collation of the key's index, which may be another than the column's; none for a rowid.
+    pub(super) collation: Option<String>,
 }
 
-impl Insert {
-    /// The statement for `operation` on `columns` of `table`. `overrule` keeps ON CONFLICT clauses of the
-    /// table's definition from skipping or replacing rows; it also overrules those in the statements of
-    /// triggers, so it is used only where there may be one to overrule.
-    pub(super) fn new(table: &str, columns: &[String], operation: &Operation, overrule: bool) -> Self {
-        let names = || columns.iter().map(String::as_str);
-        let verb = if overrule { "INSERT OR ABORT" } else { "INSERT" };
-        let mut tail = String::new();
-        if let Operation::Upsert { key } = operation {
-            let assignments: Vec<String> = names()
-                .filter(|name| !key.iter().any(|key| key == name))
-                .map(|name| format!("{0} = excluded.{0}", quote(name)))
-                .collect();
-            let target = quoted(key.iter().map(String::as_str));
-            tail = match assignments.as_slice() {
-                [] => format!(" ON CONFLICT ({target}) DO NOTHING"),
-                _ => format!(" ON CONFLICT ({target}) DO UPDATE SET {}", assignments.join(", ")),
-            };
+impl KeyColumn {
+    fn quoted(&self) -> String {
+        match &self.collation {
+            Some(collation) => format!("{} COLLATE {}", quote(&self.name), quote(collation)),
+            None => quote(&self.name),
         }
-        Self {
-            head: format!("{verb} INTO {} ({}) VALUES ", quote(table), quoted(names())),
+    }
+}
+
+/// The rows that a statement rightly leaves as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spares {
+    /// None: a row that was left out was lost.
+    Nothing,
+    /// Rows that are there and would be replaced by themselves; they are as good as written.
+    Same,
+    /// Rows whose key is there.
+    Present,
+    /// Rows whose key is not there.
+    Absent,
+}
+
+/// What the statements of a load are made from.
+pub(super) struct Changed<'a> {
+    pub(super) table: &'a str,
+    /// The columns that rows have, in order.
+    pub(super) columns: &'a [String],
+    pub(super) operation: &'a Operation,
+    /// The operation's key; empty for inserts.
+    pub(super) key: &'a [KeyColumn],
+    /// Keeps ON CONFLICT clauses of the table's definition from skipping or replacing rows. It overrules those
+    /// in the statements of triggers too, so it is asked for only where there may be one to overrule.
+    pub(super) overrule: bool,
+}
+
+/// The statement that applies rows, one parameter a value, row after row.
+pub(super) struct Change {
+    form: Form,
+    parameters: Vec<usize>,
+    lookup: String,
+    key: Vec<usize>,
+    spares: Spares,
+}
+
+enum Form {
+    Insert {
+        head: String,
+        row: String,
+        tail: String,
+    },
+    /// One row only: of equal keys in one statement SQLite would take any.
+    Update(String),
+    /// Rows joined by OR: each is looked up by the index. An IN of row values with collations would visit the
+    /// whole table.
+    Delete {
+        head: String,
+        row: String,
+    },
+}
+
+impl Change {
+    pub(super) fn new(changed: &Changed<'_>) -> Result<Self> {
+        let Changed {
+            table,
+            columns,
+            operation,
+            key,
+            overrule,
+        } = changed;
+        let names = || columns.iter().map(String::as_str);
+        let in_key = |column: usize| key.iter().any(|key| key.name == columns[column]);
+        let place = |key: &KeyColumn| {
+            let found = columns.iter().position(|column| *column == key.name);
+            found.ok_or_else(|| Error::bug(format!("key column {} is not written", key.name)))
+        };
+        let key_at = key.iter().map(place).collect::<Result<Vec<usize>>>()?;
+        let others: Vec<usize> = (0..columns.len()).filter(|column| !in_key(*column)).collect();
+        let is_row: Vec<String> = key.iter().map(|key| format!("{} = ?", key.quoted())).collect();
+        let is_row = is_row.join(" AND ");
+        let or_abort = if *overrule { " OR ABORT" } else { "" };
+        let table = quote(table);
+        let insert = |tail: String| Form::Insert {
+            head: format!("INSERT{or_abort} INTO {table} ({}) VALUES ", quoted(names())),
             row: format!("({})", vec!["?"; columns.len()].join(", ")),
             tail,
-        }
+        };
+        let all = || (0..columns.len()).collect();
+        let conflict = quoted(key.iter().map(|key| key.name.as_str()));
+        let (form, parameters, spares) = match operation {
+            Operation::Insert => (insert(String::new()), all(), Spares::Nothing),
+            Operation::Upsert { .. } if others.is_empty() => {
+                let tail = format!(" ON CONFLICT ({conflict}) DO NOTHING");
+                (insert(tail), all(), Spares::Same)
+            }
+            Operation::Upsert { .. } => {
+                let assign = |column: &usize| format!("{0} = excluded.{0}", quote(&columns[*column]));
+                let assignments: Vec<String> = others.iter().map(assign).collect();
+                let tail = format!(
+                    " ON CONFLICT ({conflict}) DO UPDATE SET {}",
+                    assignments.join(", ")
+                );
+                (insert(tail), all(), Spares::Nothing)
+            }
+            Operation::Ignore { .. } => {
+                let tail = format!(" ON CONFLICT ({conflict}) DO NOTHING");
+                (insert(tail), all(), Spares::Present)
+            }
+            Operation::Update { .. } => {
+                let assign = |column: &usize| format!("{} = ?", quote(&columns[*column]));
+                let assignments: Vec<String> = others.iter().map(assign).collect();
+                let update = format!(
+                    "UPDATE{or_abort} {table} SET {} WHERE {is_row}",
+                    assignments.join(", ")
+                );
+                let parameters = others.iter().chain(&key_at).copied().collect();
+                (Form::Update(update), parameters, Spares::Absent)
+            }
+            Operation::Delete { .. } => {
+                let delete = Form::Delete {
+                    head: format!("DELETE FROM {table} WHERE "),
+                    row: is_row.clone(),
+                };
+                (delete, key_at.clone(), Spares::Absent)
+            }
+        };
+        Ok(Self {
+            form,
+            parameters,
+            lookup: format!("SELECT 1 FROM {table} WHERE {is_row}"),
+            key: key_at,
+            spares,
+        })
     }
 
     /// The statement for this many rows.
     pub(super) fn sql(&self, rows: usize) -> String {
-        format!(
-            "{}{}{}",
-            self.head,
-            vec![self.row.as_str(); rows].join(", "),
-            self.tail
-        )
+        let all = |row: &str, between: &str| vec![row; rows].join(between);
+        match &self.form {
+            Form::Insert { head, row, tail } => format!("{head}{}{tail}", all(row, ", ")),
+            Form::Update(update) => update.clone(),
+            Form::Delete { head, row } => format!("{head}{}", all(row, " OR ")),
+        }
     }
 
-    /// Whether a row may be left as it is.
-    pub(super) fn may_skip(&self) -> bool {
-        self.tail.ends_with("DO NOTHING")
+    /// The columns that the parameters of a row stand for.
+    pub(super) fn parameters(&self) -> &[usize] {
+        &self.parameters
+    }
+
+    /// Looks a row up by its key, where there is one.
+    pub(super) fn lookup(&self) -> &str {
+        &self.lookup
+    }
+
+    /// The columns that the parameters of [`Change::lookup`] stand for.
+    pub(super) fn key(&self) -> &[usize] {
+        &self.key
+    }
+
+    /// Which rows may be left as they are.
+    pub(super) fn spares(&self) -> Spares {
+        self.spares
+    }
+
+    /// Whether one statement can apply many rows.
+    pub(super) fn takes_many(&self) -> bool {
+        !matches!(self.form, Form::Update(_))
     }
 }
 
@@ -183,22 +312,92 @@ mod tests {
         assert!(create_table(&spec(&["other"])).is_err());
     }
 
+    fn change(operation: &Operation, overrule: bool) -> Change {
+        let key = operation.key().iter().map(|name| KeyColumn {
+            name: name.clone(),
+            collation: (name == "b").then(|| "NOCASE".to_owned()),
+        });
+        Change::new(&Changed {
+            table: "t",
+            columns: &["a".to_owned(), "b".to_owned(), "c".to_owned()],
+            operation,
+            key: &key.collect::<Vec<_>>(),
+            overrule,
+        })
+        .unwrap()
+    }
+
     #[test]
-    fn insert() {
-        let columns = ["a".to_owned(), "b".to_owned()];
-        let key = |names: &[&str]| Operation::Upsert {
-            key: names.iter().map(|n| (*n).to_owned()).collect(),
-        };
-        assert_eq!(
-            Insert::new("t", &columns, &Operation::Insert, false).sql(2),
-            "INSERT INTO \"t\" (\"a\", \"b\") VALUES (?, ?), (?, ?)"
+    fn changes() {
+        let key = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        let insert = "INSERT INTO \"t\" (\"a\", \"b\", \"c\") VALUES (?, ?, ?)";
+        let cases = [
+            (Operation::Insert, 2, format!("{insert}, (?, ?, ?)")),
+            (
+                Operation::Upsert { key: key(&["b"]) },
+                1,
+                format!(
+                    "{insert} ON CONFLICT (\"b\") DO UPDATE SET \"a\" = excluded.\"a\", \
+                     \"c\" = excluded.\"c\""
+                ),
+            ),
+            (
+                Operation::Upsert {
+                    key: key(&["c", "b", "a"]),
+                },
+                1,
+                format!("{insert} ON CONFLICT (\"c\", \"b\", \"a\") DO NOTHING"),
+            ),
+            (
+                Operation::Ignore { key: key(&["b"]) },
+                2,
+                format!("{insert}, (?, ?, ?) ON CONFLICT (\"b\") DO NOTHING"),
+            ),
+            (
+                Operation::Update {
+                    key: key(&["b", "a"]),
+                },
+                1,
+                "UPDATE \"t\" SET \"c\" = ? WHERE \"b\" COLLATE \"NOCASE\" = ? AND \"a\" = ?".to_owned(),
+            ),
+            (
+                Operation::Delete {
+                    key: key(&["b", "a"]),
+                },
+                1,
+                "DELETE FROM \"t\" WHERE \"b\" COLLATE \"NOCASE\" = ? AND \"a\" = ?".to_owned(),
+            ),
+            (
+                Operation::Delete {
+                    key: key(&["b", "a"]),
+                },
+                2,
+                "DELETE FROM \"t\" WHERE \"b\" COLLATE \"NOCASE\" = ? AND \"a\" = ? \
+                 OR \"b\" COLLATE \"NOCASE\" = ? AND \"a\" = ?"
+                    .to_owned(),
+            ),
+        ];
+        for (operation, rows, sql) in cases {
+            assert_eq!(change(&operation, false).sql(rows), sql, "{operation:?}");
+        }
+        let overruled = |operation| change(&operation, true).sql(1);
+        assert!(overruled(Operation::Insert).starts_with("INSERT OR ABORT INTO"));
+        assert!(overruled(Operation::Update { key: key(&["a"]) }).starts_with("UPDATE OR ABORT \"t\""));
+    }
+
+    #[test]
+    fn parameters_stand_for_columns() {
+        let update = change(
+            &Operation::Update {
+                key: vec!["b".to_owned()],
+            },
+            false,
         );
+        assert_eq!((update.parameters(), update.key()), (&[0, 2, 1][..], &[1][..]));
         assert_eq!(
-            Insert::new("t", &columns, &key(&["a"]), true).sql(1),
-            "INSERT OR ABORT INTO \"t\" (\"a\", \"b\") VALUES (?, ?) ON CONFLICT (\"a\") DO UPDATE SET \"b\" \
-             = excluded.\"b\""
+            update.lookup(),
+            "SELECT 1 FROM \"t\" WHERE \"b\" COLLATE \"NOCASE\" = ?"
         );
-        let all = Insert::new("t", &columns, &key(&["a", "b"]), false);
-        assert!(all.may_skip() && all.sql(1).ends_with("ON CONFLICT (\"a\", \"b\") DO NOTHING"));
+        assert!(!update.takes_many());
     }
 }

@@ -2,10 +2,15 @@
 //!
 //! - A transaction is BEGIN IMMEDIATE: it waits for the file's one writer to end, then nobody else writes and
 //!   nobody changes the schema until it ends. Dropping the writer undoes it.
-//! - `native` is one prepared INSERT of one row, `array` one of up to [`ARRAY_ROWS`] rows; both send a batch
-//!   to the thread once.
+//! - `native`, `batch` and `single` are one prepared statement a row (what differs is how often the engine
+//!   commits), `array` is one of up to [`ARRAY_ROWS`] rows; all send a batch to the thread once.
+//! - What a statement left out is what it was sent less `sqlite3_changes`, which counts neither what triggers
+//!   nor what foreign keys do. Where a trigger may have left the row out (`RAISE(IGNORE)`), its key is looked
+//!   up: only a row that its operation spares is skipped, any other is refused.
 //! - SQLite undoes a failed statement by itself, so a savepoint is set only where triggers may have left
 //!   something behind (`RAISE(FAIL)`, `RAISE(IGNORE)`).
+
+use std::ops::Range;
 
 use arrow::array::{Array, RecordBatch};
 use async_trait::async_trait;
@@ -16,7 +21,7 @@ use super::{
     connect::{self, Location},
     encode::{Encoded, Encoder},
     errors::{self, Doing},
-    sql::Insert,
+    sql::{Change, Changed, Spares},
     thread::Thread,
 };
 use crate::{
@@ -89,7 +94,6 @@ struct Session {
     plan: Plan,
     columns: Vec<String>,
     run: Option<RunHandle>,
-    rows_a_statement: usize,
     /// What is derived from the schema, and the version of the schema it was derived from.
     shape: Shape,
     /// The advances of the open transaction.
@@ -99,7 +103,8 @@ struct Session {
 /// What the table's definition makes of the plan.
 struct Shape {
     schema_version: i64,
-    insert: Insert,
+    change: Change,
+    rows_a_statement: usize,
     encoder: Encoder,
     triggers: bool,
 }
@@ -111,17 +116,12 @@ impl Session {
             .ok_or_else(|| Error::schema(format!("{} is gone", location.shown())))?;
         connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
         let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
-        let rows_a_statement = match plan.method {
-            Method::Native | Method::Batch | Method::Single => 1,
-            Method::Array => array_rows(columns.len()),
-        };
         let shape = Shape::read(&connection, &plan, &columns)?;
         Ok(Self {
             connection,
             plan,
             columns,
             run,
-            rows_a_statement,
             shape,
             begun: Vec::new(),
         })
@@ -207,11 +207,13 @@ impl Session {
         };
         let mut statement = Prepared {
             connection: &self.connection,
-            insert: &self.shape.insert,
+            change: &self.shape.change,
+            triggers: self.shape.triggers,
             current: None,
         };
         let guarded = guard == Guard::Savepoint && self.shape.triggers;
-        let encode_rows = (ENCODE_ROWS / self.rows_a_statement).max(1) * self.rows_a_statement;
+        let rows_a_statement = self.shape.rows_a_statement;
+        let encode_rows = (ENCODE_ROWS / rows_a_statement).max(1) * rows_a_statement;
         let mut start = 0;
         while start < rows.num_rows() {
             let chunk = rows.slice(start, encode_rows.min(rows.num_rows() - start));
@@ -219,11 +221,18 @@ impl Session {
             let good = encoded.bad.as_ref().map_or(chunk.num_rows(), |bad| bad.row);
             let mut done = 0;
             while done < good {
-                let count = self.rows_a_statement.min(good - done);
+                let count = rows_a_statement.min(good - done);
                 outcome.statements += 1;
-                if let Some(refusal) = statement.apply(&encoded, done..done + count, guarded)? {
-                    outcome.failure = Some(self.failure(refusal, start + done, count, guarded)?);
-                    return Ok(outcome);
+                match statement.apply(&encoded, done..done + count, guarded)? {
+                    Ok(left_out) => outcome.skipped += left_out as u64,
+                    Err(refusal) => {
+                        let failure = self.failure(refusal, start + done, count, guarded)?;
+                        if !failure.intact {
+                            outcome.skipped = 0;
+                        }
+                        outcome.failure = Some(failure);
+                        return Ok(outcome);
+                    }
                 }
                 done += count;
             }
@@ -354,8 +363,9 @@ impl Shape {
             affinities,
             triggers,
             conflict_clause,
+            key,
             object,
-        } = catalog::behaviour(connection, &table.name)?.ok_or_else(changed)?;
+        } = catalog::behaviour(connection, &table.name, plan.operation.key())?.ok_or_else(changed)?;
         if object != plan.table.identity.object {
             return Err(changed());
         }
@@ -369,9 +379,23 @@ impl Shape {
                 })?;
             encoded.push((column.name.clone(), column.ty, *affinity));
         }
+        let change = Change::new(&Changed {
+            table: &table.name,
+            columns,
+            operation: &plan.operation,
+            key: &key,
+            overrule: conflict_clause,
+        })?;
+        // Which row of many was left out could not be told, so not by whom either.
+        let ambiguous = triggers && change.spares() != Spares::Nothing;
+        let rows_a_statement = match plan.method {
+            Method::Array if change.takes_many() && !ambiguous => array_rows(columns.len()),
+            _ => 1,
+        };
         Ok(Self {
             schema_version,
-            insert: Insert::new(&table.name, columns, &plan.operation, conflict_clause),
+            change,
+            rows_a_statement,
             encoder: Encoder::new(encoded)?,
             triggers,
         })
@@ -385,26 +409,28 @@ enum Refusal {
     Skipped,
 }
 
-/// The insert, prepared for as many rows as were last asked for.
+/// The change, prepared for as many rows as were last asked for.
 struct Prepared<'a> {
     connection: &'a Connection,
-    insert: &'a Insert,
+    change: &'a Change,
+    triggers: bool,
     current: Option<(usize, CachedStatement<'a>)>,
 }
 
 impl Prepared<'_> {
-    /// Applies rows of a batch in one statement. Refused rows are a refusal, everything else an error.
+    /// Applies rows of a batch in one statement and counts those that the operation left out. Refused rows are
+    /// a refusal, everything else an error.
     fn apply(
         &mut self,
         encoded: &Encoded,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         guarded: bool,
-    ) -> Result<Option<Refusal>> {
+    ) -> Result<Result<usize, Refusal>> {
         let count = rows.len();
         if self.current.as_ref().is_none_or(|(rows, _)| *rows != count) {
             let statement = self
                 .connection
-                .prepare_cached(&self.insert.sql(count))
+                .prepare_cached(&self.change.sql(count))
                 .map_err(failed)?;
             self.current = Some((count, statement));
         }
@@ -416,22 +442,45 @@ impl Prepared<'_> {
                 .execute_batch("SAVEPOINT tonnage_write")
                 .map_err(failed)?;
         }
+        let first = rows.start;
         let applied = encoded
-            .bind(statement, rows)
+            .bind(statement, self.change.parameters(), rows)
             .and_then(|()| statement.raw_execute());
-        match applied {
-            Ok(written) if written == count || self.insert.may_skip() => {
-                if guarded {
-                    self.connection
-                        .execute_batch("RELEASE tonnage_write")
-                        .map_err(failed)?;
-                }
-                Ok(None)
-            }
-            Ok(_) => Ok(Some(Refusal::Skipped)),
-            Err(failure) if errors::is_rejection(&failure) => Ok(Some(Refusal::Failed(failure))),
-            Err(failure) => Err(errors::error(failure, Doing::Rows)),
+        let idle = match applied {
+            Ok(changed) => count.saturating_sub(changed),
+            Err(failure) if errors::is_rejection(&failure) => return Ok(Err(Refusal::Failed(failure))),
+            Err(failure) => return Err(errors::error(failure, Doing::Rows)),
+        };
+        if idle > 0 && !self.spares(encoded, first)? {
+            return Ok(Err(Refusal::Skipped));
         }
+        if guarded {
+            self.connection
+                .execute_batch("RELEASE tonnage_write")
+                .map_err(failed)?;
+        }
+        Ok(Ok(match self.change.spares() {
+            Spares::Nothing | Spares::Same => 0,
+            Spares::Present | Spares::Absent => idle,
+        }))
+    }
+
+    /// Whether it was the operation that left a row as it is. With triggers a statement has one row.
+    fn spares(&self, encoded: &Encoded, row: usize) -> Result<bool> {
+        let spared = match self.change.spares() {
+            Spares::Nothing => return Ok(false),
+            _ if !self.triggers => return Ok(true),
+            Spares::Same | Spares::Present => true,
+            Spares::Absent => false,
+        };
+        let mut lookup = self
+            .connection
+            .prepare_cached(self.change.lookup())
+            .map_err(failed)?;
+        let bound = encoded.bind(&mut lookup, self.change.key(), row..row + 1);
+        bound.map_err(failed)?;
+        let found = lookup.raw_query().next().map_err(failed)?.is_some();
+        Ok(found == spared)
     }
 }
 

@@ -85,10 +85,8 @@ async fn one_unfinished_run_of_an_identity() {
         rejected: 1,
     };
     ledger.finish(&handle, counts).await.unwrap();
-    assert_eq!(
-        ledger.finish(&handle, counts).await.unwrap_err().kind(),
-        ErrorKind::Fenced
-    );
+    // The answer may be lost, so finishing is repeatable.
+    ledger.finish(&handle, counts).await.unwrap();
     assert_eq!(ledger.slots("1").await.unwrap(), []);
     ledger.start(&new_run(&database, "t", "2").await).await.unwrap();
     let runs = ledger.runs().await.unwrap();
