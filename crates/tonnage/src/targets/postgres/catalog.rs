@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    operation::Operation,
     table::{Column, Equality, Key, Table, TableIdentity, TableName},
 };
 
@@ -22,6 +23,47 @@ pub(super) struct Described {
     pub deferred: bool,
     /// Row security applies to this role, so COPY does not work.
     pub row_security: bool,
+    /// Its rows are in partitions.
+    pub partitioned: bool,
+    /// Events at which a BEFORE ROW trigger of it or of a partition sees rows, as bits of `tgtype`.
+    triggered: i16,
+    /// Events that a rule rewrites, with the rule's name.
+    pub rules: Vec<(RuleEvent, String)>,
+}
+
+/// What a rule rewrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RuleEvent {
+    /// INSERT.
+    Insert,
+    /// UPDATE.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+/// Bits of `pg_trigger.tgtype`.
+mod trigger {
+    pub const INSERT: i16 = 4;
+    pub const DELETE: i16 = 8;
+    pub const UPDATE: i16 = 16;
+}
+
+impl Described {
+    /// Whether a trigger may leave out rows that the operation would not.
+    pub fn may_leave_out(&self, operation: &Operation) -> bool {
+        let events = match operation {
+            Operation::Insert | Operation::Ignore { .. } => trigger::INSERT,
+            Operation::Upsert { .. } => trigger::INSERT | trigger::UPDATE,
+            // A row that moves to another partition is deleted here and inserted there.
+            Operation::Update { .. } if self.partitioned => {
+                trigger::UPDATE | trigger::INSERT | trigger::DELETE
+            }
+            Operation::Update { .. } => trigger::UPDATE,
+            Operation::Delete { .. } => trigger::DELETE,
+        };
+        self.triggered & events != 0
+    }
 }
 
 /// A column, as only this target needs to know it.
@@ -95,12 +137,16 @@ const TRAITS: &str = "\
            EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND condeferred), \
            ARRAY(SELECT tgname::text FROM pg_catalog.pg_trigger \
                  WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7 ORDER BY 1), \
-           ARRAY(SELECT rulename::text FROM pg_catalog.pg_rewrite \
-                 WHERE ev_class = $1 AND ev_type = '3' AND ev_enabled <> 'D' ORDER BY 1), \
+           ARRAY(SELECT ev_type::text || rulename::text FROM pg_catalog.pg_rewrite \
+                 WHERE ev_class = $1 AND ev_type IN ('2', '3', '4') AND ev_enabled <> 'D' ORDER BY 1), \
            ARRAY(SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint \
                  WHERE conrelid = $1 ORDER BY conname, oid), \
            ARRAY(SELECT pg_catalog.pg_get_indexdef(indexrelid) FROM pg_catalog.pg_index \
-                 WHERE indrelid = $1 AND indisunique ORDER BY indexrelid)";
+                 WHERE indrelid = $1 AND indisunique ORDER BY indexrelid), \
+           coalesce((SELECT pg_catalog.bit_or(tgtype) FROM pg_catalog.pg_trigger \
+                     WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3 \
+                       AND (tgrelid = $1 OR tgrelid IN (SELECT relid FROM pg_catalog.pg_partition_tree($1)))), \
+                    0::int2)";
 
 const NAMES: &str = "\
     SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN NULL ELSE n.nspname::text END, c.relname::text \
@@ -249,7 +295,16 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
     let row_security: bool = get(&traits, 1)?;
     let deferred: bool = get(&traits, 2)?;
     let triggers: Vec<String> = get(&traits, 3)?;
-    let rules: Vec<String> = get(&traits, 4)?;
+    let mut rules = Vec::new();
+    for rule in get::<Vec<String>>(&traits, 4)? {
+        let (event, name) = rule.split_at(1);
+        let event = match event {
+            "2" => RuleEvent::Update,
+            "3" => RuleEvent::Insert,
+            _ => RuleEvent::Delete,
+        };
+        rules.push((event, name.to_owned()));
+    }
     shape.extend(get::<Vec<String>>(&traits, 5)?);
     shape.extend(get::<Vec<String>>(&traits, 6)?);
     let mut notes = Vec::new();
@@ -259,8 +314,10 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             triggers.join(", ")
         ));
     }
-    if !rules.is_empty() {
-        notes.push(format!("COPY passes by the INSERT rule {}", rules.join(", ")));
+    let inserting = rules.iter().filter(|(event, _)| *event == RuleEvent::Insert);
+    let inserting: Vec<_> = inserting.map(|(_, name)| name.as_str()).collect();
+    if !inserting.is_empty() {
+        notes.push(format!("COPY passes by the INSERT rule {}", inserting.join(", ")));
     }
     if row_security {
         notes.push("row security applies to this role, so COPY cannot be used".to_owned());
@@ -291,5 +348,8 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         columns: described,
         deferred,
         row_security,
+        partitioned: found.kind == "p",
+        triggered: get(&traits, 7)?,
+        rules,
     }))
 }

@@ -594,6 +594,16 @@ impl Encoder {
         Ok(out)
     }
 
+    /// Fields of `rows`, row after row: no lengths of rows, no header.
+    pub fn fields(&mut self, rows: Range<usize>) -> std::result::Result<Vec<u8>, ColumnFault> {
+        let total = self.place(rows.clone(), 0..self.fields.len(), 0, 0)?;
+        let mut out = vec![0; total];
+        for field in &self.fields {
+            field.write(rows.clone(), &mut out, &mut self.sizes);
+        }
+        Ok(out)
+    }
+
     /// Column `index` as a one-dimensional array of element type `element`.
     pub fn array(&mut self, index: usize, element: u32) -> std::result::Result<Vec<u8>, ColumnFault> {
         const HEADER: usize = 20;

@@ -2,6 +2,7 @@
 
 mod connecting;
 mod ledger;
+mod operations;
 mod tables;
 mod values;
 mod writing;

@@ -20,7 +20,7 @@ use tonnage::{
 
 use super::{Place, batch};
 
-const METHODS: [Method; 2] = [Method::Native, Method::Array];
+const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 
 /// Writes one column into a table of its own by each method and compares what the server shows.
 async fn check(place: &Place, declared: &str, array: ArrayRef, shown: &str, expected: &[Option<&str>]) {
