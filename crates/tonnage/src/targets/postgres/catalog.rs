@@ -3,6 +3,7 @@
 use tokio_postgres::{Client, types::ToSql};
 
 use super::{
+    carry::{Carried, Cast, Declared, carry},
     errors,
     types::{ServerType, oid},
 };
@@ -10,6 +11,7 @@ use crate::{
     error::{Error, Result},
     operation::Operation,
     table::{Column, Equality, Key, Table, TableIdentity, TableName},
+    types::ColumnType,
 };
 
 /// A table, with what only this target needs to know of it.
@@ -75,6 +77,10 @@ pub(super) struct DescribedColumn {
     pub identity_always: bool,
     /// Its collation in SQL, quoted, where it is not its type's own.
     pub collation: Option<String>,
+    /// How the server makes its values of text, where they travel so.
+    pub cast: Option<Cast>,
+    /// The operator that compares it, where the search path may lead to another one.
+    pub equal: Option<String>,
 }
 
 /// The ledger's tables, which nobody means to load.
@@ -104,15 +110,31 @@ const CANDIDATES: &str = "\
                ELSE pg_catalog.lower(n.nspname::text) = pg_catalog.lower($1) END \
     ORDER BY 2, 3";
 
+/// A domain is what it is based on, however many domains lie between, with the modifier of the innermost one.
 const COLUMNS: &str = "\
-    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), \
-           CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END, \
-           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, \
-           a.attnotnull OR t.typnotnull, a.atthasdef OR t.typdefault IS NOT NULL, \
+    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), u.oid, u.modifier, \
+           a.attnotnull OR u.not_null, a.atthasdef OR t.typdefault IS NOT NULL, \
            a.attidentity::text, a.attgenerated::text, coalesce(l.collisdeterministic, true), \
            CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || \
-                pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END \
+                pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END, \
+           pg_catalog.format_type(u.oid, -1), b.typtype::text, \
+           CASE WHEN b.typcategory = 'A' AND b.typlen = -1 THEN b.typelem ELSE 0 END, \
+           coalesce((SELECT e.typtype = 'e' FROM pg_catalog.pg_type e \
+                     WHERE e.oid = b.typelem AND b.typcategory = 'A'), false), \
+           (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = b.typnamespace), \
+           (SELECT e.extname || '.' || b.typname FROM pg_catalog.pg_depend d \
+                   JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid \
+            WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.objid = b.oid AND d.deptype = 'e' \
+              AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass) \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+    CROSS JOIN LATERAL ( \
+        WITH RECURSIVE chain (oid, kind, base, base_modifier, modifier, not_null) AS ( \
+            SELECT t.oid, t.typtype, t.typbasetype, t.typtypmod, a.atttypmod, t.typnotnull \
+            UNION ALL \
+            SELECT n.oid, n.typtype, n.typbasetype, n.typtypmod, c.base_modifier, c.not_null OR n.typnotnull \
+            FROM chain c JOIN pg_catalog.pg_type n ON n.oid = c.base WHERE c.kind = 'd') \
+        SELECT oid, modifier, not_null FROM chain WHERE kind <> 'd') u \
+    JOIN pg_catalog.pg_type b ON b.oid = u.oid \
     LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
@@ -240,7 +262,7 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             modifier: get(row, 3)?,
         };
         let name: String = get(row, 0)?;
-        let declared: String = get(row, 1)?;
+        let mut declared: String = get(row, 1)?;
         let not_null: bool = get(row, 4)?;
         let identity: String = get(row, 6)?;
         let generated: String = get(row, 7)?;
@@ -257,19 +279,47 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             line.push_str(" generated");
         }
         shape.push(line);
+        let kind: String = get(row, 11)?;
+        let schema: String = get(row, 14)?;
+        let extension: Option<String> = get(row, 15)?;
+        let carried = carry(&Declared {
+            server,
+            kind: &kind,
+            element: get(row, 12)?,
+            element_is_enum: get(row, 13)?,
+            extension: extension.as_deref(),
+        });
+        let (ty, cast) = match carried {
+            Carried::Binary(ty) => (Some(ty), None),
+            Carried::Text { direct } => {
+                let name = get(row, 10)?;
+                (Some(ColumnType::TEXT), Some(Cast { name, direct }))
+            }
+            Carried::Not(None) => (None, None),
+            Carried::Not(Some(why)) => {
+                declared = format!("{declared} ({why})");
+                (None, None)
+            }
+        };
         described.push(DescribedColumn {
             server,
             identity_always: identity == "a",
             collation: get(row, 9)?,
+            cast,
+            equal: extension.map(|_| format!("OPERATOR({schema}.=)")),
         });
         table_columns.push(Column {
             name,
-            ty: server.column_type(),
+            ty,
             declared,
             nullable: !not_null,
             has_default: get::<bool>(row, 5)? || !identity.is_empty(),
             generated: !generated.is_empty(),
-            equality: server.equality(get(row, 8)?),
+            equality: match kind.as_str() {
+                // Labels are equal where their bytes are.
+                "e" => Equality::Provable,
+                _ => server.equality(get(row, 8)?),
+            },
         });
     }
 
@@ -333,6 +383,18 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         notes.push(
             "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys".to_owned(),
         );
+    }
+    let texts: Vec<_> = table_columns
+        .iter()
+        .zip(&described)
+        .filter(|(c, d)| !c.generated && d.cast.as_ref().is_some_and(|cast| !cast.direct))
+        .map(|(c, _)| c.name.as_str())
+        .collect();
+    if !texts.is_empty() {
+        notes.push(format!(
+            "the server makes the values of {} of text: COPY of these goes through a temporary table",
+            texts.join(", ")
+        ));
     }
     Ok(Some(Described {
         table: Table {

@@ -6,13 +6,15 @@
 //! it moves. Nothing becomes durable by being dropped: a COPY and a transaction that are not finished by name are
 //! undone by the server.
 //!
-//! The order to read in: `settings` and `connect` (how a session comes about), `catalog` and `types` (what a table is),
+//! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `types` and `carry` (what a table is),
 //! `encode` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
 
+mod carry;
 mod catalog;
 mod connect;
 mod encode;
 mod errors;
+mod interval;
 mod ledger;
 mod numeric;
 mod settings;

@@ -1,9 +1,10 @@
 //! The statements that carry rows. Identifiers are quoted, values are never part of the text.
 
 use super::{
+    carry::Cast,
     catalog::Described,
     encode::EncodedColumn,
-    types::{quote, quote_all, quote_table},
+    types::{ServerType, oid, quote, quote_all, quote_table},
 };
 use crate::{
     error::{Error, Result},
@@ -76,20 +77,26 @@ pub(super) fn columns(plan: &Plan, described: &Described) -> Result<Vec<EncodedC
         .iter()
         .map(|column| {
             let at = described.table.columns.iter().position(|c| c.name == column.name);
-            let server = at
-                .and_then(|at| described.columns.get(at))
-                .map(|c| c.server)
-                .ok_or_else(|| {
-                    Error::schema(format!(
-                        "{} has no column '{}' any more",
-                        plan.table.name, column.name
-                    ))
-                    .hint("the table was altered while it was loaded")
-                })?;
+            let found = at.and_then(|at| described.columns.get(at)).ok_or_else(|| {
+                Error::schema(format!(
+                    "{} has no column '{}' any more",
+                    plan.table.name, column.name
+                ))
+                .hint("the table was altered while it was loaded")
+            })?;
+            let server = match (&found.cast, found.server.oid) {
+                // The digits of an interval are looked at.
+                (None, _) | (Some(_), oid::INTERVAL) => found.server,
+                (Some(_), _) => ServerType {
+                    oid: oid::TEXT,
+                    modifier: -1,
+                },
+            };
             Ok(EncodedColumn {
                 name: column.name.clone(),
                 ty: column.ty,
                 server,
+                cast: found.cast.clone(),
             })
         })
         .collect()
@@ -125,7 +132,7 @@ pub(super) fn statements(
     };
     let begin = begin(plan.durability, synchronous_commit, described.deferred);
     let way = match (plan.method, &plan.operation) {
-        (Method::Native, Operation::Insert) => {
+        (Method::Native, Operation::Insert) if !merge.casts_in_stage() => {
             Way::Copy(format!("COPY {table} ({names}) FROM STDIN WITH (FORMAT binary)"))
         }
         (Method::Native, _) => Way::Stage(merge.stage()),
@@ -168,6 +175,24 @@ impl Merge<'_> {
         }
     }
 
+    /// Whether a COPY carries text that has to become something else.
+    fn casts_in_stage(&self) -> bool {
+        self.columns
+            .iter()
+            .any(|c| c.cast.as_ref().is_some_and(|cast| !cast.direct))
+    }
+
+    /// The rows of `from` (called `raw`) with text made into values where `casts` says so.
+    fn cast(&self, from: String, casts: impl Fn(&Cast) -> bool) -> String {
+        let cast = |c: &EncodedColumn| match c.cast.as_ref().filter(|cast| casts(cast)) {
+            Some(cast) => format!("{0}::{1} AS {0}", quote(&c.name), cast.name),
+            None => quote(&c.name),
+        };
+        let mut names: Vec<_> = self.columns.iter().map(cast).collect();
+        names.extend(self.ordinal.clone());
+        format!("(SELECT {} FROM {from}) AS given", names.join(", "))
+    }
+
     fn arrays(&self) -> Given {
         let parameter =
             |(index, c): (usize, &EncodedColumn)| format!("${}::{}[]", index + 1, c.server.name());
@@ -177,18 +202,30 @@ impl Merge<'_> {
         } else {
             ""
         };
-        Given {
-            from: format!(
-                "unnest({}){with_ordinality} AS given ({})",
+        let from = |called: &str| {
+            format!(
+                "unnest({}){with_ordinality} AS {called} ({})",
                 parameters.join(", "),
                 self.given_names()
-            ),
+            )
+        };
+        Given {
+            from: match self.columns.iter().any(|c| c.cast.is_some()) {
+                true => self.cast(from("raw"), |_| true),
+                false => from("given"),
+            },
             values: None,
         }
     }
 
     fn row(&self) -> Given {
-        let parameter = |(index, c): (usize, &EncodedColumn)| format!("${}::{}", index + 1, c.server.name());
+        let parameter = |(index, c): (usize, &EncodedColumn)| {
+            let parameter = format!("${}::{}", index + 1, c.server.name());
+            match &c.cast {
+                Some(cast) => format!("{parameter}::{}", cast.name),
+                None => parameter,
+            }
+        };
         let parameters: Vec<_> = self.columns.iter().enumerate().map(parameter).collect();
         let named: Vec<_> = self
             .columns
@@ -207,11 +244,16 @@ impl Merge<'_> {
             Some(ordinal) => format!(", 0::int4 AS {ordinal}"),
             None => String::new(),
         };
+        let staged = |c: &EncodedColumn| match &c.cast {
+            Some(cast) if !cast.direct => format!("NULL::text AS {}", quote(&c.name)),
+            _ => quote(&c.name),
+        };
+        let staged: Vec<_> = self.columns.iter().map(staged).collect();
         Stage {
             create: format!(
                 "CREATE TEMPORARY TABLE tonnage_stage ON COMMIT DELETE ROWS AS SELECT {}{typed_ordinal} \
                  FROM {} WITH NO DATA",
-                self.names(),
+                staged.join(", "),
                 quote_table(&self.described.table.name)
             ),
             copy: format!(
@@ -219,7 +261,10 @@ impl Merge<'_> {
                 self.given_names()
             ),
             merge: self.statement(&Given {
-                from: format!("{STAGE} AS given"),
+                from: match self.casts_in_stage() {
+                    true => self.cast(format!("{STAGE} AS raw"), |cast| !cast.direct),
+                    false => format!("{STAGE} AS given"),
+                },
                 values: None,
             }),
             clear: format!("DELETE FROM {STAGE}"),
@@ -326,7 +371,12 @@ impl Merge<'_> {
 
     /// A null equals nothing.
     fn same_key(&self) -> String {
-        let same = |name: &String| format!("loaded.{0} = given.{0}", quote(name));
+        let same = |name: &String| {
+            let at = self.described.table.columns.iter().position(|c| c.name == *name);
+            let column = at.and_then(|at| self.described.columns.get(at));
+            let equal = column.and_then(|c| c.equal.as_deref()).unwrap_or("=");
+            format!("loaded.{0} {equal} given.{0}", quote(name))
+        };
         let same: Vec<_> = self.operation.key().iter().map(same).collect();
         same.join(" AND ")
     }

@@ -15,9 +15,10 @@ use tokio_postgres::{
 };
 
 use super::{
+    carry::Cast,
     catalog,
     encode::{ColumnFault, EncodedColumn, Encoder},
-    errors,
+    errors::{self, TextCodes},
     ledger::{Mover, borrowed},
     statements::{self, Account, Way},
 };
@@ -369,7 +370,7 @@ impl PostgresWriter {
         let mut bytes = 0;
         let mut fault: Option<ColumnFault> = None;
         for (index, column) in self.columns.iter().enumerate() {
-            match encoder.array(index, column.server.oid) {
+            match encoder.array(index, column.taken()) {
                 Ok(array) => {
                     bytes += array.len() as u64;
                     parameters.push(EncodedField(Some(Bytes::from(array))));
@@ -390,6 +391,13 @@ impl PostgresWriter {
     /// What a refusal means for the batch; an error where it is not about rows.
     async fn refused(&mut self, refusal: Refusal, guard: Guard) -> Result<Failure> {
         let mut untouched = false;
+        let casts = || self.columns.iter().filter_map(|c| c.cast.as_ref());
+        let codes = match casts().next() {
+            None => TextCodes::None,
+            Some(_) if casts().any(Cast::fails_internally) => TextCodes::Internal,
+            Some(_) => TextCodes::Syntax,
+        };
+        let said = |error| errors::of_rows(error, codes);
         let failure = match refusal {
             Refusal::Other(error) => {
                 self.state = State::Broken;
@@ -397,7 +405,7 @@ impl PostgresWriter {
             }
             Refusal::Row { row, error } => {
                 let column = error.as_db_error().and_then(|db| db.column()).map(str::to_owned);
-                let error = errors::statement(error);
+                let error = said(error);
                 if error.kind() != ErrorKind::Rejected {
                     self.state = State::Broken;
                     return Err(error);
@@ -409,7 +417,7 @@ impl PostgresWriter {
                 let (suspect, column) = error
                     .as_db_error()
                     .map_or((None, None), |db| errors::suspect(db, &names));
-                let error = errors::statement(error);
+                let error = said(error);
                 if error.kind() != ErrorKind::Rejected {
                     self.state = State::Broken;
                     return Err(error);

@@ -4,6 +4,7 @@ mod connecting;
 mod ledger;
 mod operations;
 mod tables;
+mod texts;
 mod values;
 mod writing;
 
