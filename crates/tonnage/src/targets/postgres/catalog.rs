@@ -3,12 +3,15 @@
 use tokio_postgres::{Client, types::ToSql};
 
 use super::{
+    carry::{Carried, Cast, Declared, carry},
     errors,
     types::{ServerType, oid},
 };
 use crate::{
     error::{Error, Result},
+    operation::Operation,
     table::{Column, Equality, Key, Table, TableIdentity, TableName},
+    types::ColumnType,
 };
 
 /// A table, with what only this target needs to know of it.
@@ -22,6 +25,47 @@ pub(super) struct Described {
     pub deferred: bool,
     /// Row security applies to this role, so COPY does not work.
     pub row_security: bool,
+    /// Its rows are in partitions.
+    pub partitioned: bool,
+    /// Events at which a BEFORE ROW trigger of it or of a partition sees rows, as bits of `tgtype`.
+    triggered: i16,
+    /// Events that a rule rewrites, with the rule's name.
+    pub rules: Vec<(RuleEvent, String)>,
+}
+
+/// What a rule rewrites.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RuleEvent {
+    /// INSERT.
+    Insert,
+    /// UPDATE.
+    Update,
+    /// DELETE.
+    Delete,
+}
+
+/// Bits of `pg_trigger.tgtype`.
+mod trigger {
+    pub const INSERT: i16 = 4;
+    pub const DELETE: i16 = 8;
+    pub const UPDATE: i16 = 16;
+}
+
+impl Described {
+    /// Whether a trigger may leave out rows that the operation would not.
+    pub fn may_leave_out(&self, operation: &Operation) -> bool {
+        let events = match operation {
+            Operation::Insert | Operation::Ignore { .. } => trigger::INSERT,
+            Operation::Upsert { .. } => trigger::INSERT | trigger::UPDATE,
+            // A row that moves to another partition is deleted here and inserted there.
+            Operation::Update { .. } if self.partitioned => {
+                trigger::UPDATE | trigger::INSERT | trigger::DELETE
+            }
+            Operation::Update { .. } => trigger::UPDATE,
+            Operation::Delete { .. } => trigger::DELETE,
+        };
+        self.triggered & events != 0
+    }
 }
 
 /// A column, as only this target needs to know it.
@@ -33,6 +77,10 @@ pub(super) struct DescribedColumn {
     pub identity_always: bool,
     /// Its collation in SQL, quoted, where it is not its type's own.
     pub collation: Option<String>,
+    /// How the server makes its values of text, where they travel so.
+    pub cast: Option<Cast>,
+    /// The operator that compares it, where the search path may lead to another one.
+    pub equal: Option<String>,
 }
 
 /// The ledger's tables, which nobody means to load.
@@ -62,15 +110,31 @@ const CANDIDATES: &str = "\
                ELSE pg_catalog.lower(n.nspname::text) = pg_catalog.lower($1) END \
     ORDER BY 2, 3";
 
+/// A domain is what it is based on, however many domains lie between, with the modifier of the innermost one.
 const COLUMNS: &str = "\
-    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), \
-           CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END, \
-           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, \
-           a.attnotnull OR t.typnotnull, a.atthasdef OR t.typdefault IS NOT NULL, \
+    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), u.oid, u.modifier, \
+           a.attnotnull OR u.not_null, a.atthasdef OR t.typdefault IS NOT NULL, \
            a.attidentity::text, a.attgenerated::text, coalesce(l.collisdeterministic, true), \
            CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || \
-                pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END \
+                pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END, \
+           pg_catalog.format_type(u.oid, -1), b.typtype::text, \
+           CASE WHEN b.typcategory = 'A' AND b.typlen = -1 THEN b.typelem ELSE 0 END, \
+           coalesce((SELECT e.typtype = 'e' FROM pg_catalog.pg_type e \
+                     WHERE e.oid = b.typelem AND b.typcategory = 'A'), false), \
+           (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = b.typnamespace), \
+           (SELECT e.extname || '.' || b.typname FROM pg_catalog.pg_depend d \
+                   JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid \
+            WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.objid = b.oid AND d.deptype = 'e' \
+              AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass) \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
+    CROSS JOIN LATERAL ( \
+        WITH RECURSIVE chain (oid, kind, base, base_modifier, modifier, not_null) AS ( \
+            SELECT t.oid, t.typtype, t.typbasetype, t.typtypmod, a.atttypmod, t.typnotnull \
+            UNION ALL \
+            SELECT n.oid, n.typtype, n.typbasetype, n.typtypmod, c.base_modifier, c.not_null OR n.typnotnull \
+            FROM chain c JOIN pg_catalog.pg_type n ON n.oid = c.base WHERE c.kind = 'd') \
+        SELECT oid, modifier, not_null FROM chain WHERE kind <> 'd') u \
+    JOIN pg_catalog.pg_type b ON b.oid = u.oid \
     LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
@@ -95,12 +159,16 @@ const TRAITS: &str = "\
            EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND condeferred), \
            ARRAY(SELECT tgname::text FROM pg_catalog.pg_trigger \
                  WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7 ORDER BY 1), \
-           ARRAY(SELECT rulename::text FROM pg_catalog.pg_rewrite \
-                 WHERE ev_class = $1 AND ev_type = '3' AND ev_enabled <> 'D' ORDER BY 1), \
+           ARRAY(SELECT ev_type::text || rulename::text FROM pg_catalog.pg_rewrite \
+                 WHERE ev_class = $1 AND ev_type IN ('2', '3', '4') AND ev_enabled <> 'D' ORDER BY 1), \
            ARRAY(SELECT pg_catalog.pg_get_constraintdef(oid) FROM pg_catalog.pg_constraint \
                  WHERE conrelid = $1 ORDER BY conname, oid), \
            ARRAY(SELECT pg_catalog.pg_get_indexdef(indexrelid) FROM pg_catalog.pg_index \
-                 WHERE indrelid = $1 AND indisunique ORDER BY indexrelid)";
+                 WHERE indrelid = $1 AND indisunique ORDER BY indexrelid), \
+           coalesce((SELECT pg_catalog.bit_or(tgtype) FROM pg_catalog.pg_trigger \
+                     WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3 \
+                       AND (tgrelid = $1 OR tgrelid IN (SELECT relid FROM pg_catalog.pg_partition_tree($1)))), \
+                    0::int2)";
 
 const NAMES: &str = "\
     SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN NULL ELSE n.nspname::text END, c.relname::text \
@@ -194,7 +262,7 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             modifier: get(row, 3)?,
         };
         let name: String = get(row, 0)?;
-        let declared: String = get(row, 1)?;
+        let mut declared: String = get(row, 1)?;
         let not_null: bool = get(row, 4)?;
         let identity: String = get(row, 6)?;
         let generated: String = get(row, 7)?;
@@ -211,19 +279,47 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             line.push_str(" generated");
         }
         shape.push(line);
+        let kind: String = get(row, 11)?;
+        let schema: String = get(row, 14)?;
+        let extension: Option<String> = get(row, 15)?;
+        let carried = carry(&Declared {
+            server,
+            kind: &kind,
+            element: get(row, 12)?,
+            element_is_enum: get(row, 13)?,
+            extension: extension.as_deref(),
+        });
+        let (ty, cast) = match carried {
+            Carried::Binary(ty) => (Some(ty), None),
+            Carried::Text { direct } => {
+                let name = get(row, 10)?;
+                (Some(ColumnType::TEXT), Some(Cast { name, direct }))
+            }
+            Carried::Not(None) => (None, None),
+            Carried::Not(Some(why)) => {
+                declared = format!("{declared} ({why})");
+                (None, None)
+            }
+        };
         described.push(DescribedColumn {
             server,
             identity_always: identity == "a",
             collation: get(row, 9)?,
+            cast,
+            equal: extension.map(|_| format!("OPERATOR({schema}.=)")),
         });
         table_columns.push(Column {
             name,
-            ty: server.column_type(),
+            ty,
             declared,
             nullable: !not_null,
             has_default: get::<bool>(row, 5)? || !identity.is_empty(),
             generated: !generated.is_empty(),
-            equality: server.equality(get(row, 8)?),
+            equality: match kind.as_str() {
+                // Labels are equal where their bytes are.
+                "e" => Equality::Provable,
+                _ => server.equality(get(row, 8)?),
+            },
         });
     }
 
@@ -249,7 +345,16 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
     let row_security: bool = get(&traits, 1)?;
     let deferred: bool = get(&traits, 2)?;
     let triggers: Vec<String> = get(&traits, 3)?;
-    let rules: Vec<String> = get(&traits, 4)?;
+    let mut rules = Vec::new();
+    for rule in get::<Vec<String>>(&traits, 4)? {
+        let (event, name) = rule.split_at(1);
+        let event = match event {
+            "2" => RuleEvent::Update,
+            "3" => RuleEvent::Insert,
+            _ => RuleEvent::Delete,
+        };
+        rules.push((event, name.to_owned()));
+    }
     shape.extend(get::<Vec<String>>(&traits, 5)?);
     shape.extend(get::<Vec<String>>(&traits, 6)?);
     let mut notes = Vec::new();
@@ -259,8 +364,10 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             triggers.join(", ")
         ));
     }
-    if !rules.is_empty() {
-        notes.push(format!("COPY passes by the INSERT rule {}", rules.join(", ")));
+    let inserting = rules.iter().filter(|(event, _)| *event == RuleEvent::Insert);
+    let inserting: Vec<_> = inserting.map(|(_, name)| name.as_str()).collect();
+    if !inserting.is_empty() {
+        notes.push(format!("COPY passes by the INSERT rule {}", inserting.join(", ")));
     }
     if row_security {
         notes.push("row security applies to this role, so COPY cannot be used".to_owned());
@@ -277,6 +384,18 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys".to_owned(),
         );
     }
+    let texts: Vec<_> = table_columns
+        .iter()
+        .zip(&described)
+        .filter(|(c, d)| !c.generated && d.cast.as_ref().is_some_and(|cast| !cast.direct))
+        .map(|(c, _)| c.name.as_str())
+        .collect();
+    if !texts.is_empty() {
+        notes.push(format!(
+            "the server makes the values of {} of text: COPY of these goes through a temporary table",
+            texts.join(", ")
+        ));
+    }
     Ok(Some(Described {
         table: Table {
             name: found.name,
@@ -291,5 +410,8 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         columns: described,
         deferred,
         row_security,
+        partitioned: found.kind == "p",
+        triggered: get(&traits, 7)?,
+        rules,
     }))
 }

@@ -20,6 +20,8 @@ use arrow::{
 };
 
 use super::{
+    carry::Cast,
+    interval::Intervals,
     numeric::{self, NotExact},
     types::{ServerType, oid},
 };
@@ -40,7 +42,8 @@ pub(super) struct Fault {
     pub message: String,
 }
 
-type Checked = std::result::Result<(), Fault>;
+/// Whether values can be sent.
+pub(super) type Checked = std::result::Result<(), Fault>;
 
 /// One column of a batch, ready to be written.
 pub(super) trait Field: Send {
@@ -483,6 +486,10 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
                 Ok(())
             },
         )),
+        (oid::INTERVAL, ColumnType::Text { .. }) => {
+            let text = array.as_string_opt::<i32>()?.clone();
+            Box::new(Intervals::new(text, bytes(array, None)?))
+        }
         (oid::UUID, ColumnType::Uuid) => Box::new(Uuids(array.as_fixed_size_binary_opt()?.clone())),
         _ => return None,
     })
@@ -495,8 +502,20 @@ pub(super) struct EncodedColumn {
     pub name: String,
     /// What arrives.
     pub ty: ColumnType,
-    /// What the server has.
+    /// What the server takes: the column's own type, or text.
     pub server: ServerType,
+    /// How the server makes a value of text, where it takes text.
+    pub cast: Option<Cast>,
+}
+
+impl EncodedColumn {
+    /// Object id of what the server takes.
+    pub fn taken(&self) -> u32 {
+        match self.cast {
+            Some(_) => oid::TEXT,
+            None => self.server.oid,
+        }
+    }
 }
 
 /// A batch being encoded.
@@ -591,6 +610,16 @@ impl Encoder {
             field.write(rows.clone(), &mut out, &mut self.sizes);
         }
         out[total..].copy_from_slice(&COPY_TRAILER[..trailer]);
+        Ok(out)
+    }
+
+    /// Fields of `rows`, row after row: no lengths of rows, no header.
+    pub fn fields(&mut self, rows: Range<usize>) -> std::result::Result<Vec<u8>, ColumnFault> {
+        let total = self.place(rows.clone(), 0..self.fields.len(), 0, 0)?;
+        let mut out = vec![0; total];
+        for field in &self.fields {
+            field.write(rows.clone(), &mut out, &mut self.sizes);
+        }
         Ok(out)
     }
 

@@ -65,7 +65,37 @@ pub(super) fn describe_io(error: &std::io::Error) -> String {
 
 /// The server's refusal: its message, its detail where it names no row, its own hint.
 pub(super) fn from_server(db: &DbError) -> Error {
-    let kind = kind(db);
+    described(db, kind(db))
+}
+
+/// Codes by which input functions refuse text, beside those of class 22. A prepared statement has no syntax error of its
+/// own, so 42601 is one of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextCodes {
+    /// No values are made of text.
+    None,
+    /// 42601.
+    Syntax,
+    /// XX000 too: hstore before 16.
+    Internal,
+}
+
+/// An error of a statement that carries rows.
+pub(super) fn of_rows(error: tokio_postgres::Error, codes: TextCodes) -> Error {
+    let refused = |code: &str| match codes {
+        TextCodes::None => false,
+        TextCodes::Syntax => code == "42601",
+        TextCodes::Internal => code == "42601" || code == "XX000",
+    };
+    match error.as_db_error() {
+        Some(db) if !is_fatal(db) && refused(db.code().code()) => {
+            described(db, ErrorKind::Rejected).caused_by(error)
+        }
+        _ => statement(error),
+    }
+}
+
+fn described(db: &DbError, kind: ErrorKind) -> Error {
     let mut message = db.message().to_owned();
     if let Some(detail) = db.detail() {
         message = format!("{message} ({})", detail.trim_end_matches('.'));

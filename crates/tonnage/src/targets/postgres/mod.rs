@@ -1,17 +1,20 @@
 //! PostgreSQL 12 and later.
 //!
-//! Rows travel by binary COPY ([`Method::Native`]) or as one array a column ([`Method::Array`]); an upsert by COPY
-//! goes through a temporary table of the session. Every transaction opens with the compare-and-set of the ledger rows
+//! Rows travel by binary COPY ([`Method::Native`]), as one array a column ([`Method::Array`]) or as executions of one
+//! prepared statement ([`Method::Batch`], [`Method::Single`]); by COPY, operations that look for a key go through a
+//! temporary table of the session. Every transaction opens with the compare-and-set of the ledger rows
 //! it moves. Nothing becomes durable by being dropped: a COPY and a transaction that are not finished by name are
 //! undone by the server.
 //!
-//! The order to read in: `settings` and `connect` (how a session comes about), `catalog` and `types` (what a table is),
+//! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `types` and `carry` (what a table is),
 //! `encode` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
 
+mod carry;
 mod catalog;
 mod connect;
 mod encode;
 mod errors;
+mod interval;
 mod ledger;
 mod numeric;
 mod settings;
@@ -21,7 +24,7 @@ mod types;
 mod writer;
 
 use std::{
-    collections::BTreeSet,
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -29,7 +32,10 @@ use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use tokio_postgres::Client;
 
-use self::settings::{ProcessSurroundings, Settings};
+use self::{
+    catalog::RuleEvent,
+    settings::{ProcessSurroundings, Settings},
+};
 use crate::{
     error::{Error, Result},
     ledger::{Ledger, RunHandle},
@@ -66,8 +72,16 @@ struct PostgresTarget {
     synchronous_commit: String,
     /// For the catalogue and the ledger; opened again when it was lost.
     session: tokio::sync::Mutex<Client>,
-    /// Objects on which row security applies to this role; [`Target::support`] cannot ask.
-    row_security: Mutex<BTreeSet<String>>,
+    /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
+    traits: Mutex<BTreeMap<String, Traits>>,
+}
+
+/// What decides on the operations that a table allows.
+struct Traits {
+    /// Row security applies to this role.
+    row_security: bool,
+    /// Events that a rule rewrites, with the rule's name.
+    rules: Vec<(RuleEvent, String)>,
 }
 
 /// Rows of a block at most, so that a block is a write when nothing else limits it.
@@ -104,7 +118,7 @@ impl PostgresTarget {
             product: format!("PostgreSQL {shown}"),
             writers_max: None,
             durability,
-            methods: &[Method::Native, Method::Array],
+            methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
             text_holds_nul: false,
             repeats_keys: false,
             batch_rows_default: BATCH_ROWS,
@@ -114,7 +128,7 @@ impl PostgresTarget {
             capabilities,
             synchronous_commit: catalog::get(&row, 2)?,
             session: tokio::sync::Mutex::new(client),
-            row_security: Mutex::default(),
+            traits: Mutex::default(),
             settings,
         })
     }
@@ -136,15 +150,8 @@ impl Target for PostgresTarget {
     }
 
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
-        if !matches!(operation, Operation::Insert | Operation::Upsert { .. }) {
-            return Support::No {
-                why: "not in this release".to_owned(),
-                instead: "insert and upsert are there".to_owned(),
-            };
-        }
-        if let Operation::Upsert { key } = operation
-            && !table.keys.iter().any(|known| same_columns(&known.columns, key))
-        {
+        let key = operation.key();
+        if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
             let instead = match table.keys.as_slice() {
                 [] => format!("add a primary key or a unique constraint on ({})", key.join(", ")),
                 keys => {
@@ -161,18 +168,34 @@ impl Target for PostgresTarget {
                 instead,
             };
         }
-        let secured = self.row_security.lock().unwrap_or_else(PoisonError::into_inner);
-        // The stage of an upsert is a table of our own, so only a COPY into the table itself is in the way.
-        if method == Method::Native
-            && *operation == Operation::Insert
-            && secured.contains(&table.identity.object)
-        {
+        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(traits) = traits.get(&table.identity.object) else {
+            return Support::Yes;
+        };
+        // A stage is a table of our own, so only a COPY into the table itself is in the way.
+        if method == Method::Native && *operation == Operation::Insert && traits.row_security {
             return Support::No {
                 why: format!(
                     "COPY does not work on {}, where row security applies to this role",
                     table.name
                 ),
                 instead: "--method array".to_owned(),
+            };
+        }
+        // Nobody could tell the rows that a rule has taken elsewhere from those that the operation left out.
+        let rewritten: &[RuleEvent] = match operation {
+            Operation::Insert => &[],
+            Operation::Upsert { .. } | Operation::Ignore { .. } => &[RuleEvent::Insert, RuleEvent::Update],
+            Operation::Update { .. } => &[RuleEvent::Update],
+            Operation::Delete { .. } => &[RuleEvent::Delete],
+        };
+        if let Some((_, rule)) = traits.rules.iter().find(|(event, _)| rewritten.contains(event)) {
+            return Support::No {
+                why: format!("the rule {rule} of {} rewrites what would be done", table.name),
+                instead: format!(
+                    "ALTER TABLE {} DISABLE RULE {rule}, for the time of the load",
+                    table.name
+                ),
             };
         }
         Support::Yes
@@ -183,12 +206,14 @@ impl Target for PostgresTarget {
         let Some(described) = catalog::describe(&session, name).await? else {
             return Ok(None);
         };
-        let mut secured = self.row_security.lock().unwrap_or_else(PoisonError::into_inner);
-        if described.row_security {
-            secured.insert(described.table.identity.object.clone());
-        } else {
-            secured.remove(&described.table.identity.object);
-        }
+        let mut traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        traits.insert(
+            described.table.identity.object.clone(),
+            Traits {
+                row_security: described.row_security,
+                rules: described.rules,
+            },
+        );
         Ok(Some(described.table))
     }
 

@@ -1,13 +1,14 @@
 //! The statements that carry rows. Identifiers are quoted, values are never part of the text.
 
 use super::{
+    carry::Cast,
     catalog::Described,
     encode::EncodedColumn,
-    types::{quote, quote_all, quote_table},
+    types::{ServerType, oid, quote, quote_all, quote_table},
 };
 use crate::{
     error::{Error, Result},
-    operation::{Durability, Operation},
+    operation::{Durability, Method, Operation},
     plan::Plan,
     table::{Equality, TableName},
 };
@@ -17,17 +18,26 @@ use crate::{
 pub(super) struct Statements {
     /// Opens a transaction.
     pub begin: String,
-    /// COPY into the table.
-    pub copy: String,
-    /// One array a column.
-    pub array: String,
-    /// An upsert by COPY.
-    pub stage: Option<Stage>,
-    /// Rows that a statement must report for a batch of this many; false where conflicts make it fewer.
-    pub counts_rows: bool,
+    /// Carries rows.
+    pub way: Way,
+    /// What the carrying statement tells of them.
+    pub account: Account,
 }
 
-/// The way of an upsert by COPY: into a table of the session, and from there.
+/// How rows reach the table.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// COPY into it.
+    Copy(String),
+    /// One array a column.
+    Array(String),
+    /// One row a statement.
+    Row(String),
+    /// COPY into a table of the session, and one statement from there.
+    Stage(Stage),
+}
+
+/// See [`Way::Stage`].
 #[derive(Debug)]
 pub(super) struct Stage {
     /// Makes the table, once a session.
@@ -42,6 +52,23 @@ pub(super) struct Stage {
     pub ordinal: bool,
 }
 
+/// What became of the rows of a write, as its statement tells it.
+///
+/// An update by a key that only the server can compare may meet a key twice in one write. The last row wins, and every
+/// row whose key is there counts as written, as if they had been applied one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Account {
+    /// It reports every row that was sent.
+    All,
+    /// It reports the rows written; the others were left out by the operation.
+    Rest,
+    /// Nothing: rows of one upsert meet each other, and all count as written.
+    Unchecked,
+    /// A trigger may leave rows out, or rows of one update meet each other: it answers with the rows that it touched,
+    /// those that it should have touched, and how many of the rows sent count as written.
+    Told,
+}
+
 const STAGE: &str = "pg_temp.tonnage_stage";
 
 /// The plan's columns with their types on both sides.
@@ -50,20 +77,26 @@ pub(super) fn columns(plan: &Plan, described: &Described) -> Result<Vec<EncodedC
         .iter()
         .map(|column| {
             let at = described.table.columns.iter().position(|c| c.name == column.name);
-            let server = at
-                .and_then(|at| described.columns.get(at))
-                .map(|c| c.server)
-                .ok_or_else(|| {
-                    Error::schema(format!(
-                        "{} has no column '{}' any more",
-                        plan.table.name, column.name
-                    ))
-                    .hint("the table was altered while it was loaded")
-                })?;
+            let found = at.and_then(|at| described.columns.get(at)).ok_or_else(|| {
+                Error::schema(format!(
+                    "{} has no column '{}' any more",
+                    plan.table.name, column.name
+                ))
+                .hint("the table was altered while it was loaded")
+            })?;
+            let server = match (&found.cast, found.server.oid) {
+                // The digits of an interval are looked at.
+                (None, _) | (Some(_), oid::INTERVAL) => found.server,
+                (Some(_), _) => ServerType {
+                    oid: oid::TEXT,
+                    modifier: -1,
+                },
+            };
             Ok(EncodedColumn {
                 name: column.name.clone(),
                 ty: column.ty,
                 server,
+                cast: found.cast.clone(),
             })
         })
         .collect()
@@ -79,68 +112,297 @@ pub(super) fn statements(
     let table = quote_table(&described.table.name);
     let names = quote_all(columns.iter().map(|c| c.name.as_str()));
     let key = plan.operation.key();
-    let server_only = key.iter().any(|key| {
-        let column = described.table.columns.iter().find(|c| c.name == *key);
-        column.is_none_or(|c| c.equality == Equality::ServerOnly)
-    });
-    let ordinal = free_name("tonnage_row", columns);
-    let overriding = overriding(described, columns);
-    let conflict = conflict(&plan.operation, columns);
-
-    let parameters: Vec<_> = columns
-        .iter()
-        .enumerate()
-        .map(|(index, c)| format!("${}::{}", index + 1, c.server.array_name()))
-        .collect();
-    let parameters = parameters.join(", ");
-    let array = if server_only {
-        let key_expressions = key_expressions(key, described);
-        format!(
-            "INSERT INTO {table} ({names}){overriding} SELECT DISTINCT ON ({key_expressions}) {names} \
-             FROM unnest({parameters}) WITH ORDINALITY AS given ({names}, {ordinal}) \
-             ORDER BY {key_expressions}, {ordinal} DESC{conflict}",
-            ordinal = quote(&ordinal),
-        )
-    } else {
-        format!("INSERT INTO {table} ({names}){overriding} SELECT * FROM unnest({parameters}){conflict}")
+    let repeats = plan.method != Method::Single
+        && plan.method != Method::Batch
+        && key.iter().any(|key| {
+            let column = described.table.columns.iter().find(|c| c.name == *key);
+            column.is_none_or(|c| c.equality == Equality::ServerOnly)
+        });
+    let merge = Merge {
+        operation: &plan.operation,
+        described,
+        columns,
+        // Rows of one key are applied in their order: the first of an ignore, the last of the others.
+        ordinal: match (&plan.operation, plan.method) {
+            (Operation::Insert | Operation::Delete { .. }, _) | (_, Method::Single | Method::Batch) => None,
+            (Operation::Ignore { .. }, _) => Some(quote(&free_name("tonnage_row", columns))),
+            _ => repeats.then(|| quote(&free_name("tonnage_row", columns))),
+        },
+        repeats,
     };
+    let begin = begin(plan.durability, synchronous_commit, described.deferred);
+    let way = match (plan.method, &plan.operation) {
+        (Method::Native, Operation::Insert) if !merge.casts_in_stage() => {
+            Way::Copy(format!("COPY {table} ({names}) FROM STDIN WITH (FORMAT binary)"))
+        }
+        (Method::Native, _) => Way::Stage(merge.stage()),
+        (Method::Array, _) => Way::Array(merge.statement(&merge.arrays())),
+        (Method::Single | Method::Batch, _) => Way::Row(merge.statement(&merge.row())),
+    };
+    let account = merge.account();
+    Statements { begin, way, account }
+}
 
-    let stage = (!key.is_empty()).then(|| {
-        let key = quote_all(key.iter().map(String::as_str));
-        let ordinal = quote(&ordinal);
-        let with_ordinal = if server_only {
-            format!(", {ordinal}")
-        } else {
-            String::new()
+/// What a statement that carries rows is made of.
+struct Merge<'a> {
+    operation: &'a Operation,
+    described: &'a Described,
+    columns: &'a [EncodedColumn],
+    /// The column of the rows' order, quoted, where it matters.
+    ordinal: Option<String>,
+    /// Whether one statement may meet a key twice, and only the server would know.
+    repeats: bool,
+}
+
+/// Where a statement finds the rows.
+struct Given {
+    /// An item of FROM that is called `given`.
+    from: String,
+    /// The only row, as an INSERT wants it.
+    values: Option<String>,
+}
+
+impl Merge<'_> {
+    fn names(&self) -> String {
+        quote_all(self.columns.iter().map(|c| c.name.as_str()))
+    }
+
+    /// The columns of the rows given, the ordinal among them.
+    fn given_names(&self) -> String {
+        match &self.ordinal {
+            Some(ordinal) => format!("{}, {ordinal}", self.names()),
+            None => self.names(),
+        }
+    }
+
+    /// Whether a COPY carries text that has to become something else.
+    fn casts_in_stage(&self) -> bool {
+        self.columns
+            .iter()
+            .any(|c| c.cast.as_ref().is_some_and(|cast| !cast.direct))
+    }
+
+    /// The rows of `from` (called `raw`) with text made into values where `casts` says so.
+    fn cast(&self, from: String, casts: impl Fn(&Cast) -> bool) -> String {
+        let cast = |c: &EncodedColumn| match c.cast.as_ref().filter(|cast| casts(cast)) {
+            Some(cast) => format!("{0}::{1} AS {0}", quote(&c.name), cast.name),
+            None => quote(&c.name),
         };
-        let typed_ordinal = if server_only {
-            format!(", 0::int4 AS {ordinal}")
+        let mut names: Vec<_> = self.columns.iter().map(cast).collect();
+        names.extend(self.ordinal.clone());
+        format!("(SELECT {} FROM {from}) AS given", names.join(", "))
+    }
+
+    fn arrays(&self) -> Given {
+        let parameter =
+            |(index, c): (usize, &EncodedColumn)| format!("${}::{}[]", index + 1, c.server.name());
+        let parameters: Vec<_> = self.columns.iter().enumerate().map(parameter).collect();
+        let with_ordinality = if self.ordinal.is_some() {
+            " WITH ORDINALITY"
         } else {
-            String::new()
+            ""
         };
-        let selection = if server_only {
-            format!("SELECT DISTINCT ON ({key}) {names} FROM {STAGE} ORDER BY {key}, {ordinal} DESC")
-        } else {
-            format!("SELECT {names} FROM {STAGE}")
+        let from = |called: &str| {
+            format!(
+                "unnest({}){with_ordinality} AS {called} ({})",
+                parameters.join(", "),
+                self.given_names()
+            )
         };
+        Given {
+            from: match self.columns.iter().any(|c| c.cast.is_some()) {
+                true => self.cast(from("raw"), |_| true),
+                false => from("given"),
+            },
+            values: None,
+        }
+    }
+
+    fn row(&self) -> Given {
+        let parameter = |(index, c): (usize, &EncodedColumn)| {
+            let parameter = format!("${}::{}", index + 1, c.server.name());
+            match &c.cast {
+                Some(cast) => format!("{parameter}::{}", cast.name),
+                None => parameter,
+            }
+        };
+        let parameters: Vec<_> = self.columns.iter().enumerate().map(parameter).collect();
+        let named: Vec<_> = self
+            .columns
+            .iter()
+            .zip(&parameters)
+            .map(|(c, parameter)| format!("{parameter} AS {}", quote(&c.name)))
+            .collect();
+        Given {
+            from: format!("(SELECT {}) AS given", named.join(", ")),
+            values: Some(format!("VALUES ({})", parameters.join(", "))),
+        }
+    }
+
+    fn stage(&self) -> Stage {
+        let typed_ordinal = match &self.ordinal {
+            Some(ordinal) => format!(", 0::int4 AS {ordinal}"),
+            None => String::new(),
+        };
+        let staged = |c: &EncodedColumn| match &c.cast {
+            Some(cast) if !cast.direct => format!("NULL::text AS {}", quote(&c.name)),
+            _ => quote(&c.name),
+        };
+        let staged: Vec<_> = self.columns.iter().map(staged).collect();
         Stage {
             create: format!(
-                "CREATE TEMPORARY TABLE tonnage_stage ON COMMIT DELETE ROWS AS SELECT {names}{typed_ordinal} \
-                 FROM {table} WITH NO DATA"
+                "CREATE TEMPORARY TABLE tonnage_stage ON COMMIT DELETE ROWS AS SELECT {}{typed_ordinal} \
+                 FROM {} WITH NO DATA",
+                staged.join(", "),
+                quote_table(&self.described.table.name)
             ),
-            copy: format!("COPY {STAGE} ({names}{with_ordinal}) FROM STDIN WITH (FORMAT binary)"),
-            merge: format!("INSERT INTO {table} ({names}){overriding} {selection}{conflict}"),
+            copy: format!(
+                "COPY {STAGE} ({}) FROM STDIN WITH (FORMAT binary)",
+                self.given_names()
+            ),
+            merge: self.statement(&Given {
+                from: match self.casts_in_stage() {
+                    true => self.cast(format!("{STAGE} AS raw"), |cast| !cast.direct),
+                    false => format!("{STAGE} AS given"),
+                },
+                values: None,
+            }),
             clear: format!("DELETE FROM {STAGE}"),
-            ordinal: server_only,
+            ordinal: self.ordinal.is_some(),
         }
-    });
+    }
 
-    Statements {
-        begin: begin(plan.durability, synchronous_commit, described.deferred),
-        copy: format!("COPY {table} ({names}) FROM STDIN WITH (FORMAT binary)"),
-        array,
-        stage,
-        counts_rows: key.is_empty() || (!server_only && columns.len() > key.len()),
+    fn account(&self) -> Account {
+        match self.operation {
+            Operation::Insert => Account::All,
+            Operation::Upsert { key } if self.repeats || self.columns.len() == key.len() => {
+                Account::Unchecked
+            }
+            Operation::Upsert { .. } => Account::All,
+            Operation::Ignore { .. } if self.described.may_leave_out(self.operation) => Account::Told,
+            Operation::Ignore { .. } => Account::Rest,
+            Operation::Update { .. } if self.repeats || self.described.may_leave_out(self.operation) => {
+                Account::Told
+            }
+            Operation::Update { .. } => Account::Rest,
+            Operation::Delete { .. } if self.described.may_leave_out(self.operation) => Account::Told,
+            Operation::Delete { .. } => Account::Rest,
+        }
+    }
+
+    /// The statement that takes the rows of `given` into the table.
+    fn statement(&self, given: &Given) -> String {
+        if self.account() != Account::Told {
+            return self.change(given);
+        }
+        let again = Given {
+            from: "sent AS given".to_owned(),
+            values: None,
+        };
+        format!(
+            "WITH sent AS MATERIALIZED (SELECT {} FROM {}), applied AS ({} RETURNING 1) \
+             SELECT (SELECT count(*) FROM applied), {}",
+            self.given_names(),
+            given.from,
+            self.change(&again),
+            self.told()
+        )
+    }
+
+    fn change(&self, given: &Given) -> String {
+        let table = quote_table(&self.described.table.name);
+        match self.operation {
+            Operation::Insert | Operation::Upsert { .. } | Operation::Ignore { .. } => format!(
+                "INSERT INTO {table} ({}){} {}{}",
+                self.names(),
+                overriding(self.described, self.columns),
+                given.values.clone().unwrap_or_else(|| self.selection(given)),
+                conflict(self.operation, self.columns)
+            ),
+            Operation::Update { key } => {
+                let others: Vec<_> = self
+                    .columns
+                    .iter()
+                    .filter(|c| !key.contains(&c.name))
+                    .map(|c| format!("{0} = given.{0}", quote(&c.name)))
+                    .collect();
+                let from = match self.repeats {
+                    true => format!("({}) AS given", self.selection(given)),
+                    false => given.from.clone(),
+                };
+                format!(
+                    "UPDATE {} SET {} FROM {from} WHERE {}",
+                    self.loaded(),
+                    others.join(", "),
+                    self.same_key()
+                )
+            }
+            // A row that several of the rows sent name is removed, and counted, once.
+            Operation::Delete { .. } => format!(
+                "DELETE FROM {} USING {} WHERE {}",
+                self.loaded(),
+                given.from,
+                self.same_key()
+            ),
+        }
+    }
+
+    /// The rows of `given`: in their order where the first of a key counts, the last of each key where only the server
+    /// knows which keys are equal.
+    fn selection(&self, given: &Given) -> String {
+        let (names, from) = (self.names(), &given.from);
+        match (&self.ordinal, self.operation) {
+            (Some(ordinal), Operation::Ignore { .. }) => {
+                format!("SELECT {names} FROM {from} ORDER BY {ordinal}")
+            }
+            (Some(ordinal), _) => {
+                let key = key_expressions(self.operation.key(), self.described);
+                format!("SELECT DISTINCT ON ({key}) {names} FROM {from} ORDER BY {key}, {ordinal} DESC")
+            }
+            (None, _) => format!("SELECT {names} FROM {from}"),
+        }
+    }
+
+    /// The table, called `loaded`. A key holds in a table itself; tables that inherit from it have keys of their own.
+    fn loaded(&self) -> String {
+        let only = if self.described.partitioned { "" } else { "ONLY " };
+        format!("{only}{} AS loaded", quote_table(&self.described.table.name))
+    }
+
+    /// A null equals nothing.
+    fn same_key(&self) -> String {
+        let same = |name: &String| {
+            let at = self.described.table.columns.iter().position(|c| c.name == *name);
+            let column = at.and_then(|at| self.described.columns.get(at));
+            let equal = column.and_then(|c| c.equal.as_deref()).unwrap_or("=");
+            format!("loaded.{0} {equal} given.{0}", quote(name))
+        };
+        let same: Vec<_> = self.operation.key().iter().map(same).collect();
+        same.join(" AND ")
+    }
+
+    /// The second and third number of [`Account::Told`], from the state before the change.
+    fn told(&self) -> String {
+        let (loaded, same) = (self.loaded(), self.same_key());
+        let there = format!("EXISTS (SELECT FROM {loaded} WHERE {same})");
+        if let Operation::Ignore { key } = self.operation {
+            let nulls: Vec<_> = key.iter().map(|k| format!("{} IS NULL", quote(k))).collect();
+            let nulls = nulls.join(" OR ");
+            let new = format!(
+                "(SELECT count(DISTINCT ROW({})) FROM sent AS given WHERE NOT ({nulls}) AND NOT {there}) + \
+                 (SELECT count(*) FROM sent AS given WHERE {nulls})",
+                key_expressions(key, self.described)
+            );
+            return format!("{new}, {new}");
+        }
+        let touched =
+            format!("(SELECT count(*) FROM {loaded} WHERE EXISTS (SELECT FROM sent AS given WHERE {same}))");
+        match self.operation {
+            Operation::Update { .. } => {
+                format!("{touched}, (SELECT count(*) FROM sent AS given WHERE {there})")
+            }
+            _ => format!("{touched}, {touched}"),
+        }
     }
 }
 
@@ -169,8 +431,9 @@ fn overriding(described: &Described, columns: &[EncodedColumn]) -> &'static str 
 }
 
 fn conflict(operation: &Operation, columns: &[EncodedColumn]) -> String {
-    let Operation::Upsert { key } = operation else {
-        return String::new();
+    let key = match operation {
+        Operation::Upsert { key } | Operation::Ignore { key } => key,
+        _ => return String::new(),
     };
     let target = quote_all(key.iter().map(String::as_str));
     let others: Vec<_> = columns
@@ -178,7 +441,7 @@ fn conflict(operation: &Operation, columns: &[EncodedColumn]) -> String {
         .filter(|c| !key.contains(&c.name))
         .map(|c| format!("{0} = excluded.{0}", quote(&c.name)))
         .collect();
-    if others.is_empty() {
+    if others.is_empty() || matches!(operation, Operation::Ignore { .. }) {
         return format!(" ON CONFLICT ({target}) DO NOTHING");
     }
     format!(" ON CONFLICT ({target}) DO UPDATE SET {}", others.join(", "))

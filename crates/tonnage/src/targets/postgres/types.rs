@@ -24,6 +24,7 @@ pub(super) mod oid {
     pub const TIME: u32 = 1083;
     pub const TIMESTAMP: u32 = 1114;
     pub const TIMESTAMPTZ: u32 = 1184;
+    pub const INTERVAL: u32 = 1186;
     pub const NUMERIC: u32 = 1700;
     pub const UUID: u32 = 2950;
     pub const JSONB: u32 = 3802;
@@ -121,27 +122,27 @@ impl ServerType {
         }
     }
 
-    /// Name of the array type whose elements are of this type, for a parameter's cast.
-    pub fn array_name(self) -> &'static str {
+    /// Its name, for a parameter's cast.
+    pub fn name(self) -> &'static str {
         match self.oid {
-            oid::BOOL => "bool[]",
-            oid::INT2 => "int2[]",
-            oid::INT4 => "int4[]",
-            oid::INT8 => "int8[]",
-            oid::FLOAT4 => "float4[]",
-            oid::FLOAT8 => "float8[]",
-            oid::NUMERIC => "numeric[]",
-            oid::BYTEA => "bytea[]",
-            oid::DATE => "date[]",
-            oid::TIME => "time[]",
-            oid::TIMESTAMP => "timestamp[]",
-            oid::TIMESTAMPTZ => "timestamptz[]",
-            oid::UUID => "uuid[]",
-            oid::JSON => "json[]",
-            oid::JSONB => "jsonb[]",
-            oid::VARCHAR => "varchar[]",
-            oid::BPCHAR => "bpchar[]",
-            _ => "text[]",
+            oid::BOOL => "bool",
+            oid::INT2 => "int2",
+            oid::INT4 => "int4",
+            oid::INT8 => "int8",
+            oid::FLOAT4 => "float4",
+            oid::FLOAT8 => "float8",
+            oid::NUMERIC => "numeric",
+            oid::BYTEA => "bytea",
+            oid::DATE => "date",
+            oid::TIME => "time",
+            oid::TIMESTAMP => "timestamp",
+            oid::TIMESTAMPTZ => "timestamptz",
+            oid::UUID => "uuid",
+            oid::JSON => "json",
+            oid::JSONB => "jsonb",
+            oid::VARCHAR => "varchar",
+            oid::BPCHAR => "bpchar",
+            _ => "text",
         }
     }
 }

@@ -7,44 +7,45 @@ use std::{ops::Range, pin::pin};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-use bytes::{BufMut, Bytes, BytesMut};
-use futures::SinkExt;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures::{SinkExt, StreamExt};
 use tokio_postgres::{
     Client, Statement,
     types::{Format, IsNull, ToSql, Type, to_sql_checked},
 };
 
 use super::{
+    carry::Cast,
     catalog,
     encode::{ColumnFault, EncodedColumn, Encoder},
-    errors,
-    ledger::{Mover, Parameter, borrowed},
-    statements,
+    errors::{self, TextCodes},
+    ledger::{Mover, borrowed},
+    statements::{self, Account, Way},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
-    operation::{Method, Operation},
     plan::Plan,
     reject::sqlstate,
     slot::Advance,
     target::{Claim, Failure, Guard, Outcome, Writer},
 };
 
-/// How rows reach the table.
+/// How rows reach the table, prepared. See [`Way`].
 enum Path {
-    /// COPY into it.
     Copy(Statement),
-    /// An INSERT whose parameters are arrays.
     Array(Statement),
-    /// COPY into a table of the session, and an INSERT from there.
-    Staged {
+    Row(Statement),
+    Stage {
         copy: Statement,
         merge: Statement,
         clear: Statement,
         ordinal: bool,
     },
 }
+
+/// Executions of one statement that wait for their answers at most.
+const EXECUTIONS_MAX: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -59,7 +60,7 @@ pub(super) struct PostgresWriter {
     columns: Vec<EncodedColumn>,
     begin: String,
     path: Path,
-    counts_rows: bool,
+    account: Account,
     mover: Option<Mover>,
     claimed: Vec<Advance>,
     state: State,
@@ -80,8 +81,17 @@ enum Refusal {
     Server(tokio_postgres::Error),
     /// A value that cannot be sent. Whether part of the batch was on its way already.
     Value { fault: ColumnFault, sent: bool },
-    /// Fewer rows than were sent arrived.
-    Missing { sent: usize, arrived: u64 },
+    /// Other rows than the operation means were touched. The row, where it is known.
+    Missing {
+        expected: u64,
+        touched: u64,
+        row: Option<usize>,
+    },
+    /// The server, of one row.
+    Row {
+        row: usize,
+        error: tokio_postgres::Error,
+    },
     /// Something of our own.
     Other(Error),
 }
@@ -89,6 +99,44 @@ enum Refusal {
 impl From<tokio_postgres::Error> for Refusal {
     fn from(error: tokio_postgres::Error) -> Self {
         Self::Server(error)
+    }
+}
+
+impl Refusal {
+    /// The refusal of a row sent alone.
+    fn of_row(self, row: usize) -> Self {
+        match self {
+            Self::Server(error) => Self::Row { row, error },
+            Self::Missing {
+                expected, touched, ..
+            } => Self::Missing {
+                expected,
+                touched,
+                row: Some(row),
+            },
+            other => other,
+        }
+    }
+}
+
+/// What a statement says of its rows.
+struct Told {
+    /// Rows of the table that it touched.
+    touched: u64,
+    /// Those that it should have touched.
+    expected: u64,
+    /// Rows sent that count as written.
+    written: u64,
+}
+
+impl Told {
+    /// Of a statement that says no more than how many rows it touched.
+    fn rows(touched: u64) -> Self {
+        Self {
+            touched,
+            expected: touched,
+            written: touched,
+        }
     }
 }
 
@@ -118,12 +166,14 @@ impl PostgresWriter {
             })?;
         let columns = statements::columns(plan, &described)?;
         let texts = statements::statements(plan, &described, &columns, synchronous_commit);
-        let path = match (plan.method, &plan.operation, texts.stage) {
-            (Method::Array, ..) => Path::Array(prepare(&client, &texts.array).await?),
-            (Method::Native, Operation::Upsert { .. }, Some(stage)) => {
+        let path = match texts.way {
+            Way::Copy(copy) => Path::Copy(prepare(&client, &copy).await?),
+            Way::Array(statement) => Path::Array(prepare(&client, &statement).await?),
+            Way::Row(statement) => Path::Row(prepare(&client, &statement).await?),
+            Way::Stage(stage) => {
                 client.batch_execute(&stage.create).await.map_err(|e| {
                     let error =
-                        errors::statement(e).at("cannot make the temporary table of an upsert by COPY");
+                        errors::statement(e).at("cannot make the temporary table that COPY goes through");
                     match error.kind() {
                         ErrorKind::Refused => {
                             error.hint("grant TEMPORARY on the database, or use --method array")
@@ -131,16 +181,12 @@ impl PostgresWriter {
                         _ => error,
                     }
                 })?;
-                Path::Staged {
+                Path::Stage {
                     copy: prepare(&client, &stage.copy).await?,
                     merge: prepare(&client, &stage.merge).await?,
                     clear: prepare(&client, &stage.clear).await?,
                     ordinal: stage.ordinal,
                 }
-            }
-            (Method::Native, ..) => Path::Copy(prepare(&client, &texts.copy).await?),
-            (Method::Batch | Method::Single, ..) => {
-                return Err(Error::bug(format!("PostgreSQL has no method {}", plan.method)));
             }
         };
         let mover = match run {
@@ -152,7 +198,7 @@ impl PostgresWriter {
             columns,
             begin: texts.begin,
             path,
-            counts_rows: texts.counts_rows,
+            account: texts.account,
             mover,
             claimed: Vec::new(),
             state: State::Idle,
@@ -168,11 +214,21 @@ impl PostgresWriter {
         }
     }
 
-    async fn apply(&self, rows: &RecordBatch, sent: &mut Sent) -> std::result::Result<(), Refusal> {
-        let arrived = match &self.path {
-            Path::Copy(copy) => self.copy(copy, rows, false, sent).await?,
-            Path::Array(insert) => self.array(insert, rows, sent).await?,
-            Path::Staged {
+    /// Rows that the operation left out.
+    async fn apply(&self, rows: &RecordBatch, sent: &mut Sent) -> std::result::Result<u64, Refusal> {
+        match &self.path {
+            Path::Copy(copy) => {
+                let arrived = self.copy(copy, rows, false, sent).await?;
+                self.account(rows.num_rows(), Told::rows(arrived))
+            }
+            Path::Array(statement) => {
+                let parameters = self.arrays(rows, sent)?;
+                sent.statements += 1;
+                let told = self.told(statement, parameters).await?;
+                self.account(rows.num_rows(), told)
+            }
+            Path::Row(statement) => self.one_by_one(statement, rows, sent).await,
+            Path::Stage {
                 copy,
                 merge,
                 clear,
@@ -184,16 +240,87 @@ impl PostgresWriter {
                 }
                 self.copy(copy, rows, *ordinal, sent).await?;
                 sent.statements += 1;
-                self.client.execute(merge, &[]).await?
+                let told = self.told(merge, Vec::<EncodedField>::new()).await?;
+                self.account(rows.num_rows(), told)
             }
-        };
-        if self.counts_rows && arrived != rows.num_rows() as u64 {
-            return Err(Refusal::Missing {
-                sent: rows.num_rows(),
-                arrived,
-            });
         }
-        Ok(())
+    }
+
+    /// Executes a statement for what it tells of its rows.
+    async fn told<P>(&self, statement: &Statement, parameters: Vec<P>) -> std::result::Result<Told, Refusal>
+    where
+        P: ToSql + Sync,
+    {
+        let parameters: Vec<_> = parameters.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
+        if self.account != Account::Told {
+            return Ok(Told::rows(self.client.execute(statement, &parameters).await?));
+        }
+        let row = self.client.query_one(statement, &parameters).await?;
+        let number = |index| catalog::get::<i64>(&row, index).map(|n| n as u64);
+        let numbers = || {
+            Ok(Told {
+                touched: number(0)?,
+                expected: number(1)?,
+                written: number(2)?,
+            })
+        };
+        numbers().map_err(Refusal::Other)
+    }
+
+    /// Rows that the operation left out of the `rows` that a statement was given.
+    fn account(&self, rows: usize, told: Told) -> std::result::Result<u64, Refusal> {
+        let rows = rows as u64;
+        let (expected, written) = match self.account {
+            Account::All => (rows, rows),
+            Account::Rest => (told.touched.min(rows), told.touched),
+            Account::Unchecked => (told.touched, rows),
+            Account::Told => (told.expected, told.written),
+        };
+        match rows.checked_sub(written).filter(|_| told.touched == expected) {
+            Some(skipped) => Ok(skipped),
+            None => Err(Refusal::Missing {
+                expected,
+                touched: told.touched,
+                row: None,
+            }),
+        }
+    }
+
+    /// One execution a row. They are sent without waiting for answers; the first that fails is the bad row.
+    async fn one_by_one(
+        &self,
+        statement: &Statement,
+        rows: &RecordBatch,
+        sent: &mut Sent,
+    ) -> std::result::Result<u64, Refusal> {
+        let mut encoder = Encoder::new(rows, &self.columns, false).map_err(Refusal::Other)?;
+        let mut skipped = 0;
+        for range in encoder.chunks() {
+            let fields = encoder.fields(range.clone()).map_err(|fault| Refusal::Value {
+                fault,
+                sent: range.start > 0,
+            })?;
+            sent.bytes += fields.len() as u64;
+            let mut fields = Bytes::from(fields);
+            let executions = range.clone().map(|_| {
+                let parameters: Vec<_> = self
+                    .columns
+                    .iter()
+                    .map(|_| EncodedField::cut(&mut fields))
+                    .collect();
+                self.told(statement, parameters)
+            });
+            let mut answers = futures::stream::iter(executions).buffered(EXECUTIONS_MAX);
+            for row in range {
+                let Some(answer) = answers.next().await else {
+                    return Err(Refusal::Other(Error::bug("a row was not sent")));
+                };
+                sent.statements += 1;
+                let left_out = answer.and_then(|told| self.account(1, told));
+                skipped += left_out.map_err(|refusal| refusal.of_row(row))?;
+            }
+        }
+        Ok(skipped)
     }
 
     async fn copy(
@@ -237,20 +364,16 @@ impl PostgresWriter {
         Ok(sink.finish().await?)
     }
 
-    async fn array(
-        &self,
-        insert: &Statement,
-        rows: &RecordBatch,
-        sent: &mut Sent,
-    ) -> std::result::Result<u64, Refusal> {
+    fn arrays(&self, rows: &RecordBatch, sent: &mut Sent) -> std::result::Result<Vec<EncodedField>, Refusal> {
         let mut encoder = Encoder::new(rows, &self.columns, false).map_err(Refusal::Other)?;
-        let mut parameters: Vec<Parameter> = Vec::with_capacity(self.columns.len());
+        let mut parameters = Vec::with_capacity(self.columns.len());
+        let mut bytes = 0;
         let mut fault: Option<ColumnFault> = None;
         for (index, column) in self.columns.iter().enumerate() {
-            match encoder.array(index, column.server.oid) {
+            match encoder.array(index, column.taken()) {
                 Ok(array) => {
-                    sent.bytes += array.len() as u64;
-                    parameters.push(Box::new(EncodedArray(array)));
+                    bytes += array.len() as u64;
+                    parameters.push(EncodedField(Some(Bytes::from(array))));
                 }
                 Err(found) if fault.as_ref().is_none_or(|(_, known)| found.1.row < known.row) => {
                     fault = Some(found);
@@ -259,27 +382,42 @@ impl PostgresWriter {
             }
         }
         if let Some(fault) = fault {
-            sent.bytes = 0;
             return Err(Refusal::Value { fault, sent: false });
         }
-        sent.statements += 1;
-        Ok(self.client.execute(insert, &borrowed(&parameters)).await?)
+        sent.bytes += bytes;
+        Ok(parameters)
     }
 
     /// What a refusal means for the batch; an error where it is not about rows.
     async fn refused(&mut self, refusal: Refusal, guard: Guard) -> Result<Failure> {
         let mut untouched = false;
+        let casts = || self.columns.iter().filter_map(|c| c.cast.as_ref());
+        let codes = match casts().next() {
+            None => TextCodes::None,
+            Some(_) if casts().any(Cast::fails_internally) => TextCodes::Internal,
+            Some(_) => TextCodes::Syntax,
+        };
+        let said = |error| errors::of_rows(error, codes);
         let failure = match refusal {
             Refusal::Other(error) => {
                 self.state = State::Broken;
                 return Err(error);
+            }
+            Refusal::Row { row, error } => {
+                let column = error.as_db_error().and_then(|db| db.column()).map(str::to_owned);
+                let error = said(error);
+                if error.kind() != ErrorKind::Rejected {
+                    self.state = State::Broken;
+                    return Err(error);
+                }
+                (Some(row), column, error)
             }
             Refusal::Server(error) => {
                 let names: Vec<_> = self.columns.iter().map(|c| c.name.as_str()).collect();
                 let (suspect, column) = error
                     .as_db_error()
                     .map_or((None, None), |db| errors::suspect(db, &names));
-                let error = errors::statement(error);
+                let error = said(error);
                 if error.kind() != ErrorKind::Rejected {
                     self.state = State::Broken;
                     return Err(error);
@@ -294,14 +432,18 @@ impl PostgresWriter {
                 let column = self.columns.get(column).map(|c| c.name.clone());
                 (Some(fault.row), column, fault.into_error())
             }
-            Refusal::Missing { sent, arrived } => {
+            Refusal::Missing {
+                expected,
+                touched,
+                row,
+            } => {
                 let error = Error::new(
                     ErrorKind::Rejected,
                     format!(
-                        "the database kept {arrived} of {sent} rows: a trigger or rule left the others out"
+                        "the database kept {touched} of {expected} rows: a trigger or rule left the others out"
                     ),
                 );
-                (None, None, error.code(sqlstate::WOULD_CHANGE))
+                (row, None, error.code(sqlstate::WOULD_CHANGE))
             }
         };
         let (suspect, column, error) = failure;
@@ -340,18 +482,32 @@ async fn feed(
     Ok(sink.send(Bytes::from(chunk)).await?)
 }
 
-/// An array parameter that is already in the server's binary form.
+/// A parameter that is already in the server's binary form; none for null.
 #[derive(Debug)]
-struct EncodedArray(Vec<u8>);
+struct EncodedField(Option<Bytes>);
 
-impl ToSql for EncodedArray {
+impl EncodedField {
+    /// Takes the next field off `fields`: four bytes of length, negative for null, and the value.
+    fn cut(fields: &mut Bytes) -> Self {
+        let length = i32::from_be_bytes([fields[0], fields[1], fields[2], fields[3]]);
+        fields.advance(4);
+        Self(usize::try_from(length).ok().map(|length| fields.split_to(length)))
+    }
+}
+
+impl ToSql for EncodedField {
     fn to_sql(
         &self,
         _ty: &Type,
         out: &mut BytesMut,
     ) -> std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        out.put_slice(&self.0);
-        Ok(IsNull::No)
+        Ok(match &self.0 {
+            Some(value) => {
+                out.put_slice(value);
+                IsNull::No
+            }
+            None => IsNull::Yes,
+        })
     }
 
     fn accepts(_ty: &Type) -> bool {
@@ -430,8 +586,10 @@ impl Writer for PostgresWriter {
                 applied
             }
         };
+        let mut skipped = 0;
         let failure = match applied {
-            Ok(()) => {
+            Ok(left_out) => {
+                skipped = left_out;
                 self.staged = true;
                 if guard == Guard::Savepoint {
                     self.client
@@ -445,7 +603,7 @@ impl Writer for PostgresWriter {
             Err(refusal) => Some(self.refused(refusal, guard).await?),
         };
         Ok(Outcome {
-            skipped: 0,
+            skipped,
             statements: sent.statements,
             bytes_sent: sent.bytes,
             failure,

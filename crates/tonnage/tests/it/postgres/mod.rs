@@ -2,7 +2,9 @@
 
 mod connecting;
 mod ledger;
+mod operations;
 mod tables;
+mod texts;
 mod values;
 mod writing;
 

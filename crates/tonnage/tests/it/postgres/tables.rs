@@ -65,11 +65,11 @@ async fn columns_and_keys_are_as_declared() {
             "loose | text | text | null",
             "Odd \"Name | real | float32 | null",
             "taken | timestamp(3) with time zone | timestamptz | null provable",
-            "mood | mood | - | null",
+            "mood | mood | text | null provable",
             "short | short | varchar(7) | provable",
-            "shorter | shorter | - | null",
-            "list | integer[] | - | null",
-            "span | interval | - | null",
+            "shorter | shorter | varchar(7) | provable",
+            "list | integer[] | text | null",
+            "span | interval | text | null",
         ]
     );
     let key = |columns: &[&str], primary| Key {

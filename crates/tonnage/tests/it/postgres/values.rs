@@ -20,10 +20,16 @@ use tonnage::{
 
 use super::{Place, batch};
 
-const METHODS: [Method; 2] = [Method::Native, Method::Array];
+const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 
 /// Writes one column into a table of its own by each method and compares what the server shows.
-async fn check(place: &Place, declared: &str, array: ArrayRef, shown: &str, expected: &[Option<&str>]) {
+pub(super) async fn check(
+    place: &Place,
+    declared: &str,
+    array: ArrayRef,
+    shown: &str,
+    expected: &[Option<&str>],
+) {
     for method in METHODS {
         place
             .run(&format!(
@@ -51,7 +57,7 @@ async fn check(place: &Place, declared: &str, array: ArrayRef, shown: &str, expe
 }
 
 /// Writes one value by each method and expects it to be refused with `code`, and nothing else to be harmed.
-async fn refused(place: &Place, declared: &str, array: ArrayRef, code: &str) {
+pub(super) async fn refused(place: &Place, declared: &str, array: ArrayRef, code: &str) {
     for method in METHODS {
         place
             .run(&format!(

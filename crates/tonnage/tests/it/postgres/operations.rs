@@ -1,0 +1,503 @@
+//! Every operation by every method: what it does, what it counts, and what it refuses.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use arrow::array::{Array, Int64Array, RecordBatch, StringArray};
+use tonnage::{
+    Database,
+    operation::{Method, Operation, Support},
+    plan::{Mode, RejectsMax},
+    target::{Failure, Guard},
+    types::ColumnType,
+};
+
+use super::{Place, batch};
+
+const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
+
+fn key() -> Vec<String> {
+    vec!["k".to_owned()]
+}
+
+fn ignore() -> Operation {
+    Operation::Ignore { key: key() }
+}
+
+fn update() -> Operation {
+    Operation::Update { key: key() }
+}
+
+fn delete() -> Operation {
+    Operation::Delete { key: key() }
+}
+
+/// Keys and values.
+type Given = &'static [(Option<i64>, &'static str)];
+
+/// The columns that an operation is given.
+fn columns(operation: &Operation) -> &'static [&'static str] {
+    match operation {
+        Operation::Delete { .. } => &["k"],
+        _ => &["v", "k"],
+    }
+}
+
+/// Rows of a key of type `ty` and a value, in the columns of `operation`.
+fn rows(operation: &Operation, ty: ColumnType, given: &[(Option<i64>, &str)]) -> RecordBatch {
+    let keys: Arc<dyn Array> = match ty {
+        ColumnType::Int64 => Arc::new(given.iter().map(|(k, _)| *k).collect::<Int64Array>()),
+        _ => Arc::new(
+            given
+                .iter()
+                .map(|(k, _)| k.map(|k| k.to_string()))
+                .collect::<StringArray>(),
+        ),
+    };
+    let values = Arc::new(given.iter().map(|(_, v)| Some(*v)).collect::<StringArray>());
+    match operation {
+        Operation::Delete { .. } => batch(&[(ty, keys)]),
+        _ => batch(&[(ColumnType::TEXT, values), (ty, keys)]),
+    }
+}
+
+async fn contents(place: &Place) -> String {
+    let found = place
+        .texts(
+            "SELECT string_agg(coalesce(trim(k::text), '-') || v, ' ' ORDER BY trim(k::text)::int8 NULLS LAST, v) FROM t WHERE v <> 'heir'",
+        )
+        .await;
+    found[0].clone().unwrap_or_default()
+}
+
+const TRIGGER: &str = "CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS \
+     $$ BEGIN IF TG_OP = 'DELETE' THEN RETURN old; END IF; RETURN new; END $$; \
+     CREATE TRIGGER seen BEFORE INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION seen()";
+
+/// Tables that mean the same and take different ways.
+fn tables() -> Vec<String> {
+    let plain = "CREATE TABLE t (k int8 UNIQUE, v text)";
+    let server_only = "CREATE TABLE t (k char(6) UNIQUE, v text)";
+    let partitioned = "CREATE TABLE t (k int8, v text, UNIQUE (k)) PARTITION BY RANGE (k); \
+         CREATE TABLE low PARTITION OF t FOR VALUES FROM (0) TO (3); CREATE TABLE high PARTITION OF t DEFAULT";
+    vec![
+        plain.to_owned(),
+        format!("{plain}; CREATE TABLE heir () INHERITS (t); INSERT INTO heir VALUES (2, 'heir')"),
+        "CREATE TABLE t (w text GENERATED ALWAYS AS (v || '!') STORED, v text, k int8 UNIQUE, d int4 DEFAULT 7)"
+            .to_owned(),
+        format!("{plain}; {TRIGGER}"),
+        server_only.to_owned(),
+        format!("{server_only}; {TRIGGER}"),
+        partitioned.to_owned(),
+        format!("{partitioned}; {TRIGGER}"),
+        "CREATE TABLE t (k numeric UNIQUE, v text)".to_owned(),
+    ]
+}
+
+#[tokio::test]
+async fn what_an_operation_leaves_out_is_counted() {
+    let place = Place::new().await;
+    let cases: [(Operation, Given, &str, u64); 6] = [
+        (
+            ignore(),
+            &[
+                (Some(2), "a"),
+                (Some(3), "b"),
+                (Some(3), "c"),
+                (None, "d"),
+                (None, "e"),
+            ],
+            "1x 2x 3b -d -e",
+            2,
+        ),
+        (ignore(), &[(Some(1), "a"), (Some(2), "b")], "1x 2x", 2),
+        (
+            update(),
+            &[(Some(2), "a"), (Some(4), "b"), (None, "c")],
+            "1x 2a",
+            2,
+        ),
+        (update(), &[(Some(2), "a"), (Some(1), "b")], "1b 2a", 0),
+        (
+            delete(),
+            &[(Some(2), ""), (Some(2), ""), (Some(4), ""), (None, "")],
+            "1x",
+            3,
+        ),
+        (delete(), &[(Some(2), ""), (Some(1), "")], "", 0),
+    ];
+    for table in tables() {
+        for (operation, given, expected, left_out) in &cases {
+            for method in METHODS {
+                place
+                    .run(&format!(
+                        "DROP TABLE IF EXISTS t CASCADE; DROP FUNCTION IF EXISTS seen; {table}; \
+                         INSERT INTO t (k, v) VALUES (1, 'x'), (2, 'x')"
+                    ))
+                    .await;
+                let plan = place
+                    .plan("t", columns(operation), operation.clone(), method)
+                    .await;
+                assert_eq!(place.target.support(&plan.table, operation, method), Support::Yes);
+                let ty = plan.columns[plan.columns.len() - 1].ty;
+                let mut writer = place.target.writer(&plan, None).await.unwrap();
+                // The second write of a transaction meets what the first has done, and nothing of its rows.
+                writer.begin(&[]).await.unwrap();
+                let (first, rest) = given.split_at(given.len() / 2);
+                let mut skipped = 0;
+                for (part, guard) in [(first, Guard::None), (rest, Guard::Savepoint)] {
+                    let outcome = writer.write(&rows(operation, ty, part), guard).await.unwrap();
+                    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+                    skipped += outcome.skipped;
+                }
+                writer.rollback().await.unwrap();
+                let what = format!("{} by {method} into {table}", operation.name());
+                assert_eq!(skipped, *left_out, "in two writes, {what}");
+
+                writer.begin(&[]).await.unwrap();
+                let outcome = writer
+                    .write(&rows(operation, ty, given), Guard::None)
+                    .await
+                    .unwrap();
+                assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+                writer.commit(&[]).await.unwrap();
+                let found = contents(&place).await;
+                assert_eq!(
+                    (found.as_str(), outcome.skipped),
+                    (*expected, *left_out),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all() {
+    let place = Place::new().await;
+    place
+        .run("CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        .await;
+    for key in ["char(6)", "numeric", "text COLLATE loose"] {
+        for method in METHODS {
+            place
+                .run(&format!(
+                    "DROP TABLE IF EXISTS t; CREATE TABLE t (k {key} PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'x'), (2, 'x')"
+                ))
+                .await;
+            let plan = place.plan("t", &["v", "k"], update(), method).await;
+            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            let given = [
+                (Some(1), "a"),
+                (Some(3), "b"),
+                (Some(1), "c"),
+                (Some(3), "d"),
+                (Some(1), "e"),
+            ];
+            writer.begin(&[]).await.unwrap();
+            let given = rows(&update(), plan.columns[1].ty, &given);
+            let outcome = writer.write(&given, Guard::None).await.unwrap();
+            assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+            writer.commit(&[]).await.unwrap();
+            assert_eq!(
+                (contents(&place).await.as_str(), outcome.skipped),
+                ("1e 2x", 2),
+                "{key} by {method}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped() {
+    let place = Place::new().await;
+    let cases = [
+        (ignore(), "INSERT", "1x 2x 4x 6a"),
+        (update(), "UPDATE", "1x 2a 4x"),
+        (delete(), "DELETE", "1x 4x"),
+    ];
+    for (operation, event, expected) in cases {
+        for method in METHODS {
+            place
+                .run(&format!(
+                    "DROP TABLE IF EXISTS t; DROP FUNCTION IF EXISTS odd; CREATE TABLE t (k int8 PRIMARY KEY, v text); \
+                     INSERT INTO t VALUES (1, 'x'), (2, 'x'), (4, 'x'); \
+                     CREATE FUNCTION odd() RETURNS trigger LANGUAGE plpgsql AS \
+                     $$ BEGIN IF TG_OP = 'DELETE' THEN IF old.k = 1 THEN RETURN NULL; END IF; RETURN old; END IF; \
+                              IF new.k IN (1, 7) THEN RETURN NULL; END IF; RETURN new; END $$; \
+                     CREATE TRIGGER odd BEFORE {event} ON t FOR EACH ROW EXECUTE FUNCTION odd()"
+                ))
+                .await;
+            let plan = place
+                .plan("t", columns(&operation), operation.clone(), method)
+                .await;
+            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            let suppressed = if operation == ignore() { 7 } else { 1 };
+            let applied = if operation == ignore() { 6 } else { 2 };
+            let rows = |keys: &[i64]| {
+                let given: Vec<_> = keys.iter().map(|k| (Some(*k), "a")).collect();
+                rows(&operation, ColumnType::Int64, &given)
+            };
+            writer.begin(&[]).await.unwrap();
+            let given =
+                rows(&[applied, suppressed, 9].map(|k| if operation == ignore() && k == 9 { 1 } else { k }));
+            let failure = writer.write(&given, Guard::Savepoint).await.unwrap().failure;
+            let Failure {
+                applied: kept,
+                suspect,
+                intact,
+                error,
+                ..
+            } = failure.expect("a row is suppressed");
+            assert_eq!((kept, intact, error.code_text()), (0, true, Some("22000")));
+            let named = matches!(method, Method::Batch | Method::Single);
+            assert_eq!(suspect, named.then_some(1), "{event} by {method}");
+            assert!(
+                error
+                    .to_string()
+                    .ends_with("rows: a trigger or rule left the others out"),
+                "{error}"
+            );
+            let outcome = writer.write(&rows(&[applied]), Guard::Savepoint).await.unwrap();
+            assert!(outcome.failure.is_none() && outcome.skipped == 0);
+            writer.commit(&[]).await.unwrap();
+            assert_eq!(contents(&place).await, expected, "{event} by {method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_a_statement_names_the_first_bad_row() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (k int8 PRIMARY KEY, v varchar(3) CHECK (v <> 'bad')); INSERT INTO t VALUES (-1, 'x')")
+        .await;
+    let upsert = Operation::Upsert { key: key() };
+    for method in [Method::Batch, Method::Single] {
+        for operation in [Operation::Insert, upsert.clone(), ignore()] {
+            let plan = place.plan("t", &["v", "k"], operation.clone(), method).await;
+            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            // More rows than are sent without an answer, and more than one chunk of them.
+            const ROWS: usize = 20_000;
+            for (at, bad, code) in [
+                (0, "bad", "23514"),
+                (300, "bad", "23514"),
+                (ROWS - 1, "bad", "23514"),
+                // Found before it is sent.
+                (2, "long", "22001"),
+            ] {
+                let given: Vec<_> = (0..ROWS)
+                    .map(|row| {
+                        (
+                            Some(row as i64),
+                            if row == at || row == ROWS - 1 { bad } else { "ok" },
+                        )
+                    })
+                    .collect();
+                for guard in [Guard::None, Guard::Savepoint] {
+                    writer.begin(&[]).await.unwrap();
+                    let outcome = writer
+                        .write(&rows(&operation, ColumnType::Int64, &given), guard)
+                        .await
+                        .unwrap();
+                    let failure = outcome.failure.expect("a row is bad");
+                    assert_eq!(failure.error.code_text(), Some(code));
+                    assert_eq!(
+                        (failure.applied, failure.suspect),
+                        (0, Some(at)),
+                        "{}",
+                        failure.error
+                    );
+                    if guard == Guard::Savepoint {
+                        assert!(failure.intact);
+                        let good = rows(&operation, ColumnType::Int64, &[(Some(-2), "ok")]);
+                        assert!(writer.write(&good, guard).await.unwrap().failure.is_none());
+                        assert_eq!(contents(&place).await, "-1x");
+                    }
+                    writer.rollback().await.unwrap();
+                }
+            }
+        }
+    }
+    assert_eq!(contents(&place).await, "-1x");
+}
+
+#[tokio::test]
+async fn a_rule_that_rewrites_an_operation_is_refused() {
+    let place = Place::new().await;
+    let upsert = Operation::Upsert { key: key() };
+    let cases: [(&str, &[Operation], &[Operation]); 3] = [
+        (
+            "INSERT",
+            &[upsert.clone(), ignore()],
+            &[Operation::Insert, update(), delete()],
+        ),
+        (
+            "UPDATE",
+            &[upsert.clone(), ignore(), update()],
+            &[Operation::Insert, delete()],
+        ),
+        (
+            "DELETE",
+            &[delete()],
+            &[Operation::Insert, upsert.clone(), ignore(), update()],
+        ),
+    ];
+    for (event, refused, allowed) in cases {
+        place
+            .run(&format!(
+                "DROP TABLE IF EXISTS t; CREATE TABLE t (k int8 PRIMARY KEY, v text); \
+                 CREATE RULE elsewhere AS ON {event} TO t DO INSTEAD NOTHING"
+            ))
+            .await;
+        let table = place.table("t").await;
+        for method in METHODS {
+            for operation in refused {
+                let Support::No { why, instead } = place.target.support(&table, operation, method) else {
+                    panic!("{event} has a rule, {operation:?}");
+                };
+                assert_eq!(
+                    why,
+                    format!("the rule elsewhere of {} rewrites what would be done", table.name)
+                );
+                assert!(instead.contains("DISABLE RULE elsewhere"), "{instead}");
+            }
+            for operation in allowed {
+                assert_eq!(place.target.support(&table, operation, method), Support::Yes);
+            }
+        }
+    }
+}
+
+/// Numbers that look random and are the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// What a load of `rows` makes of `table`, and how many of its rows are bad, written, and left out. A value of `bad`
+/// is refused wherever it would be stored.
+fn model(mode: Mode, table: &mut BTreeMap<u64, String>, rows: &[(u64, String)]) -> (u64, u64) {
+    let (mut rejected, mut left_out) = (0, 0);
+    for (key, value) in rows {
+        let there = table.contains_key(key);
+        match mode {
+            // A row must be good before the server looks for its key.
+            Mode::Insert | Mode::Upsert | Mode::Ignore if value == "bad" => rejected += 1,
+            Mode::Insert | Mode::Ignore if there => match mode {
+                Mode::Insert => rejected += 1,
+                _ => left_out += 1,
+            },
+            Mode::Update | Mode::Delete if !there => left_out += 1,
+            Mode::Update if value == "bad" => rejected += 1,
+            Mode::Delete => drop(table.remove(key)),
+            _ => drop(table.insert(*key, value.clone())),
+        }
+    }
+    (rejected, left_out)
+}
+
+#[tokio::test]
+async fn loads_do_what_the_model_does() {
+    let place = Place::new().await;
+    let dir = tempfile::tempdir().unwrap();
+    let database = Database::connect(&place.url).await.unwrap();
+    let mut dice = Dice(7);
+    for (run, mode) in [
+        Mode::Insert,
+        Mode::Upsert,
+        Mode::Ignore,
+        Mode::Update,
+        Mode::Delete,
+    ]
+    .into_iter()
+    .cycle()
+    .take(40)
+    .enumerate()
+    {
+        let method = METHODS[run % METHODS.len()];
+        let server_only = dice.below(3) == 0;
+        let bad = dice.below(2) == 0;
+        let ty = if server_only { "char(8)" } else { "int8" };
+        place
+            .run(&format!(
+                "DROP TABLE IF EXISTS t; CREATE TABLE t (k {ty} PRIMARY KEY, v text CHECK (v <> 'bad')); \
+                 INSERT INTO t SELECT k, 'old' FROM generate_series(0, 199, 2) k"
+            ))
+            .await;
+        let mut expected: BTreeMap<u64, String> =
+            (0..200).step_by(2).map(|k| (k, "old".to_owned())).collect();
+        let count = if method == Method::Single { 120 } else { 600 };
+        let rows: Vec<_> = (0..count)
+            .map(|at| {
+                let value = match bad && dice.below(40) == 0 {
+                    true => "bad".to_owned(),
+                    false => format!("new{at}"),
+                };
+                // An insert meets a key of its own twice now and then.
+                let key = if mode == Mode::Insert {
+                    1 + 2 * dice.below(3000)
+                } else {
+                    dice.below(300)
+                };
+                (key, value)
+            })
+            .collect();
+        let mut text = "v,k\n".to_owned();
+        for (key, value) in &rows {
+            writeln!(text, "{value},{key}").unwrap();
+        }
+        let file = dir.path().join(format!("{run}.csv"));
+        std::fs::write(&file, text).unwrap();
+        let jobs = 1 + dice.below(4) as usize;
+        let batch_rows = 1 + dice.below(250) as usize;
+        let report = database
+            .load(file.display().to_string())
+            .table("t")
+            .method(method)
+            .jobs(jobs)
+            .batch_rows(batch_rows)
+            .rejects(dir.path().join(format!("{run}.rejects")), RejectsMax::Rows(600))
+            .options(|options| options.mode = mode)
+            .run()
+            .await
+            .unwrap();
+        let (rejected, left_out) = model(mode, &mut expected, &rows);
+        let what =
+            format!("run {run}: {mode:?} by {method}, {jobs} jobs, {batch_rows} rows, key {ty}, bad {bad}");
+        let shown: Vec<_> = expected.iter().map(|(k, v)| format!("{k}{v}")).collect();
+        assert!(report.rows.balances(), "{what}: {:?}", report.rows);
+        assert_eq!(report.method, method.to_string());
+        let skipped = report.rows.skipped;
+        if !(mode == Mode::Insert && jobs > 1) {
+            // Inserts keep no order between the rows of a key.
+            assert_eq!(contents(&place).await, shown.join(" "), "{what}");
+        }
+        match mode {
+            Mode::Ignore => assert_eq!((skipped.conflict, skipped.unmatched), (left_out, 0), "{what}"),
+            Mode::Delete => assert_eq!((skipped.conflict, skipped.unmatched), (0, left_out), "{what}"),
+            // A superseded row is not tried, so whether it would have matched is not known.
+            Mode::Update => assert!(skipped.conflict == 0 && skipped.unmatched <= left_out, "{what}"),
+            Mode::Insert | Mode::Upsert => {
+                assert_eq!((skipped.conflict, skipped.unmatched), (0, 0), "{what}")
+            }
+        }
+        let exact = match mode {
+            // Rows of one key: the bad one may come first or last.
+            Mode::Insert => jobs == 1 || !bad,
+            // A bad row that a later one supersedes is tried only if its write fails.
+            Mode::Upsert | Mode::Update => !bad,
+            Mode::Ignore | Mode::Delete => true,
+        };
+        assert!(report.rows.rejected <= rejected || mode == Mode::Insert, "{what}");
+        if exact {
+            assert_eq!(report.rows.rejected, rejected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Types that travel as text.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, StringArray};
+use tonnage::{
+    Database, ErrorKind,
+    operation::{Method, Operation},
+    plan::{Mode, RejectsMax},
+    table::Equality,
+    target::Guard,
+    types::ColumnType,
+};
+
+use super::{
+    Place, batch,
+    values::{check, refused},
+};
+
+const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'odd ''label''', 'glad'); \
+    CREATE DOMAIN feeling AS mood CHECK (value <> 'sad'); CREATE DOMAIN strongly AS feeling NOT NULL; \
+    CREATE DOMAIN near AS inet; CREATE DOMAIN short AS varchar(3); CREATE DOMAIN shorter AS short; \
+    CREATE DOMAIN cents AS numeric(6,2); CREATE DOMAIN flags AS bit(3); \
+    CREATE TYPE pair AS (a int4, b text); \
+    CREATE EXTENSION IF NOT EXISTS citext SCHEMA public; CREATE EXTENSION IF NOT EXISTS hstore SCHEMA public; \
+    CREATE EXTENSION IF NOT EXISTS ltree SCHEMA public";
+
+/// Extensions belong to the database, so tests that make them take turns.
+async fn place() -> Place {
+    let place = Place::new().await;
+    place
+        .run(&format!(
+            "BEGIN; SELECT pg_advisory_xact_lock(7); {TYPES}; COMMIT"
+        ))
+        .await;
+    place
+}
+
+fn texts(values: &[Option<&str>]) -> ArrayRef {
+    Arc::new(StringArray::from(values.to_vec()))
+}
+
+#[tokio::test]
+async fn what_is_written_as_text_is_the_value() {
+    let place = place().await;
+    // A type, the text that is sent, and how the server shows it where that differs.
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("mood", &["sad", "glad", "odd 'label'"], &[]),
+        ("feeling", &["glad"], &[]),
+        ("strongly", &["glad"], &[]),
+        ("public.citext", &["AbC", ""], &[]),
+        (
+            "inet",
+            &["10.1.2.3", "10.1.2.3/8", "::1/64"],
+            &["10.1.2.3/32", "10.1.2.3/8", "::1/64"],
+        ),
+        ("near", &["10.1.2.3"], &["10.1.2.3/32"]),
+        ("cidr", &["10.0.0.0/8", "2001:db8::/32"], &[]),
+        (
+            "macaddr",
+            &["08:00:2b:01:02:03", "08002B-010203"],
+            &["08:00:2b:01:02:03", "08:00:2b:01:02:03"],
+        ),
+        ("macaddr8", &["08:00:2b:01:02:03:04:05"], &[]),
+        (
+            "interval",
+            &[
+                "1 year 2 mons 3 days 04:05:06.123456",
+                "-00:00:00.000001",
+                "P1Y2M",
+                "1.5000000 seconds",
+            ],
+            &[
+                "1 year 2 mons 3 days 04:05:06.123456",
+                "-00:00:00.000001",
+                "1 year 2 mons",
+                "00:00:01.5",
+            ],
+        ),
+        ("bit(3)", &["101"], &[]),
+        ("bit", &["1"], &[]),
+        ("flags", &["110"], &[]),
+        ("varbit", &["", "10101", "xF0"], &["", "10101", "11110000"]),
+        ("varbit(4)", &["1010"], &[]),
+        ("xml", &["<a b=\"1\">\u{e9}</a>", "text <b/>"], &[]),
+        (
+            "public.hstore",
+            &["a=>1, b=>NULL"],
+            &["\"a\"=>\"1\", \"b\"=>NULL"],
+        ),
+        ("public.ltree", &["Top.Science.x"], &[]),
+        (
+            "int4range",
+            &["[1,5)", "(1,5]", "empty", "(,)"],
+            &["[1,5)", "[2,6)", "empty", "(,)"],
+        ),
+        ("int8range", &["[1,9223372036854775807)"], &[]),
+        ("numrange", &["[1.10,2.000)"], &[]),
+        (
+            "int4[]",
+            &["{1,NULL,-3}", "{}", "{{1,2},{3,4}}", "[2:3]={1,2}"],
+            &[],
+        ),
+        ("text[]", &["{a,\"b,c\",\"\",NULL,\"NULL\",\"\u{e9}\\\"\"}"], &[]),
+        ("numeric[]", &["{1.10,NaN,123456789012345678901234567890.5}"], &[]),
+        ("bool[]", &["{t,f}"], &[]),
+        ("float8[]", &["{0.1,Infinity}"], &[]),
+        ("uuid[]", &["{00000000-0000-0000-0000-000000000001}"], &[]),
+        ("mood[]", &["{sad,glad}"], &[]),
+        ("inet[]", &["{10.1.2.3/8}"], &[]),
+        ("bit(2)[]", &["{10,01}"], &[]),
+        ("jsonb[]", &["{\"{\\\"a\\\": 1}\"}"], &[]),
+    ];
+    for (declared, sent, shown) in cases {
+        let shown = if shown.is_empty() { sent } else { shown };
+        let nullable = *declared != "strongly";
+        let sent: Vec<_> = sent
+            .iter()
+            .map(|s| Some(*s))
+            .chain(nullable.then_some(None))
+            .collect();
+        let shown: Vec<_> = shown
+            .iter()
+            .map(|s| Some(*s))
+            .chain(nullable.then_some(None))
+            .collect();
+        check(&place, declared, texts(&sent), "v::text", &shown).await;
+    }
+    check(
+        &place,
+        "shorter",
+        texts(&[Some("abc")]),
+        "v::text",
+        &[Some("abc")],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_server_refuses_or_would_round_is_a_bad_row() {
+    let place = place().await;
+    for (declared, value, code) in [
+        ("mood", "angry", "22P02"),
+        ("feeling", "sad", "23514"),
+        ("inet", "10.1.2.300", "22P02"),
+        ("cidr", "10.1.2.3/8", "22P02"),
+        ("macaddr", "x", "22P02"),
+        ("interval", "soon", "22007"),
+        ("interval", "0.0000001 s", "22008"),
+        ("bit(3)", "10", "22026"),
+        ("bit(3)", "1010", "22026"),
+        ("flags", "1010", "22026"),
+        ("varbit(4)", "10101", "22001"),
+        ("xml", "<a>", "2200N"),
+        // Its input function calls it a syntax error, as if of SQL.
+        ("public.ltree", "a..b", "42601"),
+        ("int4range", "[5,1)", "22000"),
+        ("int4[]", "{1,", "22P02"),
+        ("int4[]", "{9999999999}", "22003"),
+        ("bit(2)[]", "{101}", "22026"),
+        ("shorter", "abc ", "22001"),
+    ] {
+        refused(&place, declared, texts(&[Some(value)]), code).await;
+    }
+}
+
+#[tokio::test]
+async fn bad_rows_among_good_ones_are_put_aside() {
+    let place = place().await;
+    let database = Database::connect(&place.url).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rows.csv");
+    let mut text = "id,host,mood,tags,more\n".to_owned();
+    for id in 0..500 {
+        let host = if id % 100 == 7 {
+            "nowhere".to_owned()
+        } else {
+            format!("10.0.0.{}", id % 250)
+        };
+        let mood = if id == 300 { "angry" } else { "glad" };
+        let more = if id == 301 { "a=>" } else { "a=>1" };
+        text.push_str(&format!("{id},{host},{mood},\"{{{id},NULL}}\",{more}\n"));
+    }
+    std::fs::write(&file, text).unwrap();
+    for method in [Method::Native, Method::Array, Method::Batch] {
+        place
+            .run(
+                "DROP TABLE IF EXISTS t; \
+                 CREATE TABLE t (id int8 PRIMARY KEY, host inet, mood mood, tags int4[], more public.hstore)",
+            )
+            .await;
+        let report = database
+            .load(file.display().to_string())
+            .table("t")
+            .method(method)
+            .batch_rows(200)
+            .rejects(dir.path().join(format!("{method}.rejects")), RejectsMax::Rows(10))
+            .run()
+            .await
+            .unwrap();
+        assert_eq!((report.rows.written, report.rows.rejected), (493, 7), "{method}");
+        assert_eq!(
+            report.notes,
+            [
+                "the server makes the values of host, tags, more of text: COPY of these goes through a temporary table"
+            ]
+        );
+        assert_eq!(
+            place
+                .number("SELECT count(*) FROM t WHERE host = ('10.0.0.' || id % 250)::inet AND tags[1] = id")
+                .await,
+            493
+        );
+    }
+}
+
+#[tokio::test]
+async fn text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reason() {
+    let place = place().await;
+    let database = Database::connect(&place.url).await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rows.csv");
+    std::fs::write(&file, "v\n1\n").unwrap();
+    for (declared, why) in [
+        ("money", "(whose text depends on lc_monetary)"),
+        ("timestamptz[]", "(whose text depends on DateStyle and TimeZone)"),
+        ("daterange", "(whose text depends on DateStyle and TimeZone)"),
+        ("interval(3)", "(which rounds what it is given)"),
+        (
+            "numeric(5,2)[]",
+            "(whose elements would be cut or rounded to fit)",
+        ),
+        ("varchar(5)[]", "(whose elements would be cut or rounded to fit)"),
+        ("pair", "(a composite type)"),
+        ("point", ""),
+    ] {
+        place
+            .run(&format!("DROP TABLE IF EXISTS t; CREATE TABLE t (v {declared})"))
+            .await;
+        let load = database.load(file.display().to_string()).table("t");
+        let error = load.prepare().await.err().expect("it cannot be written");
+        assert_eq!(error.kind(), ErrorKind::Schema);
+        let message = error.to_string();
+        assert!(
+            message.contains(why) && message.ends_with("which this release cannot write exactly"),
+            "{declared}: {message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn keys_that_travel_as_text_are_the_tables_own() {
+    let place = place().await;
+    // A key, whether its text is provably it, two ways to write it, and another value.
+    for (declared, provable, [one, same, other]) in [
+        ("mood", true, ["sad", "sad", "glad"]),
+        ("public.citext", false, ["abc", "ABC", "x"]),
+        ("inet", false, ["10.0.0.1", "10.0.0.1/32", "10.0.0.2"]),
+        ("int4[]", false, ["{1}", "[1:1]={1}", "{2}"]),
+        ("interval", false, ["1 day", "24:00:00", "2 days"]),
+    ] {
+        for method in [Method::Native, Method::Array, Method::Batch, Method::Single] {
+            for (mode, expected, skipped) in [
+                (Mode::Upsert, "b c", 0),
+                (Mode::Ignore, "c old", 2),
+                (Mode::Update, "b", 1),
+                (Mode::Delete, "", 2),
+            ] {
+                place
+                    .run(&format!(
+                        "DROP TABLE IF EXISTS t; CREATE TABLE t (k {declared} PRIMARY KEY, v text)"
+                    ))
+                    .await;
+                place.run(&format!("INSERT INTO t VALUES ('{one}', 'old')")).await;
+                let key = vec!["k".to_owned()];
+                let (operation, columns): (_, &[&str]) = match mode {
+                    Mode::Upsert => (Operation::Upsert { key }, &["k", "v"]),
+                    Mode::Ignore => (Operation::Ignore { key }, &["k", "v"]),
+                    Mode::Update => (Operation::Update { key }, &["k", "v"]),
+                    Mode::Insert | Mode::Delete => (Operation::Delete { key }, &["k"]),
+                };
+                let plan = place.plan("t", columns, operation, method).await;
+                assert_eq!(
+                    plan.table.columns[0].equality == Equality::Provable,
+                    provable,
+                    "{declared}"
+                );
+                let mut writer = place.target.writer(&plan, None).await.unwrap();
+                writer.begin(&[]).await.unwrap();
+                // The engine keeps repeated keys apart where it can tell them.
+                let mut left_out = 0;
+                let writes: &[&[(&str, &str)]] = match provable {
+                    true => &[&[(one, "a")], &[(same, "b"), (other, "c")]],
+                    false => &[&[(one, "a"), (same, "b"), (other, "c")]],
+                };
+                for write in writes {
+                    let keys = texts(&write.iter().map(|(k, _)| Some(*k)).collect::<Vec<_>>());
+                    let values = texts(&write.iter().map(|(_, v)| Some(*v)).collect::<Vec<_>>());
+                    let both = [(ColumnType::TEXT, keys), (ColumnType::TEXT, values)];
+                    let rows = batch(&both[..columns.len()]);
+                    let outcome = writer.write(&rows, Guard::None).await.unwrap();
+                    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+                    left_out += outcome.skipped;
+                }
+                writer.commit(&[]).await.unwrap();
+                let found = place
+                    .texts("SELECT coalesce(string_agg(v, ' ' ORDER BY v), '') FROM t")
+                    .await;
+                let what = format!("{mode:?} by {method}, key {declared}");
+                assert_eq!(
+                    (found[0].as_deref(), left_out),
+                    (Some(expected), skipped),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
