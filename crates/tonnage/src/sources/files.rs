@@ -33,7 +33,7 @@ const ENDINGS: &[(&str, Format)] = &[
 ];
 
 /// What names of compressed text files end with, behind the ending of their format.
-const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst"];
+const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst", "bz2", "xz", "lz4"];
 
 /// The files that `inputs` name, and their format: `format` if given, else by their endings, CSV for standard
 /// input.
@@ -193,7 +193,10 @@ fn alike(one: Format, other: Format) -> bool {
 
 fn known_endings() -> String {
     let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
-    format!("{}, text also with .gz or .zst behind", endings.join(" "))
+    format!(
+        "{}, text also with .gz, .zst, .bz2, .xz or .lz4 behind",
+        endings.join(" ")
+    )
 }
 
 /// The files that a glob matches; none is an error.
@@ -304,6 +307,9 @@ mod tests {
             ("a.b.txt", Some(Format::Csv)),
             ("a.tsv.gz", Some(Format::Tsv)),
             ("a.tab.zst", Some(Format::Tsv)),
+            ("a.csv.bz2", Some(Format::Csv)),
+            ("a.csv.XZ", Some(Format::Csv)),
+            ("a.csv.lz4", Some(Format::Csv)),
             ("a.pq", Some(Format::Parquet)),
             ("a.parquet", Some(Format::Parquet)),
             ("a.gz", None),
