@@ -240,6 +240,7 @@ enum FormatName {
     Csv,
     Tsv,
     Parquet,
+    Arrow,
 }
 
 fn rejects_max(text: &str) -> Result<RejectsMax, String> {
@@ -265,6 +266,7 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
         FormatName::Csv => Format::Csv,
         FormatName::Tsv => Format::Tsv,
         FormatName::Parquet => Format::Parquet,
+        FormatName::Arrow => Format::Arrow,
     });
     let source = sources::open(inputs, format, &text)?;
     let target = targets::connect(url).await?;

@@ -330,7 +330,7 @@ fn refusal_hint(family: Family, suggested: Option<ColumnType>) -> String {
 }
 
 /// The type of the values, however they are packed.
-fn innermost(source: &DataType) -> &DataType {
+pub(crate) fn innermost(source: &DataType) -> &DataType {
     match source {
         DataType::Dictionary(_, values) => innermost(values),
         DataType::RunEndEncoded(_, values) => innermost(values.data_type()),

@@ -30,6 +30,10 @@ const ENDINGS: &[(&str, Format)] = &[
     ("tab", Format::Tsv),
     ("parquet", Format::Parquet),
     ("pq", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("arrows", Format::Arrow),
+    ("feather", Format::Arrow),
+    ("ipc", Format::Arrow),
 ];
 
 /// What names of compressed text files end with, behind the ending of their format.
@@ -186,9 +190,10 @@ fn directory(shown: &str, format: Option<Format>, files: &mut Vec<InputFile>) ->
     Ok(())
 }
 
-/// Whether files of the one format may be read as the other: all that is text.
+/// Whether files of the one format may be read as the other: all that is delimited text.
 fn alike(one: Format, other: Format) -> bool {
-    (one == Format::Parquet) == (other == Format::Parquet)
+    let delimited = |format| matches!(format, Format::Csv | Format::Tsv);
+    one == other || (delimited(one) && delimited(other))
 }
 
 fn known_endings() -> String {
@@ -251,7 +256,7 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
         };
         let format = format_of(path).ok_or_else(|| {
             Error::config(format!("{}: its ending does not tell its format", file.shown))
-                .hint("name it with --format csv, --format tsv or --format parquet")
+                .hint("name it with --format: csv, tsv, parquet or arrow")
         })?;
         match common {
             None => common = Some((format, file)),
@@ -312,6 +317,9 @@ mod tests {
             ("a.csv.lz4", Some(Format::Csv)),
             ("a.pq", Some(Format::Parquet)),
             ("a.parquet", Some(Format::Parquet)),
+            ("a.arrow", Some(Format::Arrow)),
+            ("a.feather", Some(Format::Arrow)),
+            ("a.arrows.zst", Some(Format::Arrow)),
             ("a.gz", None),
             ("a.json", None),
             ("csv", None),

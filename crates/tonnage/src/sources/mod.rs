@@ -1,7 +1,10 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
+pub mod arrow_ipc;
+pub(crate) mod columns;
 pub mod compress;
 pub mod csv;
+pub(crate) mod damage;
 pub mod files;
 pub(crate) mod infer;
 pub mod parquet;
@@ -26,6 +29,7 @@ pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Re
             refuse_text(&files)?;
             Ok(Box::new(parquet::ParquetSource::open(files)?))
         }
+        Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),
     }
 }
 
@@ -62,6 +66,8 @@ pub enum Format {
     Tsv,
     /// Apache Parquet.
     Parquet,
+    /// Apache Arrow IPC, as a file or a stream.
+    Arrow,
 }
 
 impl Format {
@@ -71,6 +77,7 @@ impl Format {
             Self::Csv => "CSV",
             Self::Tsv => "TSV",
             Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
         }
     }
 }
