@@ -239,6 +239,7 @@ enum LedgerName {
 enum FormatName {
     Csv,
     Tsv,
+    Json,
     Parquet,
     Arrow,
 }
@@ -265,6 +266,7 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
     let format = args.format.map(|f| match f {
         FormatName::Csv => Format::Csv,
         FormatName::Tsv => Format::Tsv,
+        FormatName::Json => Format::Json,
         FormatName::Parquet => Format::Parquet,
         FormatName::Arrow => Format::Arrow,
     });

@@ -116,6 +116,7 @@ pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
             Ok(Box::new(CsvSink::new(encoder, open()?)?))
         }
         Format::Parquet => Ok(Box::new(ParquetSink::new(schema, &output.parquet, open()?)?)),
+        Format::Json => Err(Error::config("JSON cannot be written yet").hint("write csv, parquet or arrow")),
         Format::Arrow => Ok(Box::new(ArrowSink::new(schema, open()?)?)),
     }
 }

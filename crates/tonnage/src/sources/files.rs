@@ -28,6 +28,9 @@ const ENDINGS: &[(&str, Format)] = &[
     ("txt", Format::Csv),
     ("tsv", Format::Tsv),
     ("tab", Format::Tsv),
+    ("jsonl", Format::Json),
+    ("ndjson", Format::Json),
+    ("json", Format::Json),
     ("parquet", Format::Parquet),
     ("pq", Format::Parquet),
     ("arrow", Format::Arrow),
@@ -256,7 +259,7 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
         };
         let format = format_of(path).ok_or_else(|| {
             Error::config(format!("{}: its ending does not tell its format", file.shown))
-                .hint("name it with --format: csv, tsv, parquet or arrow")
+                .hint("name it with --format: csv, tsv, json, parquet or arrow")
         })?;
         match common {
             None => common = Some((format, file)),
@@ -321,7 +324,9 @@ mod tests {
             ("a.feather", Some(Format::Arrow)),
             ("a.arrows.zst", Some(Format::Arrow)),
             ("a.gz", None),
-            ("a.json", None),
+            ("a.json", Some(Format::Json)),
+            ("a.jsonl.bz2", Some(Format::Json)),
+            ("a.xml", None),
             ("csv", None),
         ];
         for (name, format) in cases {

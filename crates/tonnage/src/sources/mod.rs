@@ -7,7 +7,9 @@ pub mod csv;
 pub(crate) mod damage;
 pub mod files;
 pub(crate) mod infer;
+pub mod json;
 pub mod parquet;
+pub(crate) mod text;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -29,6 +31,7 @@ pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Re
             refuse_text(&files)?;
             Ok(Box::new(parquet::ParquetSource::open(files)?))
         }
+        Format::Json => Ok(Box::new(json::JsonSource::open(files, text)?)),
         Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),
     }
 }
@@ -64,6 +67,8 @@ pub enum Format {
     Csv,
     /// Tab-separated text.
     Tsv,
+    /// JSON lines: an object a line.
+    Json,
     /// Apache Parquet.
     Parquet,
     /// Apache Arrow IPC, as a file or a stream.
@@ -76,6 +81,7 @@ impl Format {
         match self {
             Self::Csv => "CSV",
             Self::Tsv => "TSV",
+            Self::Json => "JSON",
             Self::Parquet => "Parquet",
             Self::Arrow => "Arrow",
         }
