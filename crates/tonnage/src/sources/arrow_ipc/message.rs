@@ -34,6 +34,9 @@ const MAGIC: &[u8; 6] = b"ARROW1";
 /// The magic at the beginning and what fills it up.
 const HEAD_BYTES: usize = 8;
 
+/// The most words of zeros behind it: writers align the first message to 8 or 64 bytes.
+const HEAD_WORDS_MAX: usize = 1024;
+
 /// The length of the footer, then the magic.
 const TAIL_BYTES: u64 = 10;
 
@@ -102,7 +105,14 @@ impl Messages {
             return Self::open_indexed(&input.shown, path);
         }
         if has_magic {
-            ahead.clear();
+            // Zeros fill the head up to where the first message may begin.
+            for _ in 0..HEAD_WORDS_MAX {
+                ahead.clear();
+                fill(&mut bytes, &mut ahead, 4)?;
+                if ahead != [0; 4] {
+                    break;
+                }
+            }
         }
         let mut stream = Stream {
             bytes,
@@ -365,7 +375,10 @@ impl Stream {
         };
         if length == 0 {
             self.ended = true;
-            if !self.footer_follows && self.bytes.read(&mut [0])? > 0 {
+            let mut rest = [0; 4096];
+            if self.footer_follows {
+                while self.bytes.read(&mut rest)? > 0 {}
+            } else if self.bytes.read(&mut rest)? > 0 {
                 return Err(Flaw::Other(
                     "more follows behind the mark of the stream's end".to_owned(),
                 ));

@@ -24,21 +24,27 @@ enum Form {
     Stream,
     /// A stream within a zstd file.
     Packed,
+    /// A file within a zstd file, which can only be read in one go.
+    PackedFile,
 }
 
-const FORMS: [Form; 3] = [Form::File, Form::Stream, Form::Packed];
+const FORMS: [Form; 4] = [Form::File, Form::Stream, Form::Packed, Form::PackedFile];
 
 fn encoded(form: Form, batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
     let schema = batches[0].schema();
     let options = IpcWriteOptions::default()
         .try_with_compression(compression)
         .expect("both are built in");
-    if form == Form::File {
+    if matches!(form, Form::File | Form::PackedFile) {
         let mut writer = FileWriter::try_new_with_options(Vec::new(), &schema, options).expect("a schema");
         batches
             .iter()
             .for_each(|batch| writer.write(batch).expect("rows"));
-        return writer.into_inner().expect("a footer");
+        let bytes = writer.into_inner().expect("a footer");
+        return match form {
+            Form::File => bytes,
+            _ => zstd::encode_all(bytes.as_slice(), 1).expect("bytes"),
+        };
     }
     let mut writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options).expect("a schema");
     batches
