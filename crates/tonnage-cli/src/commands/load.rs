@@ -245,7 +245,9 @@ enum LedgerName {
 enum FormatName {
     Csv,
     Tsv,
+    Json,
     Parquet,
+    Arrow,
 }
 
 fn rejects_max(text: &str) -> Result<RejectsMax, String> {
@@ -270,7 +272,9 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
     let format = args.format.map(|f| match f {
         FormatName::Csv => Format::Csv,
         FormatName::Tsv => Format::Tsv,
+        FormatName::Json => Format::Json,
         FormatName::Parquet => Format::Parquet,
+        FormatName::Arrow => Format::Arrow,
     });
     let source = sources::open(inputs, format, &text)?;
     let target = targets::connect(url).await?;

@@ -12,6 +12,7 @@
 //! dictionaries to their values), which no value can fail; then one loop a pair of family and column type
 //! does the rest.
 
+mod nested;
 mod number;
 mod text;
 mod time;
@@ -85,6 +86,8 @@ enum Family {
     Time(TimeUnit),
     Timestamp(TimeUnit),
     TimestampTz(TimeUnit),
+    /// Lists, maps and structs of what JSON can say.
+    Nested,
 }
 
 impl Family {
@@ -119,6 +122,7 @@ impl Family {
             DataType::Timestamp(unit, Some(_)) => same(Self::TimestampTz(*unit)),
             DataType::Dictionary(_, values) => Self::of(values),
             DataType::RunEndEncoded(_, values) => Self::of(values.data_type()),
+            nested if nested::is_nested(nested) && nested::obstacle(nested).is_none() => same(Self::Nested),
             _ => None,
         }
     }
@@ -151,6 +155,7 @@ impl Family {
             Self::Time(_) => matches!(ty, C::Time),
             Self::Timestamp(_) => matches!(ty, C::Timestamp | C::TimestampTz),
             Self::TimestampTz(_) => matches!(ty, C::TimestampTz),
+            Self::Nested => matches!(ty, C::Json),
         }
     }
 }
@@ -260,6 +265,17 @@ impl Conversion {
                 time::from_timestamp(array, unit, self.context.timezone.as_ref(), ty, notes)
             }
             Family::TimestampTz(unit) => time::from_instant(array, unit, ty, notes),
+            Family::Nested => {
+                let made = nested::from_nested(array, ty, notes);
+                boxed(made.map_err(|cause| {
+                    Error::input(format!(
+                        "column '{}': a block of {} cannot be unpacked: {cause}",
+                        self.column,
+                        shown_type(&self.source)
+                    ))
+                    .caused_by(cause)
+                })?)
+            }
         };
         converted.ok_or_else(|| {
             let (from, to) = (shown_type(&self.source), &self.ty);
@@ -277,6 +293,14 @@ fn route(source: &SourceColumn, column: &Column, ty: &ColumnType, context: &Pars
     };
     let from = shown_type(&source.arrow);
     let Some((mut family, wide)) = Family::of(&source.arrow) else {
+        if let Some(why) =
+            nested::obstacle(&source.arrow).filter(|_| nested::is_nested(innermost(&source.arrow)))
+        {
+            return Err(Error::schema(format!(
+                "{place}: {from} cannot be carried as JSON, for it holds {why}"
+            ))
+            .hint("leave the column out with --columns, or write it as JSON text in the source"));
+        }
         return Err(Error::schema(format!(
             "{place}: {from} cannot be carried yet, into {ty} or any other type"
         ))
@@ -330,7 +354,7 @@ fn refusal_hint(family: Family, suggested: Option<ColumnType>) -> String {
 }
 
 /// The type of the values, however they are packed.
-fn innermost(source: &DataType) -> &DataType {
+pub(crate) fn innermost(source: &DataType) -> &DataType {
     match source {
         DataType::Dictionary(_, values) => innermost(values),
         DataType::RunEndEncoded(_, values) => innermost(values.data_type()),
@@ -417,6 +441,7 @@ pub fn suggested(field: &Field) -> Option<ColumnType> {
         DataType::Time32(_) | DataType::Time64(_) => ColumnType::Time,
         DataType::Timestamp(_, None) => ColumnType::Timestamp,
         DataType::Timestamp(_, Some(_)) => ColumnType::TimestampTz,
+        nested if nested::is_nested(nested) && nested::obstacle(nested).is_none() => ColumnType::Json,
         _ => return None,
     })
 }

@@ -62,10 +62,8 @@ impl Destination {
     pub(super) fn stdout(binary: bool) -> Result<Self> {
         let stdout = io::stdout();
         if binary && stdout.is_terminal() {
-            return Err(
-                Error::config("Parquet is binary and is not written to a terminal")
-                    .hint("send it to a file with -o FILE.parquet, or into a pipe"),
-            );
+            return Err(Error::config("a binary format is not written to a terminal")
+                .hint("send it to a file with -o FILE.parquet, or into a pipe"));
         }
         Ok(Self {
             shown: "standard output".to_owned(),

@@ -1,4 +1,4 @@
-//! Where batches of rows are written: CSV and Parquet, to a file or standard output.
+//! Where batches of rows are written: CSV, Parquet and Arrow IPC, to a file or standard output.
 //!
 //! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there,
 //! complete and synced; a sink dropped unfinished takes its temporary file away; a file that exists is
@@ -15,12 +15,14 @@ use crate::{
     table::nearest,
 };
 
+mod arrow_ipc;
 pub mod csv;
 mod destination;
 pub(crate) mod digits;
 pub mod parquet;
 
 use self::{
+    arrow_ipc::ArrowSink,
     csv::{CsvOptions, CsvSink},
     destination::{Compression, Destination},
     parquet::{ParquetOptions, ParquetSink},
@@ -79,9 +81,10 @@ const FORMATS: &[(&str, Format)] = &[
     ("csv", Format::Csv),
     ("tsv", Format::Tsv),
     ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
 ];
 
-/// The format called `name` (csv, tsv, parquet).
+/// The format called `name` (csv, tsv, parquet, arrow).
 pub fn format_named(name: &str) -> Result<Format> {
     if let Some((_, format)) = FORMATS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         return Ok(*format);
@@ -99,7 +102,7 @@ pub fn format_named(name: &str) -> Result<Format> {
 pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
     let (format, compression) = kind(output)?;
     let open = || match output.is_stdout() {
-        true => Destination::stdout(format == Format::Parquet),
+        true => Destination::stdout(matches!(format, Format::Parquet | Format::Arrow)),
         false => Destination::file(&output.path, output.overwrite, compression),
     };
     match format {
@@ -113,6 +116,8 @@ pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
             Ok(Box::new(CsvSink::new(encoder, open()?)?))
         }
         Format::Parquet => Ok(Box::new(ParquetSink::new(schema, &output.parquet, open()?)?)),
+        Format::Json => Err(Error::config("JSON cannot be written yet").hint("write csv, parquet or arrow")),
+        Format::Arrow => Ok(Box::new(ArrowSink::new(schema, open()?)?)),
     }
 }
 
@@ -141,11 +146,19 @@ fn kind(output: &Output) -> Result<(Format, Compression)> {
     });
     let format = output.format.or(by_ending).ok_or_else(|| {
         Error::config(format!("the ending of '{shown}' says no format"))
-            .hint("end it in .csv, .csv.gz, .csv.zst, .tsv or .parquet, or give --format")
+            .hint("end it in .csv, .csv.gz, .csv.zst, .tsv, .parquet or .arrow, or give --format")
     })?;
-    if format == Format::Parquet && compression != Compression::None {
+    let by_itself = match format {
+        Format::Parquet => Some(".parquet"),
+        Format::Arrow => Some(".arrow"),
+        _ => None,
+    };
+    if let Some(ending) = by_itself
+        && compression != Compression::None
+    {
         return Err(
-            Error::config(format!("'{shown}': Parquet compresses by itself")).hint("end it in .parquet")
+            Error::config(format!("'{shown}': {} compresses by itself", format.name()))
+                .hint(format!("end it in {ending}")),
         );
     }
     Ok((format, compression))

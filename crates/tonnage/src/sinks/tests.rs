@@ -394,7 +394,7 @@ fn mistakes_in_the_output_are_met() {
         message("rows.xlsx"),
         (
             format!("the ending of '{}' says no format", shown("rows.xlsx")),
-            "end it in .csv, .csv.gz, .csv.zst, .tsv or .parquet, or give --format".to_owned()
+            "end it in .csv, .csv.gz, .csv.zst, .tsv, .parquet or .arrow, or give --format".to_owned()
         )
     );
     assert_eq!(

@@ -6,14 +6,17 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Cursor, Read},
+    io::{self, BufRead, BufReader, Cursor, Read},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use lz4_flex::frame::FrameDecoder;
+use lzma_rust2::XzReader;
 
 use super::InputFile;
 use crate::error::{Error, Result};
@@ -23,6 +26,9 @@ const MAGIC_BYTES: usize = 16;
 
 /// Compressed bytes read at a time.
 const COMPRESSED_READ_BYTES: usize = 256 << 10;
+
+/// The most memory that one xz stream may ask for, in KiB: eight times what `xz -9` takes.
+const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
 
 /// Bytes looked at to tell text from Parquet.
 const LOOKED_AT_BYTES: usize = 512;
@@ -39,6 +45,12 @@ pub enum Compression {
     Gzip,
     /// Zstandard, of one or more frames.
     Zstd,
+    /// bzip2, of one or more streams.
+    Bzip2,
+    /// xz, of one or more streams.
+    Xz,
+    /// LZ4 frames.
+    Lz4,
 }
 
 impl Compression {
@@ -48,9 +60,11 @@ impl Compression {
             [0x1f, 0x8b, ..] => Ok(Self::Gzip),
             // A frame, or a skippable frame before one.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Ok(Self::Zstd),
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..] => Err("bzip2"),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Err("xz"),
-            [0x04, 0x22, 0x4d, 0x18, ..] => Err("lz4"),
+            // A block, or the end of a stream without one.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, ..] => Ok(Self::Bzip2),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Ok(Self::Xz),
+            [0x04, 0x22, 0x4d, 0x18, ..] => Ok(Self::Lz4),
             [b'P', b'K', 3, 4, ..] => Err("zip"),
             _ => Ok(Self::None),
         }
@@ -62,6 +76,9 @@ impl Compression {
             Self::None => "plain",
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+            Self::Lz4 => "lz4",
         }
     }
 }
@@ -108,7 +125,7 @@ impl ByteStream {
             Error::input(format!(
                 "{shown}: is compressed with {name}, which cannot be read"
             ))
-            .hint("gz and zst can; or decompress it into a pipe and load -")
+            .hint("gz, zst, bz2, xz and lz4 can; or decompress it into a pipe and load -")
         })?;
         let whole = Cursor::new(magic).chain(counted);
         let buffered = |whole| BufReader::with_capacity(COMPRESSED_READ_BYTES, whole);
@@ -119,6 +136,9 @@ impl ByteStream {
                 zstd::stream::read::Decoder::with_buffer(buffered(whole))
                     .map_err(|cause| Error::input(format!("{shown}: {cause}")).caused_by(cause))?,
             ),
+            Compression::Bzip2 => Box::new(MultiBzDecoder::new(buffered(whole))),
+            Compression::Xz => Box::new(XzReader::new_mem_limit(buffered(whole), true, XZ_MEMORY_KIB_MAX)),
+            Compression::Lz4 => Box::new(Lz4Frames::new(buffered(whole))),
         };
         Ok(Self {
             shown,
@@ -206,6 +226,55 @@ pub(crate) fn plain(cause: &io::Error) -> String {
     }
 }
 
+/// LZ4 frames one after another, to the end of the file. The decoder takes a file that ends between two blocks
+/// of a frame for whole; here that is an end too early.
+struct Lz4Frames<R: BufRead> {
+    decoder: FrameDecoder<EndSeen<R>>,
+    in_frame: bool,
+}
+
+impl<R: BufRead> Lz4Frames<R> {
+    fn new(reader: R) -> Self {
+        Self {
+            decoder: FrameDecoder::new(EndSeen { reader, seen: false }),
+            in_frame: false,
+        }
+    }
+}
+
+impl<R: BufRead> Read for Lz4Frames<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if !self.in_frame && self.decoder.get_mut().reader.fill_buf()?.is_empty() {
+                return Ok(0);
+            }
+            self.in_frame = true;
+            match self.decoder.read(buffer)? {
+                0 if self.decoder.get_ref().seen => return Err(io::ErrorKind::UnexpectedEof.into()),
+                0 => self.in_frame = false,
+                count => return Ok(count),
+            }
+        }
+    }
+}
+
+/// Notes whether more was asked for than there is.
+struct EndSeen<R> {
+    reader: R,
+    seen: bool,
+}
+
+impl<R: Read> Read for EndSeen<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        self.seen |= count == 0 && !buffer.is_empty();
+        Ok(count)
+    }
+}
+
 /// Counts what passes.
 struct Counted<R> {
     reader: R,
@@ -239,6 +308,50 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    fn bzip2(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(bytes: &[u8]) -> Vec<u8> {
+        let options = lzma_rust2::XzOptions::with_preset(1);
+        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// Frames of blocks that stand alone or lean on the ones before.
+    fn lz4(bytes: &[u8], mode: lz4_flex::frame::BlockMode) -> Vec<u8> {
+        let mut info = lz4_flex::frame::FrameInfo::new();
+        info.block_mode = mode;
+        info.block_size = lz4_flex::frame::BlockSize::Max64KB;
+        info.content_checksum = true;
+        let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, Vec::new());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn lz4_alone(bytes: &[u8]) -> Vec<u8> {
+        lz4(bytes, lz4_flex::frame::BlockMode::Independent)
+    }
+
+    fn lz4_linked(bytes: &[u8]) -> Vec<u8> {
+        lz4(bytes, lz4_flex::frame::BlockMode::Linked)
+    }
+
+    /// What compresses, by the name that errors have for it.
+    type Packing = (&'static str, fn(&[u8]) -> Vec<u8>);
+
+    const PACKINGS: &[Packing] = &[
+        ("gzip", gzip),
+        ("zstd", zstandard),
+        ("bzip2", bzip2),
+        ("xz", xz),
+        ("lz4", lz4_alone),
+        ("lz4", lz4_linked),
+    ];
+
     fn read_all(bytes: Vec<u8>) -> Result<Vec<u8>> {
         let mut stream = ByteStream::of_reader("f".into(), Cursor::new(bytes))?;
         let (mut all, mut buffer) = (Vec::new(), vec![0; 1000]);
@@ -263,46 +376,76 @@ mod tests {
 
     #[test]
     fn members_and_frames_are_read_one_after_another() {
-        let (one, two) = (text(5000), text(10));
+        let (one, two) = (text(20_000), text(10));
         let both = [one.clone(), two.clone()].concat();
         assert_eq!(read_all(both.clone()).unwrap(), both);
-        assert_eq!(read_all([gzip(&one), gzip(&two)].concat()).unwrap(), both);
-        assert_eq!(
-            read_all([zstandard(&one), zstandard(&two)].concat()).unwrap(),
-            both
-        );
         assert_eq!(read_all(Vec::new()).unwrap(), b"");
+        for (name, pack) in PACKINGS {
+            let packed = [pack(&one), pack(b""), pack(&two)].concat();
+            assert_eq!(read_all(packed).unwrap(), both, "{name}");
+            assert_eq!(read_all(pack(b"")).unwrap(), b"", "{name}");
+        }
     }
 
     #[test]
     fn a_stream_cut_off_is_an_error() {
-        for packed in [gzip(&text(5000)), zstandard(&text(5000))] {
-            for kept in [packed.len() / 2, packed.len() - 1, 20] {
-                let error = read_all(packed[..kept].to_vec()).unwrap_err();
+        let (one, two) = (text(5000), text(10));
+        for (name, pack) in PACKINGS {
+            let (first, second) = (pack(&one), pack(&two));
+            let packed = [first.as_slice(), &second].concat();
+            let places = [20, first.len() / 2, first.len() - 1, packed.len() - 1];
+            let every = (first.len() + 1..packed.len()).chain((20..first.len()).step_by(9973));
+            for kept in every.chain(places) {
+                let error = read_all(packed[..kept].to_vec()).expect_err(name);
                 let message = error.to_string();
-                assert!(message.contains("data ends early"), "{message}");
-                assert!(error.hint_text().is_some());
+                assert!(
+                    message.contains(&format!("the {name} data ")),
+                    "{name} {kept}: {message}"
+                );
+                if places.contains(&kept) {
+                    assert!(message.contains("data ends early"), "{name} {kept}: {message}");
+                    assert!(error.hint_text().is_some());
+                }
             }
         }
     }
 
     #[test]
+    fn an_lz4_file_may_not_end_between_two_blocks() {
+        let packed = lz4_alone(&text(20_000));
+        // A frame's descriptor without sizes has seven bytes, and a block begins with its length.
+        let mut at = 7;
+        let mut blocks = 0;
+        loop {
+            assert!(read_all(packed[..at].to_vec()).is_err(), "{at}");
+            let length = u32::from_le_bytes(packed[at..at + 4].try_into().unwrap()) & 0x7fff_ffff;
+            if length == 0 {
+                break;
+            }
+            at += 4 + length as usize;
+            blocks += 1;
+        }
+        assert!(blocks > 3, "{blocks}");
+    }
+
+    #[test]
     fn damaged_data_is_an_error() {
-        for mut packed in [gzip(&text(5000)), zstandard(&text(5000))] {
+        for (name, pack) in PACKINGS {
+            let mut packed = pack(&text(20_000));
             let middle = packed.len() / 2;
             for byte in &mut packed[middle..middle + 50] {
                 *byte = !*byte;
             }
-            assert!(read_all(packed).is_err());
+            assert!(read_all(packed).is_err(), "{name}");
         }
     }
 
     #[test]
     fn other_compressions_are_named() {
-        let error = read_all(b"\xfd7zXZ\0\0".to_vec()).unwrap_err();
+        let error = read_all(b"PK\x03\x04\0\0".to_vec()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "f: is compressed with xz, which cannot be read"
+            "f: is compressed with zip, which cannot be read"
         );
     }
 }

@@ -28,12 +28,19 @@ const ENDINGS: &[(&str, Format)] = &[
     ("txt", Format::Csv),
     ("tsv", Format::Tsv),
     ("tab", Format::Tsv),
+    ("jsonl", Format::Json),
+    ("ndjson", Format::Json),
+    ("json", Format::Json),
     ("parquet", Format::Parquet),
     ("pq", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("arrows", Format::Arrow),
+    ("feather", Format::Arrow),
+    ("ipc", Format::Arrow),
 ];
 
 /// What names of compressed text files end with, behind the ending of their format.
-const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst"];
+const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst", "bz2", "xz", "lz4"];
 
 /// The files that `inputs` name, and their format: `format` if given, else by their endings, CSV for standard
 /// input.
@@ -194,14 +201,18 @@ fn directory(shown: &str, format: Option<Format>, files: &mut Vec<InputFile>) ->
     Ok(())
 }
 
-/// Whether files of the one format may be read as the other: all that is text.
+/// Whether files of the one format may be read as the other: all that is delimited text.
 fn alike(one: Format, other: Format) -> bool {
-    (one == Format::Parquet) == (other == Format::Parquet)
+    let delimited = |format| matches!(format, Format::Csv | Format::Tsv);
+    one == other || (delimited(one) && delimited(other))
 }
 
 fn known_endings() -> String {
     let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
-    format!("{}, text also with .gz or .zst behind", endings.join(" "))
+    format!(
+        "{}, text also with .gz, .zst, .bz2, .xz or .lz4 behind",
+        endings.join(" ")
+    )
 }
 
 /// The files that a glob matches; none is an error.
@@ -259,7 +270,7 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
         };
         let format = format_of(path).ok_or_else(|| {
             Error::config(format!("{}: its ending does not tell its format", file.shown))
-                .hint("name it with --format csv, --format tsv or --format parquet")
+                .hint("name it with --format: csv, tsv, json, parquet or arrow")
         })?;
         match common {
             None => common = Some((format, file)),
@@ -315,10 +326,18 @@ mod tests {
             ("a.b.txt", Some(Format::Csv)),
             ("a.tsv.gz", Some(Format::Tsv)),
             ("a.tab.zst", Some(Format::Tsv)),
+            ("a.csv.bz2", Some(Format::Csv)),
+            ("a.csv.XZ", Some(Format::Csv)),
+            ("a.csv.lz4", Some(Format::Csv)),
             ("a.pq", Some(Format::Parquet)),
             ("a.parquet", Some(Format::Parquet)),
+            ("a.arrow", Some(Format::Arrow)),
+            ("a.feather", Some(Format::Arrow)),
+            ("a.arrows.zst", Some(Format::Arrow)),
             ("a.gz", None),
-            ("a.json", None),
+            ("a.json", Some(Format::Json)),
+            ("a.jsonl.bz2", Some(Format::Json)),
+            ("a.xml", None),
             ("csv", None),
         ];
         for (name, format) in cases {

@@ -39,6 +39,8 @@ enum Kind {
     Timestamp = 512,
     TimestampTz = 1024,
     Uuid = 2048,
+    /// An object or array of JSON.
+    Nested = 4096,
 }
 
 const INTEGERS: u16 = Kind::Integer as u16 | Kind::WideInteger as u16;
@@ -65,6 +67,17 @@ impl Guess {
         }
     }
 
+    /// Takes a string into account whose quotes say that it is no number and no truth value.
+    pub fn see_string(&mut self, value: &[u8]) {
+        let kind = moment(value).or_else(|| uuid(value)).unwrap_or(Kind::Text);
+        self.kinds |= kind as u16;
+    }
+
+    /// Takes an object or array of JSON into account.
+    pub fn see_nested(&mut self) {
+        self.kinds |= Kind::Nested as u16;
+    }
+
     /// Whether there were nulls.
     pub fn nulls(&self) -> bool {
         self.nulls
@@ -74,7 +87,9 @@ impl Guess {
     pub fn column_type(&self) -> ColumnType {
         let only = |kind: Kind| self.kinds == kind as u16;
         let within = |kinds: u16| self.kinds & !kinds == 0;
-        if self.kinds == 0 || self.kinds & Kind::Text as u16 != 0 {
+        if self.kinds & Kind::Nested as u16 != 0 {
+            ColumnType::Json
+        } else if self.kinds == 0 || self.kinds & Kind::Text as u16 != 0 {
             ColumnType::TEXT
         } else if only(Kind::Bool) {
             ColumnType::Bool

@@ -1,10 +1,15 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
+pub mod arrow_ipc;
+pub(crate) mod columns;
 pub mod compress;
 pub mod csv;
+pub(crate) mod damage;
 pub mod files;
 pub(crate) mod infer;
+pub mod json;
 pub mod parquet;
+pub(crate) mod text;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -26,6 +31,8 @@ pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Re
             refuse_text(&files)?;
             Ok(Box::new(parquet::ParquetSource::open(files)?))
         }
+        Format::Json => Ok(Box::new(json::JsonSource::open(files, text)?)),
+        Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),
     }
 }
 
@@ -60,8 +67,12 @@ pub enum Format {
     Csv,
     /// Tab-separated text.
     Tsv,
+    /// JSON lines: an object a line.
+    Json,
     /// Apache Parquet.
     Parquet,
+    /// Apache Arrow IPC, as a file or a stream.
+    Arrow,
 }
 
 impl Format {
@@ -70,7 +81,9 @@ impl Format {
         match self {
             Self::Csv => "CSV",
             Self::Tsv => "TSV",
+            Self::Json => "JSON",
             Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
         }
     }
 }

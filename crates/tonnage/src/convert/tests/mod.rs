@@ -1,3 +1,4 @@
+mod nested;
 mod numbers;
 mod plans;
 mod times;

@@ -158,10 +158,16 @@ fn refusals_name_column_and_both_types() {
         "name the zone of the source's times: --timezone ZONE",
     );
     check_refused(
-        DataType::List(Arc::new(Field::new("item", DataType::Int32, true))),
+        DataType::Duration(TimeUnit::Second),
         ColumnType::TEXT,
-        "column 'price': a list cannot be carried yet, into text or any other type",
+        "column 'price': a duration cannot be carried yet, into text or any other type",
         "leave the column out with --columns, or write it as text or JSON text in the source",
+    );
+    check_refused(
+        DataType::List(Arc::new(Field::new("item", DataType::Binary, true))),
+        ColumnType::Json,
+        "column 'price': a list cannot be carried as JSON, for it holds bytes",
+        "leave the column out with --columns, or write it as JSON text in the source",
     );
     check_refused(
         DataType::Binary,

@@ -7,27 +7,22 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
-    compute::{filter, filter_record_batch},
-    datatypes::{Field, Schema, SchemaRef},
+    array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array},
+    datatypes::SchemaRef,
 };
-use memchr::memchr;
 
 use super::{
     dialect::Nulls,
     header::FileColumns,
     tokenise::{Fields, Flaw, Idle, Record, Span, Tokeniser},
-    window::Window,
 };
 use crate::{
     error::{Error, Result},
     parse::{ParseContext, parse_column},
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     source::{Origin, ReadRequest},
+    sources::text::{drain, keep_good, window::Window},
 };
-
-/// The most bytes kept of a record that does not end.
-const ENDLESS_KEPT_BYTES: usize = 64 << 10;
 
 /// The most fields that the rejects of a block keep by name: one takes 40 bytes and more. Further rejects
 /// keep their bytes as they are.
@@ -88,21 +83,6 @@ pub(super) struct Shape<'a> {
     pub context: &'a ParseContext,
 }
 
-/// The schema of the batches that `request` asks for.
-pub(super) fn batch_schema(names: &[Arc<str>], request: &ReadRequest) -> Result<SchemaRef> {
-    let fields: Vec<Field> = request
-        .columns
-        .iter()
-        .map(|(index, ty)| {
-            let name = names.get(*index).ok_or_else(|| {
-                Error::bug(format!("column {index} was requested, there are {}", names.len()))
-            })?;
-            Ok(Field::new(&**name, ty.arrow(), true))
-        })
-        .collect::<Result<_>>()?;
-    Ok(Arc::new(Schema::new(fields)))
-}
-
 /// Consumes lines that are no records. False where the file ends.
 pub(super) fn skip_idle(window: &mut Window, tokeniser: &Tokeniser) -> Result<bool> {
     loop {
@@ -147,7 +127,7 @@ pub(super) fn next(
             Ok(parts)
         }
         Cut::Endless => {
-            let kept = drain(window, shape.tokeniser)?;
+            let kept = drain(window, shape.tokeniser.record_bytes_max())?;
             origin.first_offset = offset;
             let reject = Reject {
                 file: shape.shown.clone(),
@@ -162,27 +142,6 @@ pub(super) fn next(
                 rejects: vec![reject],
             })
         }
-    }
-}
-
-/// Consumes a record that does not end within its bound, up to the next line end; returns its beginning.
-fn drain(window: &mut Window, tokeniser: &Tokeniser) -> Result<Vec<u8>> {
-    let text = window.text();
-    // The window holds at least as many bytes as a record may have; how many more is chance.
-    let kept_bytes = tokeniser.record_bytes_max().min(ENDLESS_KEPT_BYTES);
-    let kept = text[..text.len().min(kept_bytes)].to_vec();
-    loop {
-        match memchr(b'\n', window.text()) {
-            Some(hit) => {
-                window.consume(hit + 1);
-                return Ok(kept);
-            }
-            None => window.consume(window.text().len()),
-        }
-        if window.whole() {
-            return Ok(kept);
-        }
-        window.read(1)?;
     }
 }
 
@@ -267,7 +226,7 @@ impl Records {
             arrays.push(parse_column(ty, name, values, shape.context, &mut problems));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.good.len()));
-        let mut rows = RecordBatch::try_new_with_options(shape.schema.clone(), arrays, &options)
+        let rows = RecordBatch::try_new_with_options(shape.schema.clone(), arrays, &options)
             .map_err(|cause| Error::bug(format!("columns of a block do not fit together: {cause}")))?;
         origin.rows = self.good.iter().map(|place| place.row).collect::<Vec<_>>().into();
         origin.offsets = origin.first_offset.map(|_| {
@@ -277,17 +236,7 @@ impl Records {
                 .collect::<Vec<_>>()
                 .into()
         });
-        if !problems.is_empty() {
-            let mask: BooleanArray = (0..self.good.len())
-                .map(|row| Some(!problems.contains(row)))
-                .collect();
-            rows = filter_record_batch(&rows, &mask).map_err(filter_failed)?;
-            origin.rows = filter_numbers(&origin.rows, &mask)?;
-            origin.offsets = match &origin.offsets {
-                Some(offsets) => Some(filter_numbers(offsets, &mask)?),
-                None => None,
-            };
-        }
+        let rows = keep_good(rows, &mut origin, &problems)?;
         let mut rejects = Vec::with_capacity(self.bad.len() + problems.len());
         for (place, flaw) in &self.bad {
             let raw = text[place.start as usize..place.end as usize].to_vec();
@@ -336,15 +285,6 @@ impl Records {
             None => RejectData::Raw(text[place.start as usize..place.end as usize].to_vec()),
         }
     }
-}
-
-fn filter_numbers(numbers: &UInt32Array, mask: &BooleanArray) -> Result<UInt32Array> {
-    let filtered = filter(numbers, mask).map_err(filter_failed)?;
-    Ok(UInt32Array::from(filtered.to_data()))
-}
-
-fn filter_failed(cause: arrow::error::ArrowError) -> Error {
-    Error::bug(format!("bad rows cannot be taken out of a block: {cause}"))
 }
 
 impl Shape<'_> {

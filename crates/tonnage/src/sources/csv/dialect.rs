@@ -2,12 +2,8 @@
 
 use crate::{
     error::{Error, Result},
-    sources::{Format, TextOptions},
+    sources::{Format, TextOptions, text::RECORD_BYTES_LIMIT},
 };
-
-/// The largest bound on a record: offsets within a block have 30 bits, and a block may hold more than one
-/// record.
-pub(super) const RECORD_BYTES_LIMIT: usize = 512 << 20;
 
 /// Options resolved for a format.
 #[derive(Debug, Clone)]

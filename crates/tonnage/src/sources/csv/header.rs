@@ -5,16 +5,11 @@ use std::sync::Arc;
 use super::{
     dialect::Dialect,
     tokenise::{Fields, Idle, Record, Tokeniser},
-    window::Window,
 };
 use crate::{
     error::{Error, Result},
-    sources::compress::PARQUET_MAGIC,
+    sources::text::window::Window,
 };
-
-const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
-const UTF16_LE_MARK: &[u8] = b"\xff\xfe";
-const UTF16_BE_MARK: &[u8] = b"\xfe\xff";
 
 /// The most names that a message lists.
 const NAMES_SHOWN_MAX: usize = 5;
@@ -82,30 +77,6 @@ fn listed(names: &[Arc<str>]) -> String {
         text += &format!(" and {} more", names.len() - NAMES_SHOWN_MAX);
     }
     text
-}
-
-/// Consumes a byte order mark, and refuses what is not text of the expected kind. `decoded`: the text was
-/// made UTF-8 here, so it is.
-pub(super) fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<()> {
-    window.read(PARQUET_MAGIC.len())?;
-    let text = window.text();
-    if text.starts_with(PARQUET_MAGIC) {
-        return Err(Error::input(format!("{shown} is a Parquet file, not text"))
-            .hint("read it with --format parquet"));
-    }
-    if decoded {
-        return Ok(());
-    }
-    for (mark, label) in [(UTF16_LE_MARK, "utf-16le"), (UTF16_BE_MARK, "utf-16be")] {
-        if text.starts_with(mark) {
-            return Err(Error::input(format!("{shown} is UTF-16 text, not UTF-8"))
-                .hint(format!("read it with --encoding {label}")));
-        }
-    }
-    if text.starts_with(UTF8_MARK) {
-        window.consume(UTF8_MARK.len());
-    }
-    Ok(())
 }
 
 /// Consumes the header, and returns its names. `Input` for a file without one, and for names that are empty,

@@ -8,11 +8,9 @@
 //!   lines, comments) belongs to its last block, so a block never begins behind the last row of a file.
 
 mod block;
-mod decode;
 mod dialect;
 mod header;
 mod tokenise;
-mod window;
 
 #[cfg(test)]
 mod properties;
@@ -25,13 +23,19 @@ use arrow::datatypes::{DataType, SchemaRef};
 use encoding_rs::Encoding;
 
 use self::{
-    block::{Records, Shape, batch_schema, skip_idle},
-    dialect::{Dialect, RECORD_BYTES_LIMIT},
+    block::{Records, Shape, skip_idle},
+    dialect::Dialect,
     header::FileColumns,
     tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
-    window::Window,
 };
-use super::{Format, InputFile, TextOptions, infer::Guess};
+use super::{
+    Format, InputFile, TextOptions,
+    infer::Guess,
+    text::{
+        BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, batch_schema, begin, check_bounds,
+        decode, window::Window,
+    },
+};
 use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
@@ -40,13 +44,6 @@ use crate::{
     source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
 };
 
-/// Types are inferred from at most this much of the input.
-const SAMPLE_BYTES: usize = 4 << 20;
-/// And from at most this many rows.
-const SAMPLE_ROWS: usize = 10_000;
-
-/// The largest block: places within one have 30 bits, and its last record comes on top.
-const BLOCK_BYTES_MAX: usize = 256 << 20;
 const _: () = assert!(BLOCK_BYTES_MAX + RECORD_BYTES_LIMIT <= SPAN_BYTES_MAX);
 
 /// Characters that separate fields in files that are called CSV all the same.
@@ -102,7 +99,7 @@ impl CsvSource {
             return Err(Error::config("no input is named"));
         };
         let mut window = Window::open(first, encoding)?;
-        header::begin(&mut window, &first.shown, encoding.is_some())?;
+        begin(&mut window, &first.shown, encoding.is_some())?;
         let names = match options.header {
             true => header::read_names(&mut window, &first.shown, &dialect)?,
             false => header::numbered_names(&mut window, &first.shown, &dialect)?,
@@ -174,7 +171,7 @@ impl CsvSource {
     fn open_file(&self, index: usize) -> Result<OpenFile> {
         let file = &self.files[index];
         let mut window = Window::open(file, self.encoding)?;
-        header::begin(&mut window, &file.shown, self.encoding.is_some())?;
+        begin(&mut window, &file.shown, self.encoding.is_some())?;
         let columns = if self.options.header {
             let names = header::read_names(&mut window, &file.shown, &self.dialect)?;
             FileColumns::further(names, &file.shown, &self.names, &self.files[0].shown)?
@@ -214,17 +211,7 @@ impl Source for CsvSource {
     }
 
     fn request(&mut self, request: &ReadRequest) -> Result<()> {
-        if request.block_rows == 0 || u32::try_from(request.block_rows).is_err() {
-            return Err(Error::config(format!(
-                "the rows of a block have to be between 1 and {}",
-                u32::MAX
-            )));
-        }
-        if request.block_bytes == 0 || request.block_bytes > BLOCK_BYTES_MAX {
-            return Err(Error::config(format!(
-                "the bytes of a block have to be between 1 and {BLOCK_BYTES_MAX}"
-            )));
-        }
+        check_bounds(request)?;
         let schema = batch_schema(&self.names, request)?;
         self.request = Some((request.clone(), schema));
         Ok(())

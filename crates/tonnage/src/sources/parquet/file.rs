@@ -4,7 +4,6 @@ use std::{
     fmt::Display,
     fs::File,
     io::{Read, Seek, SeekFrom},
-    panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     sync::Arc,
 };
@@ -18,12 +17,15 @@ use parquet::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::InputFile;
 use crate::{
     convert::suggested,
     error::{Error, Result},
     ledger::InputIdentity,
     source::{ReadRequest, SourceColumn},
+    sources::{
+        InputFile,
+        damage::{guarded, has_changed},
+    },
     types::ColumnType,
 };
 
@@ -308,28 +310,6 @@ fn columns(metadata: &ArrowReaderMetadata, roots: &[usize]) -> Vec<SourceColumn>
             }
         })
         .collect()
-}
-
-/// Does what may panic on a damaged file: the reader indexes by what pages and footers claim (found by
-/// flipping bits; see the tests). What `read` borrows mutably must not be used after an error.
-pub(super) fn guarded<T, E: Display>(
-    read: impl FnOnce() -> std::result::Result<T, E>,
-) -> std::result::Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(cause)) => Err(cause.to_string()),
-        Err(panic) => Err(panic
-            .downcast_ref::<String>()
-            .cloned()
-            .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
-            .unwrap_or_else(|| "the reader failed".to_owned())),
-    }
-}
-
-/// `orders.parquet has changed since the run began`.
-pub(super) fn has_changed(shown: impl Display) -> Error {
-    Error::input(format!("{shown} has changed since the run began"))
-        .hint("put back the file that the run began with, or start again with --restart")
 }
 
 fn incomplete(shown: &str, why: impl Display) -> Error {

@@ -16,13 +16,14 @@ use parquet::{
     errors::Result as ParquetResult,
 };
 
-use super::file::{Footer, ParquetFile, damaged, guarded};
+use super::file::{Footer, ParquetFile, damaged};
 use crate::{
     convert::{too_fine, with_nanos},
     error::Result,
     parse::text_of_timestamp,
     reject::{Problem, Reject, RejectData},
     source::{Origin, ReadRequest},
+    sources::damage::guarded,
 };
 
 /// A file open at a block.

@@ -268,7 +268,7 @@ fn the_schema_is_that_of_the_file() {
             ("id", Some(ColumnType::Int64), false),
             ("name", Some(ColumnType::TEXT), true),
             ("kind", Some(ColumnType::TEXT), true),
-            ("list", None, true),
+            ("list", Some(ColumnType::Json), true),
             ("at", Some(ColumnType::Timestamp), true),
         ]
     );

@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// The least that is read at a time: enough to make a call cheap, little enough to stay in a cache.
-pub(super) const READ_BYTES: usize = 256 << 10;
+pub(crate) const READ_BYTES: usize = 256 << 10;
 
 /// Up to here the buffer doubles when it grows; beyond, it takes only what is needed.
 const DOUBLING_BYTES_MAX: usize = 16 << 20;
 
 /// One open file.
-pub(super) struct Window {
+pub(crate) struct Window {
     stream: ByteStream,
     decoded: bool,
     buffer: Vec<u8>,

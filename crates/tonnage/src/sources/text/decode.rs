@@ -17,7 +17,7 @@ const MALFORMED: u8 = 0xff;
 const OUTPUT_BYTES_MIN: usize = 16;
 
 /// The character set of a label; none for UTF-8, which needs no decoding. `Config` for an unknown label.
-pub(super) fn encoding(label: &str) -> Result<Option<&'static Encoding>> {
+pub(crate) fn encoding(label: &str) -> Result<Option<&'static Encoding>> {
     let found = Encoding::for_label_no_replacement(label.as_bytes()).ok_or_else(|| {
         Error::config(format!("unknown encoding '{label}'"))
             .hint("encodings are named as on the web: utf-8, latin1, windows-1252, utf-16le, shift_jis, gbk")
@@ -26,7 +26,7 @@ pub(super) fn encoding(label: &str) -> Result<Option<&'static Encoding>> {
 }
 
 /// UTF-8 made of a reader's bytes.
-pub(super) struct Decoded<R> {
+pub(crate) struct Decoded<R> {
     reader: R,
     decoder: Decoder,
     source: Vec<u8>,

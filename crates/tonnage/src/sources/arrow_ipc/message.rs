@@ -1,0 +1,548 @@
+//! The messages of one Arrow IPC file or stream.
+//!
+//! Lengths are checked against what is there before anything is allocated for them, and what decodes the
+//! messages may panic on damage, so it runs guarded.
+
+use std::{
+    fmt::Display,
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    sync::Arc,
+};
+
+use arrow::{
+    array::RecordBatch,
+    buffer::Buffer,
+    datatypes::SchemaRef,
+    error::ArrowError,
+    ipc::{self, MessageHeader, MetadataVersion, convert::fb_to_schema, reader::FileDecoder},
+};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::{
+    error::{Error, Result},
+    sources::{
+        InputFile,
+        compress::{ByteStream, Compression},
+        damage::guarded,
+    },
+};
+
+/// At both ends of the file form.
+const MAGIC: &[u8; 6] = b"ARROW1";
+
+/// The magic at the beginning and what fills it up.
+const HEAD_BYTES: usize = 8;
+
+/// The most words of zeros behind it: writers align the first message to 8 or 64 bytes.
+const HEAD_WORDS_MAX: usize = 1024;
+
+/// The length of the footer, then the magic.
+const TAIL_BYTES: u64 = 10;
+
+/// Stands before the length of a message, but in the oldest files.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// Bytes of a message that are asked for at a time, so that a length that lies costs no more memory than that.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// The most bytes that one compressed buffer may say it holds.
+const BUFFER_BYTES_MAX: u64 = 2 << 30;
+
+/// And how many times more than it takes: beyond what zstd does to zeros.
+const BUFFER_GROWTH_MAX: u64 = 64 << 10;
+
+/// One file or stream, open behind its schema.
+pub(super) struct Messages {
+    shown: Arc<str>,
+    form: Form,
+    schema: SchemaRef,
+    version: MetadataVersion,
+    /// Made when it is known which columns are wanted.
+    decoder: Option<FileDecoder>,
+    /// Rows given so far, for messages.
+    rows: u64,
+}
+
+enum Form {
+    /// Messages one after another to a mark of the end; also the file form where it comes through a pipe.
+    Stream(Stream),
+    /// With a footer that says where each message is.
+    File(Indexed),
+}
+
+struct Stream {
+    bytes: ByteStream,
+    /// Read already, to recognise the form.
+    ahead: Vec<u8>,
+    /// Of all bytes that messages were read from.
+    hash: Xxh3Default,
+    /// A footer follows the mark of the end.
+    footer_follows: bool,
+    ended: bool,
+}
+
+struct Indexed {
+    file: File,
+    bytes: u64,
+    /// Of the footer and the heads of the batches that were read or skipped.
+    hash: Xxh3Default,
+    dictionaries: Vec<ipc::Block>,
+    batches: Vec<ipc::Block>,
+    next: usize,
+}
+
+impl Messages {
+    /// Opens a file, a compressed file or a pipe, and reads its schema.
+    pub fn open(input: &InputFile) -> Result<Self> {
+        let mut bytes = ByteStream::open(input)?;
+        let mut ahead = Vec::new();
+        fill(&mut bytes, &mut ahead, HEAD_BYTES as u64)?;
+        let has_magic = ahead.starts_with(MAGIC);
+        if let (true, Compression::None, Some(_), Some(path)) =
+            (has_magic, bytes.compression(), &input.identity, &input.path)
+        {
+            return Self::open_indexed(&input.shown, path);
+        }
+        if has_magic {
+            // Zeros fill the head up to where the first message may begin.
+            for _ in 0..HEAD_WORDS_MAX {
+                ahead.clear();
+                fill(&mut bytes, &mut ahead, 4)?;
+                if ahead != [0; 4] {
+                    break;
+                }
+            }
+        }
+        let mut stream = Stream {
+            bytes,
+            ahead,
+            hash: Xxh3Default::new(),
+            footer_follows: has_magic,
+            ended: false,
+        };
+        let no_arrow = |why: &dyn Display| {
+            Error::input(format!("{} is not an Arrow file or stream: {why}", input.shown))
+                .hint("name its format with --format, or get a whole copy of it")
+        };
+        let first = match stream.next() {
+            Ok(Some(first)) => first,
+            Ok(None) => return Err(no_arrow(&"it is empty")),
+            Err(Flaw::Bytes(error)) => return Err(error),
+            Err(Flaw::Other(why)) => return Err(no_arrow(&why)),
+        };
+        let parsed = guarded(|| {
+            let message = first.message()?;
+            let schema = message
+                .header_as_schema()
+                .ok_or_else(|| invalid("it does not begin with a schema"))?;
+            read_schema(schema).map(|schema| (schema, message.version()))
+        });
+        let (schema, version) = parsed.map_err(|why| no_arrow(&why))?;
+        Ok(Self {
+            shown: input.shown.clone(),
+            form: Form::Stream(stream),
+            schema,
+            version,
+            decoder: None,
+            rows: 0,
+        })
+    }
+
+    fn open_indexed(shown: &Arc<str>, path: &std::path::Path) -> Result<Self> {
+        let cannot =
+            |cause: io::Error| Error::input(format!("cannot read {shown}: {cause}")).caused_by(cause);
+        let incomplete = |why: String| {
+            Error::input(format!("{shown} is not a complete Arrow file: {why}"))
+                .hint("it may still be being written, or a copy of it was cut short: copy or write it again")
+        };
+        let mut file = File::open(path).map_err(cannot)?;
+        let bytes = file.metadata().map_err(cannot)?.len();
+        let Some(room) = bytes.checked_sub(TAIL_BYTES + HEAD_BYTES as u64) else {
+            return Err(incomplete(format!("it has {bytes} bytes only")));
+        };
+        let mut tail = [0; TAIL_BYTES as usize];
+        file.seek(SeekFrom::Start(bytes - TAIL_BYTES)).map_err(cannot)?;
+        file.read_exact(&mut tail).map_err(cannot)?;
+        let [l0, l1, l2, l3, magic @ ..] = tail;
+        if &magic != MAGIC {
+            return Err(incomplete("its end is missing".to_owned()));
+        }
+        let length = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
+        if length > room {
+            return Err(incomplete(format!(
+                "its footer of {length} bytes does not fit into it"
+            )));
+        }
+        file.seek(SeekFrom::Start(bytes - TAIL_BYTES - length))
+            .map_err(cannot)?;
+        // No more than the file has.
+        let mut encoded = vec![0; length as usize];
+        file.read_exact(&mut encoded).map_err(cannot)?;
+        let parsed = guarded(|| {
+            let footer = ipc::root_as_footer(&encoded).map_err(|cause| invalid(&cause.to_string()))?;
+            let schema = footer
+                .schema()
+                .ok_or_else(|| invalid("its footer has no schema"))?;
+            let dictionaries: Vec<ipc::Block> =
+                footer.dictionaries().into_iter().flatten().copied().collect();
+            let batches: Vec<ipc::Block> = footer.recordBatches().into_iter().flatten().copied().collect();
+            if !dictionaries
+                .iter()
+                .chain(&batches)
+                .all(|block| fits(block, bytes))
+            {
+                return Err(invalid("its footer points beyond its end"));
+            }
+            Ok((read_schema(schema)?, footer.version(), dictionaries, batches))
+        });
+        let (schema, version, dictionaries, batches) = parsed.map_err(incomplete)?;
+        let mut hash = Xxh3Default::new();
+        hash.update(&encoded);
+        Ok(Self {
+            shown: shown.clone(),
+            form: Form::File(Indexed {
+                file,
+                bytes,
+                hash,
+                dictionaries,
+                batches,
+                next: 0,
+            }),
+            schema,
+            version,
+            decoder: None,
+            rows: 0,
+        })
+    }
+
+    /// All columns there are.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Says which columns batches shall have, ascending and without repeats. Called before the first batch.
+    pub fn project(&mut self, columns: &[usize]) -> Result<()> {
+        let mut decoder =
+            FileDecoder::new(self.schema.clone(), self.version).with_projection(columns.to_vec());
+        if let Form::File(indexed) = &mut self.form {
+            for index in 0..indexed.dictionaries.len() {
+                let block = indexed.dictionaries[index];
+                indexed
+                    .read(&block)
+                    .and_then(|message| {
+                        message.check()?;
+                        Ok(guarded(|| {
+                            decoder.read_dictionary(&message.block, &message.bytes)
+                        })?)
+                    })
+                    .map_err(|flaw| flaw.at(&self.shown, 0))?;
+            }
+        }
+        self.decoder = Some(decoder);
+        Ok(())
+    }
+
+    /// The next batch of rows; none at the end.
+    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let decoder = self
+            .decoder
+            .as_mut()
+            .ok_or_else(|| Error::bug("Arrow messages were read before it was said which columns"))?;
+        let batch = match &mut self.form {
+            Form::File(indexed) => indexed.batch(decoder),
+            Form::Stream(stream) => stream.batch(decoder),
+        };
+        let batch = batch.map_err(|flaw| flaw.at(&self.shown, self.rows))?;
+        self.rows += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+        Ok(batch)
+    }
+
+    /// Skips whole batches that lie within the next `rows` rows, where that is cheap; returns how many rows they
+    /// had.
+    pub fn skip(&mut self, rows: u64) -> Result<u64> {
+        let mut skipped = 0;
+        if let Form::File(indexed) = &mut self.form {
+            while let Some(block) = indexed.batches.get(indexed.next).copied() {
+                let head = indexed.head(&block);
+                let (head, count) = head.map_err(|flaw| flaw.at(&self.shown, self.rows))?;
+                if skipped + count > rows {
+                    break;
+                }
+                skipped += count;
+                indexed.next += 1;
+                indexed.hash.update(&head);
+            }
+            self.rows += skipped;
+        }
+        Ok(skipped)
+    }
+
+    /// Of the footer and the heads of the batches so far, or of all that was read of a stream.
+    pub fn hash(&self) -> u64 {
+        match &self.form {
+            Form::File(indexed) => indexed.hash.digest(),
+            Form::Stream(stream) => stream.hash.digest(),
+        }
+    }
+
+    /// Bytes of the file behind which reading stands, as they lie on the disk.
+    pub fn disk_bytes(&self) -> u64 {
+        match &self.form {
+            Form::Stream(stream) => stream.bytes.taken(),
+            Form::File(indexed) => match indexed.batches.get(indexed.next) {
+                // Not beyond the file, as was checked.
+                Some(block) => block.offset() as u64,
+                None => indexed.bytes,
+            },
+        }
+    }
+}
+
+impl Indexed {
+    fn batch(&mut self, decoder: &FileDecoder) -> Result<Option<RecordBatch>, Flaw> {
+        while let Some(block) = self.batches.get(self.next).copied() {
+            let message = self.read(&block)?;
+            message.check()?;
+            self.next += 1;
+            self.hash
+                .update(&message.bytes[..block.metaDataLength() as usize]);
+            if let Some(batch) = guarded(|| decoder.read_record_batch(&message.block, &message.bytes))? {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The head of a batch, and the rows that it says.
+    fn head(&mut self, block: &ipc::Block) -> Result<(Buffer, u64), Flaw> {
+        let message = self.read(&ipc::Block::new(block.offset(), block.metaDataLength(), 0))?;
+        let rows = guarded(|| {
+            let batch = message.message()?.header_as_record_batch();
+            Ok::<_, ArrowError>(batch.map_or(0, |batch| batch.length()))
+        })?;
+        let rows = u64::try_from(rows).map_err(|_| "a batch has fewer rows than none".to_owned())?;
+        Ok((message.bytes, rows))
+    }
+
+    fn read(&mut self, block: &ipc::Block) -> Result<Encoded, Flaw> {
+        let length = block.metaDataLength() as usize + block.bodyLength() as usize;
+        let mut bytes = vec![0; length];
+        let read = self
+            .file
+            .seek(SeekFrom::Start(block.offset() as u64))
+            .and_then(|_| self.file.read_exact(&mut bytes));
+        read.map_err(|cause| Flaw::Other(cause.to_string()))?;
+        Ok(Encoded {
+            block: *block,
+            bytes: Buffer::from_vec(bytes),
+        })
+    }
+}
+
+impl Stream {
+    fn batch(&mut self, decoder: &mut FileDecoder) -> Result<Option<RecordBatch>, Flaw> {
+        while let Some(message) = self.next()? {
+            message.check()?;
+            let batch = guarded(|| match message.message()?.header_type() {
+                MessageHeader::DictionaryBatch => {
+                    decoder.read_dictionary(&message.block, &message.bytes)?;
+                    Ok::<_, ArrowError>(None)
+                }
+                _ => decoder.read_record_batch(&message.block, &message.bytes),
+            })?;
+            if batch.is_some() {
+                return Ok(batch);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next message; none behind the mark of the end.
+    fn next(&mut self) -> Result<Option<Encoded>, Flaw> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        self.take(&mut bytes, 4)?;
+        if bytes == CONTINUATION {
+            self.take(&mut bytes, 4)?;
+        }
+        let prefix = bytes.len();
+        let length = match bytes.last_chunk::<4>() {
+            Some(length) => i32::from_le_bytes(*length),
+            None => return Err(too_early()),
+        };
+        if length == 0 {
+            self.ended = true;
+            let mut rest = [0; 4096];
+            if self.footer_follows {
+                while self.bytes.read(&mut rest)? > 0 {}
+            } else if self.bytes.read(&mut rest)? > 0 {
+                return Err(Flaw::Other(
+                    "more follows behind the mark of the stream's end".to_owned(),
+                ));
+            }
+            return Ok(None);
+        }
+        let length = u64::try_from(length).map_err(|_| Flaw::Other("a message has no length".to_owned()))?;
+        self.take(&mut bytes, length)?;
+        let body = guarded(|| {
+            let message =
+                ipc::root_as_message(&bytes[prefix..]).map_err(|cause| invalid(&cause.to_string()))?;
+            Ok::<_, ArrowError>(message.bodyLength())
+        })?;
+        let body_length =
+            u64::try_from(body).map_err(|_| Flaw::Other("a message has no length".to_owned()))?;
+        // A prefix and a length of 31 bits.
+        let metadata_length = i32::try_from(bytes.len())
+            .map_err(|_| Flaw::Other("a message's head is longer than 2 GiB".to_owned()))?;
+        self.take(&mut bytes, body_length)?;
+        Ok(Some(Encoded {
+            block: ipc::Block::new(0, metadata_length, body),
+            bytes: Buffer::from_vec(bytes),
+        }))
+    }
+
+    /// Appends exactly `count` bytes.
+    fn take(&mut self, bytes: &mut Vec<u8>, count: u64) -> Result<(), Flaw> {
+        let before = bytes.len();
+        // As many as there are and no more than are wanted.
+        let ahead = (self.ahead.len() as u64).min(count) as usize;
+        bytes.extend(self.ahead.drain(..ahead));
+        let read = fill(&mut self.bytes, bytes, count - ahead as u64)?;
+        if !read {
+            return Err(too_early());
+        }
+        self.hash.update(&bytes[before..]);
+        Ok(())
+    }
+}
+
+/// A message as it lies in the file.
+struct Encoded {
+    block: ipc::Block,
+    bytes: Buffer,
+}
+
+impl Encoded {
+    fn message(&self) -> Result<ipc::Message<'_>, ArrowError> {
+        let metadata = self
+            .bytes
+            .get(..self.block.metaDataLength() as usize)
+            .ok_or_else(|| invalid("a message is cut short"))?;
+        let skipped = if metadata.starts_with(&CONTINUATION) { 8 } else { 4 };
+        let metadata = metadata
+            .get(skipped..)
+            .ok_or_else(|| invalid("a message is cut short"))?;
+        ipc::root_as_message(metadata).map_err(|cause| invalid(&cause.to_string()))
+    }
+
+    /// Checks what would be allocated for the message.
+    fn check(&self) -> Result<(), Flaw> {
+        let checked = guarded(|| {
+            let message = self.message()?;
+            let batch = message
+                .header_as_record_batch()
+                .or_else(|| message.header_as_dictionary_batch().and_then(|d| d.data()));
+            let Some(batch) = batch else { return Ok(()) };
+            if !(0..=i64::from(u32::MAX)).contains(&batch.length()) {
+                return Err(invalid("a batch has more rows than can be"));
+            }
+            let body = &self.bytes[self.block.metaDataLength() as usize..];
+            let compressed = batch.compression().is_some();
+            for buffer in batch.buffers().into_iter().flatten() {
+                let range = usize::try_from(buffer.offset())
+                    .ok()
+                    .zip(usize::try_from(buffer.length()).ok());
+                let bytes = range
+                    .and_then(|(start, length)| body.get(start..start.checked_add(length)?))
+                    .ok_or_else(|| invalid("a buffer lies outside its message"))?;
+                let Some(length) = bytes.first_chunk::<8>().filter(|_| compressed) else {
+                    continue;
+                };
+                // A negative length says that this one is not compressed.
+                let length = u64::try_from(i64::from_le_bytes(*length)).unwrap_or(0);
+                if length > BUFFER_BYTES_MAX.min(bytes.len() as u64 * BUFFER_GROWTH_MAX) {
+                    return Err(invalid("a compressed buffer is larger than it can be"));
+                }
+            }
+            Ok(())
+        });
+        Ok(checked?)
+    }
+}
+
+/// What is wrong with a message.
+enum Flaw {
+    /// The bytes cannot be had.
+    Bytes(Error),
+    /// They make no sense.
+    Other(String),
+}
+
+impl From<Error> for Flaw {
+    fn from(error: Error) -> Self {
+        Self::Bytes(error)
+    }
+}
+
+impl From<String> for Flaw {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl Flaw {
+    /// The error of a file whose rows up to `row` were read.
+    fn at(self, shown: &str, row: u64) -> Error {
+        match self {
+            Self::Bytes(error) => error,
+            Self::Other(why) => {
+                Error::input(format!("{shown} is damaged at or after row {}: {why}", row + 1))
+                    .hint("copy or write the file again; no row from here on can be read")
+            }
+        }
+    }
+}
+
+fn too_early() -> Flaw {
+    Flaw::Other("it ends without the mark of a stream's end, so rows may be missing".to_owned())
+}
+
+fn invalid(why: &str) -> ArrowError {
+    ArrowError::ParseError(why.to_owned())
+}
+
+fn read_schema(schema: ipc::Schema<'_>) -> Result<SchemaRef, ArrowError> {
+    if !schema.endianness().equals_to_target_endianness() {
+        return Err(invalid("its numbers have the bytes of another kind of machine"));
+    }
+    Ok(Arc::new(fb_to_schema(schema)))
+}
+
+/// Whether a block lies in a file of `bytes` bytes.
+fn fits(block: &ipc::Block, bytes: u64) -> bool {
+    let end = u64::try_from(block.offset()).ok().and_then(|offset| {
+        let metadata = u64::try_from(block.metaDataLength()).ok()?;
+        let body = u64::try_from(block.bodyLength()).ok()?;
+        offset.checked_add(metadata)?.checked_add(body)
+    });
+    end.is_some_and(|end| end <= bytes)
+}
+
+/// Appends up to `count` bytes; whether there were as many.
+fn fill(stream: &mut ByteStream, bytes: &mut Vec<u8>, mut count: u64) -> Result<bool> {
+    while count > 0 {
+        let before = bytes.len();
+        // At most a step.
+        bytes.resize(before + count.min(STEP_BYTES) as usize, 0);
+        let read = stream.read(&mut bytes[before..])?;
+        bytes.truncate(before + read);
+        if read == 0 {
+            return Ok(false);
+        }
+        count -= read as u64;
+    }
+    Ok(true)
+}
