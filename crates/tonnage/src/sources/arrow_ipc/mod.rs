@@ -97,10 +97,12 @@ impl ArrowSource {
             let others = columns_of(Messages::open(file)?.schema());
             merge_columns(&mut columns, &first.shown, &others, &file.shown)?;
         }
+        let shown = first.shown.clone();
         Ok(Self {
             current: Some(OpenFile::new(0, messages)),
             files,
             schema: SourceSchema {
+                shown,
                 columns,
                 named: true,
                 text: false,
@@ -374,6 +376,7 @@ impl Source for ArrowSource {
                 // As many as fit 32 bits, as was checked when they were requested.
                 rows: UInt32Array::from_iter_values(0..count as u32),
                 offsets: None,
+                places: None,
             },
             rejects: Vec::new(),
             start,

@@ -194,6 +194,7 @@ pub(super) fn next(
         first_offset: offset,
         rows: UInt32Array::from(Vec::<u32>::new()),
         offsets: offset.map(|_| UInt32Array::from(Vec::<u32>::new())),
+        places: None,
     };
     let end = lines.cut(window, shape)?;
     if lines.places.is_empty() {

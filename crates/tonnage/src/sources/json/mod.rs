@@ -136,12 +136,14 @@ impl JsonSource {
                 nullable: guess.nulls() || *rows < sample.rows,
             })
             .collect();
+        let shown = files.first().map_or_else(|| "".into(), |file| file.shown.clone());
         Ok(Self {
             files,
             options: options.clone(),
             encoding,
             context,
             schema: SourceSchema {
+                shown,
                 columns,
                 named: true,
                 text: true,
