@@ -300,7 +300,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         arguments: "load orders.dat {db} -t orders",
         code: 2,
         says: "error: orders.dat: its ending does not tell its format\n\
-               hint: name it with --format csv, --format tsv or --format parquet\n",
+               hint: name it with --format: csv, tsv, json, parquet or arrow\n",
         ..Mistake::PLAIN
     },
     Mistake {
