@@ -1,12 +1,13 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit tools clean
+.PHONY: help demo test check unit bench tools clean
 
 help:
 	@echo 'make demo    build the release binary, load a million rows into SQLite, print the account'
 	@echo 'make test    check and unit: all that must pass'
 	@echo 'make check   formatter, clippy and documentation, without warnings'
 	@echo 'make unit    all tests, with servers of their own'
+	@echo 'make bench   side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make clean   remove what was built'
 
 demo: tools
@@ -24,6 +25,10 @@ unit: tools
 	cargo build --workspace --locked
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
+
+bench: tools
+	cargo build --release --locked --package tonnage-cli
+	scripts/with-servers bench/run.py $(ARGS)
 
 tools:
 	@scripts/ensure-tools
