@@ -141,7 +141,8 @@ impl Write {
             }
             let mut part = part.clone();
             let gone = rows.saturating_sub(part.rows.start);
-            if gone > 0 {
+            // The head holds the rejects of the part that it ends in, or just before.
+            if parts.is_empty() && (gone > 0 || !part.rejects.is_empty()) {
                 part.done += (part.rejects.len() + gone) as u64;
                 part.from = Position {
                     block: part.block,
