@@ -31,7 +31,8 @@ use crate::{
   tonnage load 'orders/*.csv.gz' postgresql://app@db/shop -t orders --mode upsert --key id
   tonnage generate sbtest --rows 1M -o - | tonnage load - shop.db -t sbtest1 --create")]
 pub struct LoadArgs {
-    /// Files, globs or directories (- is standard input), and the database last
+    /// Files, globs or directories (- is standard input), and the database last: a URL, a file, or @NAME of
+    /// targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,
 

@@ -37,7 +37,7 @@ use crate::{
     plan::Plan,
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
-    targets::Driver,
+    targets::{Driver, Password},
 };
 
 /// The registry's entry.
@@ -46,13 +46,17 @@ pub const DRIVER: Driver = Driver {
     schemes: &["postgresql", "postgres"],
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
+    passwords: true,
     connect: connect_url,
     redact: settings::redact,
 };
 
-fn connect_url(url: &str) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+fn connect_url(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
     async move {
-        let settings = Settings::resolve(url, &ProcessSurroundings)?;
+        let mut settings = Settings::resolve(url, &ProcessSurroundings)?;
+        if let Some(password) = password {
+            settings.replace_password(&password);
+        }
         Ok(Arc::new(PostgresTarget::connect(settings).await?) as Arc<dyn Target>)
     }
     .boxed()

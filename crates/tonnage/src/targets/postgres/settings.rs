@@ -11,7 +11,10 @@ use std::{
 
 use percent_encoding::percent_decode_str;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    targets::Password,
+};
 
 /// Where a password came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +25,8 @@ pub(super) enum PasswordOrigin {
     Environment,
     /// The password file, shown as the user would write it.
     File(String),
+    /// Beside the URL, in these words.
+    Given(String),
     /// There is none.
     None,
 }
@@ -32,6 +37,7 @@ impl fmt::Display for PasswordOrigin {
             Self::Url => f.write_str("password from the URL"),
             Self::Environment => f.write_str("password from PGPASSWORD"),
             Self::File(path) => write!(f, "password from {path}"),
+            Self::Given(origin) => write!(f, "password {origin}"),
             Self::None => f.write_str("none was given"),
         }
     }
@@ -401,6 +407,14 @@ impl Settings {
             application_name: parts.option("application_name").unwrap_or("tonnage").to_owned(),
             read_write,
         })
+    }
+
+    /// Puts `password` in the place of whatever was found.
+    pub fn replace_password(&mut self, password: &Password) {
+        for endpoint in &mut self.endpoints {
+            endpoint.password = Secret(password.reveal().to_owned());
+            endpoint.password_origin = PasswordOrigin::Given(password.origin().to_owned());
+        }
     }
 }
 

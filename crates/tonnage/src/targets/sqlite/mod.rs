@@ -32,7 +32,7 @@ use futures::future::BoxFuture;
 use rusqlite::Connection;
 
 use self::{connect::Location, thread::Thread, writer::SqliteWriter};
-use super::Driver;
+use super::{Driver, Password};
 use crate::{
     error::{Error, Result},
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
@@ -49,11 +49,12 @@ pub const DRIVER: Driver = Driver {
     schemes: &["sqlite"],
     example: "sqlite:path.db",
     extensions: &["db", "sqlite", "sqlite3"],
+    passwords: false,
     connect,
     redact: str::to_owned,
 };
 
-fn connect(url: &str) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+fn connect(url: &str, _: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
     Box::pin(async move {
         let target: Arc<dyn Target> = Arc::new(SqliteTarget::connect(url).await?);
         Ok(target)
