@@ -1,12 +1,9 @@
 //! `tonnage targets`: the databases there are, or what one can do.
 
 use clap::Args;
-use tonnage::{
-    Result,
-    targets::{DRIVERS, connect},
-};
+use tonnage::{Result, targets::DRIVERS};
 
-use crate::Ending;
+use crate::{Ending, connection::ConnectionArgs};
 
 /// List the databases that tonnage knows, or what one of them can do
 #[derive(Debug, Args)]
@@ -14,6 +11,9 @@ pub struct TargetsArgs {
     /// A database to connect to
     #[arg(value_name = "URL")]
     url: Option<String>,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// Lists.
@@ -24,7 +24,7 @@ pub async fn run(args: &TargetsArgs) -> Result<Ending> {
         }
         return Ok(Ending::Done);
     };
-    let target = connect(url).await?;
+    let target = args.connection.connect(url).await?;
     let capabilities = target.capabilities();
     let names = |items: Vec<String>| items.join(", ");
     println!("database     {}", capabilities.product);

@@ -7,6 +7,7 @@ mod connections;
 mod database;
 mod events;
 mod flights;
+mod interrupts;
 mod kill;
 mod mistakes;
 mod options;
