@@ -11,7 +11,7 @@ mod progress;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tonnage::{Error, ErrorKind};
 use tracing_subscriber::filter::LevelFilter;
 
@@ -25,11 +25,11 @@ struct Cli {
     command: Command,
 
     /// Say less: no summary, no progress, warnings only
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     quiet: bool,
 
     /// Say more; twice for everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 901, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
@@ -39,6 +39,8 @@ enum Command {
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
+    Completions(commands::documents::CompletionsArgs),
+    Man(commands::documents::ManArgs),
 }
 
 /// How a command ended, where it did not fail.
@@ -74,6 +76,10 @@ fn main() -> ExitCode {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
+            Command::Completions(args) => {
+                commands::documents::completions(args, Cli::command()).map(|()| Ending::Done)
+            }
+            Command::Man(args) => commands::documents::man(args, Cli::command()).map(|()| Ending::Done),
             Command::Targets(args) => or_interrupted(commands::targets::run(args)).await,
         }
     });

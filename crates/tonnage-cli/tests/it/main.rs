@@ -5,6 +5,7 @@ mod comforts;
 mod conformance;
 mod connections;
 mod database;
+mod documents;
 mod events;
 mod flights;
 mod interrupts;

@@ -15,6 +15,7 @@ use futures::future::BoxFuture;
 pub use self::password::Password;
 use crate::{
     error::{Error, Result},
+    operation::{Durability, Method},
     table::nearest,
     target::Target,
 };
@@ -32,6 +33,17 @@ pub struct Driver {
     pub example: &'static str,
     /// File name endings that mean this database when a target is given without a scheme.
     pub extensions: &'static [&'static str],
+    /// What it can be made to do with a row, by [`Operation::name`](crate::operation::Operation::name); a table may
+    /// lack what one of them needs.
+    pub operations: &'static [&'static str],
+    /// The methods it has, fastest first.
+    pub methods: &'static [Method],
+    /// What [`Method::Native`] is there.
+    pub native: &'static str,
+    /// The levels of durability there are, weakest first; a database at hand may keep fewer.
+    pub durability: &'static [Durability],
+    /// What this crate's tests load into.
+    pub verified: &'static str,
     /// Whether it knows passwords.
     pub passwords: bool,
     /// Connects, and finds out what the database can do. A password given beside the URL comes before any other.

@@ -46,6 +46,11 @@ pub const DRIVER: Driver = Driver {
     schemes: &["postgresql", "postgres"],
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
+    operations: &["insert", "upsert"],
+    methods: &[Method::Native, Method::Array],
+    native: "binary COPY",
+    durability: &[Durability::Relaxed, Durability::Durable],
+    verified: "a PostgreSQL server",
     passwords: true,
     connect: connect_url,
     redact: settings::redact,
@@ -101,14 +106,14 @@ impl PostgresTarget {
         // Without fsync no commit survives the loss of power, whatever a session sets.
         let durability: &'static [Durability] = match fsync.as_str() {
             "off" => &[Durability::Relaxed],
-            _ => &[Durability::Relaxed, Durability::Durable],
+            _ => DRIVER.durability,
         };
         let shown = version_text.split(' ').next().unwrap_or(&version_text);
         let capabilities = Capabilities {
             product: format!("PostgreSQL {shown}"),
             writers_max: None,
             durability,
-            methods: &[Method::Native, Method::Array],
+            methods: DRIVER.methods,
             text_holds_nul: false,
             repeats_keys: false,
             batch_rows_default: BATCH_ROWS,

@@ -49,6 +49,11 @@ pub const DRIVER: Driver = Driver {
     schemes: &["sqlite"],
     example: "sqlite:path.db",
     extensions: &["db", "sqlite", "sqlite3"],
+    operations: &["insert", "upsert"],
+    methods: &[Method::Native, Method::Array],
+    native: "a prepared statement in large transactions",
+    durability: &[Durability::Relaxed, Durability::Durable],
+    verified: "the SQLite that is built in",
     passwords: false,
     connect,
     redact: str::to_owned,
@@ -94,8 +99,8 @@ impl SqliteTarget {
             capabilities: Capabilities {
                 product: format!("SQLite {}", rusqlite::version()),
                 writers_max: Some(1),
-                durability: &[Durability::Relaxed, Durability::Durable],
-                methods: &[Method::Native, Method::Array],
+                durability: DRIVER.durability,
+                methods: DRIVER.methods,
                 // It would be stored, but SQLite's text functions stop at it.
                 text_holds_nul: false,
                 repeats_keys: true,
