@@ -1,17 +1,21 @@
 //! The `tonnage` command line: arguments in, one plan, messages out.
 //!
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 all rows done, 1 failed, 2 wrong
-//! usage, 3 done with rejects, 130 interrupted.
+//! usage, 3 done with rejects, 130 interrupted, 143 terminated.
 
 mod commands;
+mod connection;
+mod interrupt;
 mod options;
 mod progress;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tonnage::{Error, ErrorKind};
 use tracing_subscriber::filter::LevelFilter;
+
+use crate::interrupt::{Interrupt, unless_interrupted};
 
 /// Bulk in and bulk out for databases: every row once, and accounted for
 #[derive(Parser)]
@@ -21,11 +25,11 @@ struct Cli {
     command: Command,
 
     /// Say less: no summary, no progress, warnings only
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     quiet: bool,
 
     /// Say more; twice for everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, display_order = 901, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
@@ -35,6 +39,8 @@ enum Command {
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
+    Completions(commands::documents::CompletionsArgs),
+    Man(commands::documents::ManArgs),
 }
 
 /// How a command ended, where it did not fail.
@@ -43,6 +49,8 @@ pub enum Ending {
     Done,
     /// Done, but rows were put aside.
     Rejects,
+    /// Stopped on request; the error says how to go on.
+    Interrupted(Interrupt, Error),
 }
 
 fn main() -> ExitCode {
@@ -66,9 +74,13 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match &cli.command {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
-            Command::Runs(args) => commands::runs::run(args).await,
+            Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
-            Command::Targets(args) => commands::targets::run(args).await,
+            Command::Completions(args) => {
+                commands::documents::completions(args, Cli::command()).map(|()| Ending::Done)
+            }
+            Command::Man(args) => commands::documents::man(args, Cli::command()).map(|()| Ending::Done),
+            Command::Targets(args) => or_interrupted(commands::targets::run(args)).await,
         }
     });
     // A reader blocked on standard input cannot be waited for.
@@ -76,19 +88,34 @@ fn main() -> ExitCode {
     match ended {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Rejects) => ExitCode::from(3),
+        Ok(Ending::Interrupted(interrupt, error)) => {
+            tell(&error);
+            ExitCode::from(interrupt.exit_code())
+        }
         Err(error) => fail(&error),
     }
 }
 
-fn fail(error: &Error) -> ExitCode {
+async fn or_interrupted(command: impl Future<Output = tonnage::Result<Ending>>) -> tonnage::Result<Ending> {
+    match unless_interrupted(command).await {
+        Ok(ending) => Ok(ending),
+        Err(interrupted) => interrupted.ending(),
+    }
+}
+
+fn tell(error: &Error) {
     eprintln!("error: {error}");
     if let Some(hint) = error.hint_text() {
         eprintln!("hint: {hint}");
     }
     tracing::debug!("{error:?}");
+}
+
+fn fail(error: &Error) -> ExitCode {
+    tell(error);
     ExitCode::from(match error.kind() {
         ErrorKind::Config => 2,
-        ErrorKind::Cancelled => 130,
+        ErrorKind::Cancelled => Interrupt::Typed.exit_code(),
         _ => 1,
     })
 }

@@ -1,6 +1,7 @@
 //! `tonnage load`: files into a table.
 
 use std::{
+    cell::OnceCell,
     io::Write,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,6 +21,8 @@ use tonnage::{
 
 use crate::{
     Ending,
+    connection::ConnectionArgs,
+    interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count, pair, rate, size},
     progress::{self, Style},
 };
@@ -31,7 +34,8 @@ use crate::{
   tonnage load 'orders/*.csv.gz' postgresql://app@db/shop -t orders --mode upsert --key id
   tonnage generate sbtest --rows 1M -o - | tonnage load - shop.db -t sbtest1 --create")]
 pub struct LoadArgs {
-    /// Files, globs or directories (- is standard input), and the database last
+    /// Files, globs or directories (- is standard input), and the database last: a URL, a file, or @NAME of
+    /// targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,
 
@@ -165,6 +169,9 @@ pub struct LoadArgs {
     #[arg(long, value_name = "ZONE", help_heading = "How to read")]
     timezone: Option<String>,
 
+    #[command(flatten)]
+    connection: ConnectionArgs,
+
     /// Print the plan and write nothing
     #[arg(long, help_heading = "What to show")]
     dry_run: bool,
@@ -276,9 +283,22 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
         FormatName::Parquet => Format::Parquet,
         FormatName::Arrow => Format::Arrow,
     });
-    let source = sources::open(inputs, format, &text)?;
-    let target = targets::connect(url).await?;
-    let prepared = prepare(target, targets::redact(url), source, options).await?;
+    let password = args.connection.password(url)?;
+    let (inputs, url) = (inputs.to_vec(), url.to_owned());
+    // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
+    let preparing = tokio::spawn(async move {
+        let source = sources::open(&inputs, format, &text)?;
+        let target = targets::connect_with(&url, password).await?;
+        prepare(target, targets::redact(&url), source, options).await
+    });
+    let prepared = async {
+        let prepared = preparing.await;
+        prepared.unwrap_or_else(|error| Err(Error::bug(format!("the load was not prepared: {error}"))))
+    };
+    let prepared = match unless_interrupted(prepared).await {
+        Ok(prepared) => prepared,
+        Err(interrupted) => return interrupted.ending(),
+    };
     if args.dry_run {
         print!("{}", prepared.plan());
         return Ok(Ending::Done);
@@ -292,17 +312,24 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
     }
     let progress: Arc<Progress> = Arc::default();
     let stop = Stop::default();
+    let first = OnceCell::new();
     let bytes_total = prepared.bytes_total();
+    let resumable = prepared.resumable();
     let load = prepared.run(progress.clone(), stop.clone());
     let ended = tokio::select! {
         ended = load => ended?,
         never = progress::show(show_style, progress, bytes_total) => match never {},
-        error = interrupted(stop) => return Err(error),
+        interrupt = interrupted(stop, &first) => {
+            let message = "interrupted; what was not committed is undone";
+            let error = Error::new(ErrorKind::Cancelled, message);
+            let error = if resumable { error.hint("go on with --resume") } else { error };
+            return Ok(Ending::Interrupted(interrupt, error));
+        }
     };
     if let Some(path) = &args.report {
         write_report(path, &ended.report)?;
     }
-    finish(ended, quiet)
+    finish(ended, quiet, first.get().copied())
 }
 
 /// The sources and the database, which comes last.
@@ -438,34 +465,16 @@ fn text_options(args: &LoadArgs) -> Result<TextOptions> {
     })
 }
 
-/// The first interrupt lets what is being written finish; the second, or ten seconds, ends the process.
-async fn interrupted(stop: Stop) -> Error {
-    signalled().await;
+/// The first interrupt, which is kept in `first`, lets what is being written finish; the second, or ten seconds, ends
+/// the process.
+async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
+    let interrupt = requested().await;
+    let _ = first.set(interrupt);
     eprintln!("stopping: what is being written is finished; interrupt again to leave at once");
     stop.request();
     tokio::select! {
-        () = signalled() => {}
-        () = tokio::time::sleep(Duration::from_secs(10)) => {}
-    }
-    Error::new(
-        ErrorKind::Cancelled,
-        "interrupted; what was not committed is undone",
-    )
-    .hint("go on with --resume")
-}
-
-async fn signalled() {
-    let terminated = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    match terminated {
-        Ok(mut terminated) => {
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminated.recv() => {}
-            }
-        }
-        Err(_) => {
-            let _ = tokio::signal::ctrl_c().await;
-        }
+        again = requested() => again,
+        () = tokio::time::sleep(Duration::from_secs(10)) => interrupt,
     }
 }
 
@@ -480,15 +489,18 @@ fn write_report(path: &Path, report: &Report) -> Result<()> {
     written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
 }
 
-fn finish(ended: Ended, quiet: bool) -> Result<Ending> {
+fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<Ending> {
     let Ended { report, error } = ended;
     if !quiet {
         eprint!("{}", summary(&report));
     }
-    match error {
-        Some(error) => Err(error),
-        None if report.rejects.is_some() => Ok(Ending::Rejects),
-        None => Ok(Ending::Done),
+    match (error, interrupt) {
+        (Some(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
+            Ok(Ending::Interrupted(interrupt, error))
+        }
+        (Some(error), _) => Err(error),
+        (None, _) if report.rejects.is_some() => Ok(Ending::Rejects),
+        (None, _) => Ok(Ending::Done),
     }
 }
 

@@ -1,5 +1,6 @@
 //! One file a command.
 
+pub mod documents;
 pub mod generate;
 pub mod load;
 pub mod runs;

@@ -1,14 +1,9 @@
 //! `tonnage runs`: what the ledger of a database knows.
 
 use clap::Args;
-use tonnage::{
-    Error, Result,
-    ledger::RunRecord,
-    report::Grouped,
-    targets::{connect, redact},
-};
+use tonnage::{Error, Result, ledger::RunRecord, report::Grouped, targets::redact};
 
-use crate::Ending;
+use crate::{Ending, connection::ConnectionArgs};
 
 /// List the runs that a database's ledger knows, newest first
 #[derive(Debug, Args)]
@@ -20,11 +15,14 @@ pub struct RunsArgs {
     /// Remove a run from the ledger; its rows stay
     #[arg(long, value_name = "RUN")]
     forget: Option<String>,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// Lists, or forgets.
 pub async fn run(args: &RunsArgs) -> Result<Ending> {
-    let target = connect(&args.target).await?;
+    let target = args.connection.connect(&args.target).await?;
     let runs = target.ledger().runs().await?;
     if let Some(asked) = &args.forget {
         let matching: Vec<_> = runs

@@ -1,44 +1,104 @@
 //! `tonnage targets`: the databases there are, or what one can do.
 
+use std::fmt::Display;
+
 use clap::Args;
 use tonnage::{
     Result,
-    targets::{DRIVERS, connect},
+    operation::Method,
+    targets::{DRIVERS, Driver},
 };
 
-use crate::Ending;
+use crate::{Ending, connection::ConnectionArgs};
 
-/// List the databases that tonnage knows, or what one of them can do
+/// List the databases and what they can do; with a URL, what that one can do
 #[derive(Debug, Args)]
 pub struct TargetsArgs {
     /// A database to connect to
     #[arg(value_name = "URL")]
     url: Option<String>,
+
+    /// Print the list as a table in Markdown
+    #[arg(long, conflicts_with = "url")]
+    markdown: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
 }
 
 /// Lists.
 pub async fn run(args: &TargetsArgs) -> Result<Ending> {
     let Some(url) = &args.url else {
-        for driver in DRIVERS {
-            println!("{:<12} {}", driver.name, driver.example);
+        match args.markdown {
+            true => print!("{}", markdown()),
+            false => print!("{}", list()),
         }
         return Ok(Ending::Done);
     };
-    let target = connect(url).await?;
+    let target = args.connection.connect(url).await?;
     let capabilities = target.capabilities();
-    let names = |items: Vec<String>| items.join(", ");
     println!("database     {}", capabilities.product);
-    println!(
-        "methods      {}",
-        names(capabilities.methods.iter().map(ToString::to_string).collect())
-    );
-    println!(
-        "durability   {}",
-        names(capabilities.durability.iter().map(ToString::to_string).collect())
-    );
+    println!("methods      {}", listed(capabilities.methods));
+    println!("durability   {}", listed(capabilities.durability));
     match capabilities.writers_max {
         Some(writers) => println!("writers      {writers}"),
         None => println!("writers      as many as connections"),
     }
     Ok(Ending::Done)
+}
+
+fn listed<T: Display>(items: &[T]) -> String {
+    let names: Vec<_> = items.iter().map(T::to_string).collect();
+    names.join(", ")
+}
+
+/// A property of every database, by its name in the table.
+type Property = (&'static str, fn(&Driver) -> String);
+
+/// What the table says; the first column is the database's name.
+const PROPERTIES: &[Property] = &[
+    ("Named as", |driver| {
+        let mut names = vec![format!("`{}`", driver.example)];
+        names.extend(driver.extensions.iter().map(|ending| format!("`*.{ending}`")));
+        names.join(", ")
+    }),
+    ("Operations", |driver| listed(driver.operations)),
+    ("Methods", |driver| {
+        let described = |method: &Method| match method {
+            Method::Native => format!("{method} ({})", driver.native),
+            method => method.to_string(),
+        };
+        let methods: Vec<_> = driver.methods.iter().map(described).collect();
+        methods.join(", ")
+    }),
+    ("Durability", |driver| listed(driver.durability)),
+    ("Tested against", |driver| driver.verified.to_owned()),
+];
+
+fn list() -> String {
+    let mut text = String::new();
+    for driver in DRIVERS {
+        text.push_str(&format!("{}\n", driver.name));
+        for (name, property) in PROPERTIES {
+            let value = property(driver).replace('`', "");
+            text.push_str(&format!("  {:<15} {value}\n", name.to_lowercase()));
+        }
+    }
+    text
+}
+
+fn markdown() -> String {
+    let mut text = "| Target |".to_owned();
+    for (name, _) in PROPERTIES {
+        text.push_str(&format!(" {name} |"));
+    }
+    text.push_str(&format!("\n|{}\n", "---|".repeat(PROPERTIES.len() + 1)));
+    for driver in DRIVERS {
+        text.push_str(&format!("| {} |", driver.name));
+        for (_, property) in PROPERTIES {
+            text.push_str(&format!(" {} |", property(driver)));
+        }
+        text.push('\n');
+    }
+    text
 }

@@ -1,11 +1,14 @@
 //! The command line as people use it: the real program, real files, real databases. `make test` starts the
 //! servers; see scripts/with-servers.
 
+mod comforts;
 mod conformance;
 mod connections;
 mod database;
+mod documents;
 mod events;
 mod flights;
+mod interrupts;
 mod kill;
 mod mistakes;
 mod options;

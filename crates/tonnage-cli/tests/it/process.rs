@@ -30,10 +30,15 @@ pub struct Ended {
 impl Running {
     /// Starts `command`. What it says goes to a file, so that it never waits for a reader.
     pub fn start(command: &mut Command) -> Self {
+        Self::start_with(command, Stdio::null())
+    }
+
+    /// Starts `command` with `input` to read.
+    pub fn start_with(command: &mut Command, input: Stdio) -> Self {
         let stderr = NamedTempFile::new().expect("a temporary file");
         let file: File = stderr.reopen().expect("the temporary file again");
         let child = command
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::null())
             .stderr(file)
             .spawn()
@@ -44,6 +49,17 @@ impl Running {
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the child can be asked").is_some()
+    }
+
+    /// Sends it a signal, by its number.
+    pub fn signal(&self, number: i32) {
+        // Until it is waited for it can be sent signals, also when it has ended.
+        let sent = Command::new("kill")
+            .arg(format!("-{number}"))
+            .arg(self.child.id().to_string())
+            .status()
+            .expect("kill starts");
+        assert!(sent.success(), "signal {number} is sent");
     }
 
     /// SIGKILL: nothing is finished, closed or said.

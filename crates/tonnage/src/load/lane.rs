@@ -419,7 +419,7 @@ impl LaneTask {
             if self.shared.stopped() {
                 return Err(Trouble::Failed(Error::new(
                     ErrorKind::Cancelled,
-                    "the run was stopped",
+                    "stopped on request",
                 )));
             }
             let mut tried = stride.clamp(1, rows - row);

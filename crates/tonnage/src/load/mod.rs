@@ -265,6 +265,11 @@ impl Prepared {
         self.source.bytes_total()
     }
 
+    /// Whether an interrupted run can be gone on with: it has a ledger, and its input can be read again.
+    pub fn resumable(&self) -> bool {
+        self.plan.ledger != LedgerPlace::None && self.source.identity().is_some()
+    }
+
     /// Moves the rows. Errors before the first row are returned as such; one that stops the run later comes with the
     /// account, and the run can then be resumed if its input can.
     pub async fn run(self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {

@@ -1,6 +1,8 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
 pub mod memory;
+mod named;
+mod password;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
@@ -10,8 +12,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub use self::password::Password;
 use crate::{
     error::{Error, Result},
+    operation::{Durability, Method},
     table::nearest,
     target::Target,
 };
@@ -29,8 +33,21 @@ pub struct Driver {
     pub example: &'static str,
     /// File name endings that mean this database when a target is given without a scheme.
     pub extensions: &'static [&'static str],
-    /// Connects, and finds out what the database can do.
-    pub connect: for<'a> fn(&'a str) -> Connecting<'a>,
+    /// What it can be made to do with a row, by [`Operation::name`](crate::operation::Operation::name); a table may
+    /// lack what one of them needs.
+    pub operations: &'static [&'static str],
+    /// The methods it has, fastest first.
+    pub methods: &'static [Method],
+    /// What [`Method::Native`] is there.
+    pub native: &'static str,
+    /// The levels of durability there are, weakest first; a database at hand may keep fewer.
+    pub durability: &'static [Durability],
+    /// What this crate's tests load into.
+    pub verified: &'static str,
+    /// Whether it knows passwords.
+    pub passwords: bool,
+    /// Connects, and finds out what the database can do. A password given beside the URL comes before any other.
+    pub connect: for<'a> fn(&'a str, Option<Password>) -> Connecting<'a>,
     /// The URL as it may be shown: without its password.
     pub redact: fn(&str) -> String,
 }
@@ -43,8 +60,16 @@ pub const DRIVERS: &[Driver] = &[
     postgres::DRIVER,
 ];
 
-/// The database that `target` names, by its scheme or, for files, by its ending. `Config` where none does.
+/// The database that `target` names: by its scheme, for files by their ending, or as `@name` of a `targets.toml`.
+/// `Config` where none does.
 pub fn driver(target: &str) -> Result<&'static Driver> {
+    match target.strip_prefix('@') {
+        Some(name) => driver_of_url(&named::find(name)?.url),
+        None => driver_of_url(target),
+    }
+}
+
+fn driver_of_url(target: &str) -> Result<&'static Driver> {
     let scheme = target.split_once(':').map(|(scheme, _)| scheme).filter(|scheme| {
         let mut chars = scheme.chars();
         chars.next().is_some_and(|c| c.is_ascii_alphabetic())
@@ -82,12 +107,40 @@ fn examples() -> String {
     DRIVERS.iter().map(|d| d.example).collect::<Vec<_>>().join(" or ")
 }
 
-/// Connects to the database that `target` names.
+/// Connects to the database that `target` names: a URL, a file, or `@name` of a `targets.toml`.
 pub async fn connect(target: &str) -> Result<Arc<dyn Target>> {
-    (driver(target)?.connect)(target).await
+    connect_with(target, None).await
 }
 
-/// `target` as it may be shown: without its password.
+/// Connects with a password that comes before the URL's and any other. `Config` where the database knows no passwords.
+pub async fn connect_with(target: &str, password: Option<Password>) -> Result<Arc<dyn Target>> {
+    let Some(name) = target.strip_prefix('@') else {
+        return connect_url(target, password).await;
+    };
+    let named = named::find(name)?;
+    let password = match password {
+        Some(password) => Some(password),
+        None => named.password()?,
+    };
+    let connected = connect_url(&named.url, password).await;
+    connected.map_err(|error| error.at(format!("{target} of {}", named.file)))
+}
+
+async fn connect_url(url: &str, password: Option<Password>) -> Result<Arc<dyn Target>> {
+    let driver = driver_of_url(url)?;
+    if password.is_some() && !driver.passwords {
+        return Err(
+            Error::config(format!("{} takes no password", driver.name)).hint("leave the password out")
+        );
+    }
+    (driver.connect)(url, password).await
+}
+
+/// `target` as it may be shown: without its password. A name is shown as the URL that it stands for.
 pub fn redact(target: &str) -> String {
-    driver(target).map(|d| (d.redact)(target)).unwrap_or_default()
+    let shown = |url: &str| driver_of_url(url).map(|d| (d.redact)(url)).unwrap_or_default();
+    match target.strip_prefix('@') {
+        Some(name) => named::find(name).map_or_else(|_| target.to_owned(), |named| shown(&named.url)),
+        None => shown(target),
+    }
 }

@@ -201,6 +201,7 @@ fn password_hint(origin: &PasswordOrigin) -> &'static str {
         }
         PasswordOrigin::Url => "check the password in the URL; special characters are written as %XX",
         PasswordOrigin::Environment => "check PGPASSWORD, and that the user is the right one",
+        PasswordOrigin::Given(_) => "check the password, and that the user is the right one",
         PasswordOrigin::File(_) => "check that line of the password file, and that the user is the right one",
     }
 }
@@ -243,6 +244,10 @@ mod tests {
             (
                 PasswordOrigin::File("~/.pgpass".to_owned()),
                 "password from ~/.pgpass",
+            ),
+            (
+                PasswordOrigin::Given("typed at the terminal".to_owned()),
+                "password typed at the terminal",
             ),
             (PasswordOrigin::None, "none was given"),
         ];

@@ -43,7 +43,7 @@ use crate::{
     plan::Plan,
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
-    targets::Driver,
+    targets::{Driver, Password},
 };
 
 /// The registry's entry.
@@ -52,13 +52,22 @@ pub const DRIVER: Driver = Driver {
     schemes: &["postgresql", "postgres"],
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
+    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
+    native: "binary COPY",
+    durability: &[Durability::Relaxed, Durability::Durable],
+    verified: "a PostgreSQL server",
+    passwords: true,
     connect: connect_url,
     redact: settings::redact,
 };
 
-fn connect_url(url: &str) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+fn connect_url(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
     async move {
-        let settings = Settings::resolve(url, &ProcessSurroundings)?;
+        let mut settings = Settings::resolve(url, &ProcessSurroundings)?;
+        if let Some(password) = password {
+            settings.replace_password(&password);
+        }
         Ok(Arc::new(PostgresTarget::connect(settings).await?) as Arc<dyn Target>)
     }
     .boxed()
@@ -111,14 +120,14 @@ impl PostgresTarget {
         // Without fsync no commit survives the loss of power, whatever a session sets.
         let durability: &'static [Durability] = match fsync.as_str() {
             "off" => &[Durability::Relaxed],
-            _ => &[Durability::Relaxed, Durability::Durable],
+            _ => DRIVER.durability,
         };
         let shown = version_text.split(' ').next().unwrap_or(&version_text);
         let capabilities = Capabilities {
             product: format!("PostgreSQL {shown}"),
             writers_max: None,
             durability,
-            methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
+            methods: DRIVER.methods,
             text_holds_nul: false,
             repeats_keys: false,
             batch_rows_default: BATCH_ROWS,

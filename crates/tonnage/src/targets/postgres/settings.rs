@@ -1,7 +1,9 @@
-//! Where and how to connect: the URL, then the environment, then the password file, in libpq's order.
+//! Where and how to connect: the URL, then the service file, the environment and the password file, in libpq's order.
 //!
 //! A password is never shown: not by `Debug`, not by an error, not by [`redact`]. Its origin is remembered, so that a
 //! refused one can be traced to the place where it was written.
+
+mod service;
 
 use std::{
     fmt,
@@ -11,7 +13,11 @@ use std::{
 
 use percent_encoding::percent_decode_str;
 
-use crate::error::{Error, Result};
+use self::service::Service;
+use crate::{
+    error::{Error, Result},
+    targets::Password,
+};
 
 /// Where a password came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +28,8 @@ pub(super) enum PasswordOrigin {
     Environment,
     /// The password file, shown as the user would write it.
     File(String),
+    /// Beside the URL, in these words.
+    Given(String),
     /// There is none.
     None,
 }
@@ -32,6 +40,7 @@ impl fmt::Display for PasswordOrigin {
             Self::Url => f.write_str("password from the URL"),
             Self::Environment => f.write_str("password from PGPASSWORD"),
             Self::File(path) => write!(f, "password from {path}"),
+            Self::Given(origin) => write!(f, "password {origin}"),
             Self::None => f.write_str("none was given"),
         }
     }
@@ -52,6 +61,15 @@ pub(super) enum TlsMode {
     VerifyAuthority,
     /// And made out to this host.
     VerifyFull,
+}
+
+/// Two files of PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClientCertificate {
+    /// The certificate, and those between it and an authority that the server knows.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// One place where the server may be.
@@ -111,6 +129,8 @@ pub(super) struct Settings {
     pub tls: TlsMode,
     /// Certificate of the authority to trust.
     pub root_certificate: Option<PathBuf>,
+    /// What proves who we are, to servers that ask.
+    pub client_certificate: Option<ClientCertificate>,
     /// Limit on connecting to one endpoint.
     pub connect_timeout: Option<Duration>,
     /// Command line options for the server session.
@@ -167,8 +187,11 @@ const OPTIONS: &[&str] = &[
     "user",
     "password",
     "dbname",
+    "service",
     "sslmode",
     "sslrootcert",
+    "sslcert",
+    "sslkey",
     "passfile",
     "connect_timeout",
     "options",
@@ -267,19 +290,33 @@ fn list(text: &str) -> Vec<String> {
 }
 
 impl Settings {
-    /// Brings URL, environment and password file together.
+    /// Brings URL, service file, environment and password file together.
     pub fn resolve(url: &str, surroundings: &impl Surroundings) -> Result<Self> {
         let parts = split_url(url)?;
         let variable = |name: &str| surroundings.variable(name);
-        let given =
-            |option: &str, name: &str| parts.option(option).map(str::to_owned).or_else(|| variable(name));
+        let service = match parts
+            .option("service")
+            .map(str::to_owned)
+            .or_else(|| variable("PGSERVICE"))
+        {
+            Some(name) => Service::find(&name, surroundings)?,
+            None => Service::default(),
+        };
+        // What counts where the URL says nothing.
+        let beside = |option: &str, name: &str| service.option(option).or_else(|| variable(name));
+        let given = |option: &str, name: &str| {
+            parts
+                .option(option)
+                .map(str::to_owned)
+                .or_else(|| beside(option, name))
+        };
 
         let mut hosts = parts
             .option("host")
             .map(list)
             .unwrap_or_else(|| parts.hosts.clone());
         if hosts.is_empty() {
-            hosts = variable("PGHOST").as_deref().map(list).unwrap_or_default();
+            hosts = beside("host", "PGHOST").as_deref().map(list).unwrap_or_default();
         }
         let addresses = given("hostaddr", "PGHOSTADDR")
             .as_deref()
@@ -290,7 +327,7 @@ impl Settings {
             .map(list)
             .unwrap_or_else(|| parts.ports.clone());
         if ports.is_empty() {
-            ports = variable("PGPORT").as_deref().map(list).unwrap_or_default();
+            ports = beside("port", "PGPORT").as_deref().map(list).unwrap_or_default();
         }
         let count = hosts.len().max(addresses.len()).max(1);
         if (hosts.len() > 1 && hosts.len() != count)
@@ -307,7 +344,7 @@ impl Settings {
             .option("user")
             .map(str::to_owned)
             .or_else(|| parts.user.clone())
-            .or_else(|| variable("PGUSER"))
+            .or_else(|| beside("user", "PGUSER"))
             .or_else(|| surroundings.user())
             .ok_or_else(|| {
                 Error::config("no PostgreSQL user is known").hint("name one: postgresql://user@host/database")
@@ -316,13 +353,17 @@ impl Settings {
             .option("dbname")
             .map(str::to_owned)
             .or_else(|| parts.database.clone())
-            .or_else(|| variable("PGDATABASE"))
+            .or_else(|| beside("dbname", "PGDATABASE"))
             .unwrap_or_else(|| user.clone());
         let known = parts
             .option("password")
             .map(str::to_owned)
             .or_else(|| parts.password.clone())
             .map(|password| (password, PasswordOrigin::Url))
+            .or_else(|| {
+                let origin = format!("from the service file {}", service.shown);
+                Some((service.option("password")?, PasswordOrigin::Given(origin)))
+            })
             .or_else(|| variable("PGPASSWORD").map(|password| (password, PasswordOrigin::Environment)));
         let home = variable("HOME").map(PathBuf::from);
         let file = PasswordFile::find(given("passfile", "PGPASSFILE"), home.as_deref());
@@ -362,17 +403,40 @@ impl Settings {
             });
         }
 
-        let tls = match (parts.option("sslmode"), variable("PGSSLMODE")) {
-            (Some(mode), _) => tls_mode(mode, "in the PostgreSQL URL")?,
-            (None, Some(mode)) => tls_mode(&mode, "in PGSSLMODE")?,
-            (None, None) => TlsMode::Prefer,
+        let tls = match (
+            parts.option("sslmode"),
+            service.option("sslmode"),
+            variable("PGSSLMODE"),
+        ) {
+            (Some(mode), ..) => tls_mode(mode, "in the PostgreSQL URL")?,
+            (None, Some(mode), _) => tls_mode(&mode, &format!("in the service file {}", service.shown))?,
+            (None, None, Some(mode)) => tls_mode(&mode, "in PGSSLMODE")?,
+            (None, None, None) => TlsMode::Prefer,
+        };
+        let in_home = |name: &str| {
+            let path = home.as_deref()?.join(".postgresql").join(name);
+            path.exists().then_some(path)
         };
         let root_certificate = given("sslrootcert", "PGSSLROOTCERT")
             .map(PathBuf::from)
-            .or_else(|| {
-                let path = home.as_deref()?.join(".postgresql/root.crt");
-                path.exists().then_some(path)
-            });
+            .or_else(|| in_home("root.crt"));
+        let key = given("sslkey", "PGSSLKEY")
+            .map(PathBuf::from)
+            .or_else(|| in_home("postgresql.key"));
+        let client_certificate = match (given("sslcert", "PGSSLCERT").map(PathBuf::from), key) {
+            (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
+            (Some(certificate), None) => {
+                let shown = certificate.display();
+                return Err(
+                    Error::config(format!("the client certificate {shown} has no key"))
+                        .hint("add sslkey=PATH to the URL or set PGSSLKEY"),
+                );
+            }
+            (None, key) => key.and_then(|key| {
+                let certificate = in_home("postgresql.crt")?;
+                Some(ClientCertificate { certificate, key })
+            }),
+        };
         let connect_timeout = match given("connect_timeout", "PGCONNECT_TIMEOUT") {
             None => None,
             Some(text) => text
@@ -396,11 +460,24 @@ impl Settings {
             database,
             tls,
             root_certificate,
+            client_certificate,
             connect_timeout,
             options: given("options", "PGOPTIONS"),
-            application_name: parts.option("application_name").unwrap_or("tonnage").to_owned(),
+            application_name: parts
+                .option("application_name")
+                .map(str::to_owned)
+                .or_else(|| service.option("application_name"))
+                .unwrap_or_else(|| "tonnage".to_owned()),
             read_write,
         })
+    }
+
+    /// Puts `password` in the place of whatever was found.
+    pub fn replace_password(&mut self, password: &Password) {
+        for endpoint in &mut self.endpoints {
+            endpoint.password = Secret(password.reveal().to_owned());
+            endpoint.password_origin = PasswordOrigin::Given(password.origin().to_owned());
+        }
     }
 }
 

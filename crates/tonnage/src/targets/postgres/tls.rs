@@ -3,17 +3,18 @@
 use std::{path::Path, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, InconsistentKeys, RootCertStore, SignatureScheme,
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::settings::{Settings, TlsMode};
+use super::settings::{ClientCertificate, Settings, TlsMode};
 use crate::error::{Error, Result};
 
 /// The connector for these settings.
@@ -34,6 +35,7 @@ pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect> {
         (TlsMode::Require, Some(path)) => Some(read_authority(path)?),
         _ => None,
     };
+    let client = provider.clone();
     let verifier: Arc<dyn ServerCertVerifier> = match authority {
         None => Arc::new(AnyCertificate { provider }),
         Some(roots) => {
@@ -47,29 +49,77 @@ pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect> {
             }
         }
     };
-    let config = builder
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let config = match &settings.client_certificate {
+        None => builder.with_no_client_auth(),
+        Some(files) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified(files, &client)?)))
+        }
+    };
     Ok(MakeRustlsConnect::new(config))
 }
 
-fn read_authority(path: &Path) -> Result<RootCertStore> {
-    let unreadable = |why: String| {
-        Error::config(format!("cannot read the certificate {}: {why}", path.display()))
-            .hint("sslrootcert names a file of PEM certificates")
-    };
-    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-        .and_then(|iterator| iterator.collect::<std::result::Result<Vec<_>, _>>())
-        .map_err(|e| unreadable(e.to_string()))?;
-    if certificates.is_empty() {
-        return Err(unreadable("it holds none".to_owned()));
+/// The client's certificate with its key. Only the server judges it: rustls's own look at it would refuse certificates
+/// of X.509 version 1, which `openssl x509` makes.
+fn certified(files: &ClientCertificate, provider: &CryptoProvider) -> Result<CertifiedKey> {
+    let chain = read_certificates(&files.certificate, "sslcert")?;
+    let (certificate, key) = (files.certificate.display(), files.key.display());
+    let loaded = provider.key_provider.load_private_key(read_key(&files.key)?);
+    let loaded = loaded.map_err(|e| Error::config(format!("the private key {key} cannot be used: {e}")))?;
+    let certified = CertifiedKey::new(chain, loaded);
+    match certified.keys_match() {
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(Error::config(format!(
+            "the private key {key} is not that of the certificate {certificate}"
+        ))
+        .hint("check sslcert and sslkey")),
+        _ => Ok(certified),
     }
+}
+
+fn read_authority(path: &Path) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates {
-        roots.add(certificate).map_err(|e| unreadable(e.to_string()))?;
+    for certificate in read_certificates(path, "sslrootcert")? {
+        roots
+            .add(certificate)
+            .map_err(|e| unreadable(path, "sslrootcert", e))?;
     }
     Ok(roots)
+}
+
+fn read_certificates(path: &Path, option: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(|iterator| iterator.collect::<std::result::Result<Vec<_>, _>>())
+        .map_err(|e| unreadable(path, option, e))?;
+    if certificates.is_empty() {
+        return Err(unreadable(path, option, "it holds none"));
+    }
+    Ok(certificates)
+}
+
+fn unreadable(path: &Path, option: &str, why: impl std::fmt::Display) -> Error {
+    Error::config(format!("cannot read the certificate {}: {why}", path.display()))
+        .hint(format!("{option} names a file of PEM certificates"))
+}
+
+/// As libpq: a key that others may read is not used.
+fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    let shown = path.display();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        // A key of root's may be read by its group, so that a program of that group can use it.
+        let open = |m: std::fs::Metadata| m.mode() & if m.uid() == 0 { 0o027 } else { 0o077 } != 0;
+        if std::fs::metadata(path).is_ok_and(open) {
+            return Err(
+                Error::config(format!("the private key {shown} can be read by group or others"))
+                    .hint(format!("chmod 0600 {shown}")),
+            );
+        }
+    }
+    PrivateKeyDer::from_pem_file(path).map_err(|e| {
+        Error::config(format!("cannot read the private key {shown}: {e}"))
+            .hint("sslkey names a file with one PEM key that is not encrypted")
+    })
 }
 
 /// Encrypts without asking whom it talks to: `prefer`, `allow`, and `require` without an authority.

@@ -32,7 +32,7 @@ use futures::future::BoxFuture;
 use rusqlite::Connection;
 
 use self::{connect::Location, thread::Thread, writer::SqliteWriter};
-use super::Driver;
+use super::{Driver, Password};
 use crate::{
     error::{Error, Result},
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
@@ -49,11 +49,17 @@ pub const DRIVER: Driver = Driver {
     schemes: &["sqlite"],
     example: "sqlite:path.db",
     extensions: &["db", "sqlite", "sqlite3"],
+    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
+    native: "a prepared statement in large transactions",
+    durability: &[Durability::Relaxed, Durability::Durable],
+    verified: "the SQLite that is built in",
+    passwords: false,
     connect,
     redact: str::to_owned,
 };
 
-fn connect(url: &str) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+fn connect(url: &str, _: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
     Box::pin(async move {
         let target: Arc<dyn Target> = Arc::new(SqliteTarget::connect(url).await?);
         Ok(target)
@@ -93,8 +99,8 @@ impl SqliteTarget {
             capabilities: Capabilities {
                 product: format!("SQLite {}", rusqlite::version()),
                 writers_max: Some(1),
-                durability: &[Durability::Relaxed, Durability::Durable],
-                methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
+                durability: DRIVER.durability,
+                methods: DRIVER.methods,
                 // It would be stored, but SQLite's text functions stop at it.
                 text_holds_nul: false,
                 repeats_keys: true,

@@ -177,6 +177,69 @@ async fn tls_is_as_strict_as_it_is_asked_to_be() {
     }
 }
 
+#[tokio::test]
+async fn a_client_certificate_proves_who_we_are() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_, _, port) = parts();
+    let authority = variable("TONNAGE_TEST_POSTGRES_CA");
+    let directory = tempfile::tempdir().unwrap();
+    let certificate = directory.path().join("client.crt").display().to_string();
+    let key = directory.path().join("client.key").display().to_string();
+    let made = std::process::Command::new("sh")
+        .current_dir(&directory)
+        .arg("-ec")
+        .arg(format!(
+            "openssl req -newkey rsa:2048 -nodes -subj /CN=tonnage_certified -keyout client.key -out client.csr
+             openssl x509 -req -in client.csr -CA {authority} -CAkey {} -set_serial 7 -days 2 -out client.crt",
+            authority.replace("ca.crt", "ca.key")
+        ))
+        .output()
+        .expect("openssl is there, scripts/with-servers needs it too");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let protect = |mode: u32| {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    protect(0o600);
+    let admin = session(&url()).await;
+    admin
+        .batch_execute("DROP ROLE IF EXISTS tonnage_certified; CREATE ROLE tonnage_certified LOGIN")
+        .await
+        .unwrap();
+    let base = format!("postgresql://tonnage_certified@127.0.0.1:{port}/postgres");
+    // The server insists on TLS for this role, which is where allow differs from disable.
+    for mode in ["allow", "prefer", "require", "verify-ca", "verify-full"] {
+        let url = format!("{base}?sslmode={mode}&sslrootcert={authority}&sslcert={certificate}&sslkey={key}");
+        connect(&url)
+            .await
+            .unwrap_or_else(|e| panic!("{mode}: {e} {e:?}"));
+    }
+    let url = format!("{base}?sslmode=require&sslcert={certificate}");
+    let (message, hint, _) = refused(&url).await;
+    assert_eq!(
+        message,
+        format!("the client certificate {certificate} has no key")
+    );
+    assert_eq!(
+        hint.as_deref(),
+        Some("add sslkey=PATH to the URL or set PGSSLKEY")
+    );
+    protect(0o644);
+    let (message, hint, _) = refused(&format!("{url}&sslkey={key}")).await;
+    assert_eq!(
+        message,
+        format!("the private key {key} can be read by group or others")
+    );
+    assert_eq!(hint, Some(format!("chmod 0600 {key}")));
+    let (message, _, kind) = refused(&format!("{base}?sslmode=require")).await;
+    assert!(message.contains("certificate"), "{message}");
+    assert_eq!(kind, ErrorKind::Config);
+    let (message, ..) = refused(&format!("{base}?sslmode=disable")).await;
+    assert!(
+        message.starts_with(&format!("cannot connect to 127.0.0.1:{port}: ")),
+        "{message}"
+    );
+}
+
 /// A certificate of an authority that has signed nothing.
 fn make_authority(path: &std::path::Path) {
     let made = std::process::Command::new("openssl")

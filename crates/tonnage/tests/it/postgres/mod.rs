@@ -45,7 +45,7 @@ pub async fn connect(url: &str) -> tonnage::Result<Arc<dyn Target>> {
         .iter()
         .find(|driver| driver.schemes.contains(&"postgresql"))
         .expect("PostgreSQL is registered");
-    (driver.connect)(url).await
+    (driver.connect)(url, None).await
 }
 
 /// A session of the tests' own.

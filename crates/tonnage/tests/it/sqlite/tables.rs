@@ -253,6 +253,6 @@ async fn likely_mistakes() {
         .iter()
         .find(|driver| driver.schemes.contains(&"sqlite"))
         .unwrap();
-    let target = (driver.connect)(&path("new.db")).await.unwrap();
+    let target = (driver.connect)(&path("new.db"), None).await.unwrap();
     assert!(target.capabilities().product.starts_with("SQLite 3."));
 }

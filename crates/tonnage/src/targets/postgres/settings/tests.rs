@@ -188,3 +188,103 @@ fn a_password_file_is_read_only_if_it_is_private() {
         );
     }
 }
+
+#[test]
+fn a_service_stands_between_the_url_and_the_environment() {
+    let home = tempfile::tempdir().unwrap();
+    let own = home.path().join(".pg_service.conf");
+    let system = home.path().join("pg_service.conf");
+    std::fs::write(
+        &own,
+        "# ours\n[other]\nhost=no\n\n  [shop]  \nhost=h\nport=7\nuser=u\ndbname=d\npassword=s3cret\nsslmode=require\n\
+         host=later\nkeepalives=1\n[last]\nport=x\n",
+    )
+    .unwrap();
+    std::fs::write(&system, "[common]\nhost=far\nuser=all\n[shop]\nhost=hidden\n").unwrap();
+    let directory = home.path().to_str().unwrap();
+    let environment = [
+        ("HOME", directory),
+        ("PGSYSCONFDIR", directory),
+        ("PGHOST", "envhost"),
+        ("PGPASSWORD", "envpass"),
+        ("PGDATABASE", "envdb"),
+    ];
+    let cases = [
+        ("postgresql://?service=shop", "u@h:7/d"),
+        ("postgresql://v@g/e?service=shop", "v@g:7/e"),
+        ("postgresql://?service=common", "all@far:5432/envdb"),
+    ];
+    for (url, expected) in cases {
+        assert_eq!(summary(&resolve(url, &environment)), expected, "{url}");
+    }
+    let mut named = environment.to_vec();
+    named.push(("PGSERVICE", "shop"));
+    let settings = resolve("postgresql://", &named);
+    assert_eq!(summary(&settings), "u@h:7/d");
+    assert_eq!(settings.tls, TlsMode::Require);
+    assert_eq!(settings.endpoints[0].password, Secret("s3cret".to_owned()));
+    let origin = "from the service file ~/.pg_service.conf".to_owned();
+    assert_eq!(
+        settings.endpoints[0].password_origin,
+        PasswordOrigin::Given(origin)
+    );
+    named.push(("PGSERVICEFILE", system.to_str().unwrap()));
+    assert_eq!(
+        summary(&resolve("postgresql://u@", &named)),
+        "u@hidden:5432/envdb"
+    );
+}
+
+#[test]
+fn mistakes_in_a_service_file_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("services");
+    let shown = path.to_str().unwrap();
+    let environment = variables(&[
+        ("PGSERVICEFILE", shown),
+        ("PGSYSCONFDIR", "/nowhere"),
+        ("PGUSER", "u"),
+    ]);
+    let refused = || {
+        let error = Settings::resolve("postgresql://?service=shop", &environment).unwrap_err();
+        assert!(!format!("{error:?}").contains("s3cret"));
+        (
+            error.to_string().replace(shown, "FILE"),
+            error.hint_text().unwrap_or_default().to_owned(),
+        )
+    };
+    assert_eq!(refused().0, "there is no service file with the service 'shop'");
+    let cases = [
+        (
+            "[shpo]\n",
+            "there is no service 'shop' in FILE",
+            "did you mean shpo?",
+        ),
+        (
+            "[shop]\n\npasswort s3cret\n",
+            "service file FILE line 3: an option has no value",
+            "write options as name=value",
+        ),
+        (
+            "[shop]\npasswort=s3cret\n",
+            "service file FILE line 2: unknown option 'passwort'",
+            "",
+        ),
+        (
+            "[shop]\nservice=other\n",
+            "service file FILE line 2: unknown option 'service'",
+            "",
+        ),
+        (
+            "[shop]\nsslmode=on\n",
+            "unknown sslmode 'on' in the service file FILE",
+            "",
+        ),
+    ];
+    for (text, message, hint) in cases {
+        std::fs::write(&path, text).unwrap();
+        let (found, found_hint) = refused();
+        assert_eq!(found, message, "{text}");
+        assert!(found_hint.contains(hint), "{found_hint}");
+    }
+}

@@ -1,0 +1,159 @@
+//! Ways to say which database and with which password: names, files, variables, the terminal.
+
+use std::{
+    io::{Read, Write},
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use crate::support::{Database, Place};
+
+const TABLE: &str = "CREATE TABLE orders (id integer PRIMARY KEY)";
+const FILES: &[(&str, &str)] = &[("orders.csv", "id\n1\n2\n")];
+
+/// User, password and `host:port/database` of a place's URL.
+fn parts(place: &Place) -> (String, String, String) {
+    let url = place.url();
+    let (_, rest) = url.split_once("://").expect("a URL");
+    let (login, rest) = rest.split_once('@').expect("a login");
+    let (user, password) = login.split_once(':').expect("a password");
+    (user.to_owned(), password.to_owned(), rest.to_owned())
+}
+
+#[test]
+fn a_name_stands_for_a_url_and_a_password() {
+    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let (user, password, rest) = parts(&place);
+    place.write(
+        "targets.toml",
+        format!("[shop]\nurl = \"postgresql://{user}@{rest}\"\npassword_env = \"SHOP_PASSWORD\"\n"),
+    );
+    let given = [("SHOP_PASSWORD", password.as_str())];
+    let ran = place.run_with("load orders.csv @shop -t orders", &given, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(place.sql("SELECT count(*) FROM orders"), ["2"]);
+    assert!(
+        ran.stderr.starts_with("insert into postgresql://"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains(&password));
+    let ran = place.run_with("runs @shop", &given, b"");
+    assert_eq!(
+        (ran.code, ran.stdout.lines().count()),
+        (Some(0), 1),
+        "{}",
+        ran.stderr
+    );
+
+    let ran = place.run_with("runs @shop", &[("SHOP_PASSWORD", "s3cret")], b"");
+    assert_eq!(ran.code, Some(2));
+    assert!(
+        ran.stderr
+            .starts_with("error: @shop of targets.toml: password authentication failed for user \"tonnage\"")
+            && ran.stderr.contains("(password from the variable SHOP_PASSWORD)")
+            && !ran.stderr.contains("s3cret"),
+        "{}",
+        ran.stderr
+    );
+    let ran = place.run("load orders.csv @shpo -t orders");
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (
+            Some(2),
+            "error: there is no target @shpo in targets.toml\nhint: did you mean @shop?\n"
+        )
+    );
+}
+
+#[test]
+fn a_name_may_stand_for_a_file() {
+    let place = Place::with(Database::Sqlite, TABLE, FILES);
+    place.write(".config/tonnage/targets.toml", "[shop]\nurl = 'shop.db'\n");
+    let ran = place.run_with("load orders.csv @shop -t orders", &[("XDG_CONFIG_HOME", "")], b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(place.sql("SELECT count(*) FROM orders"), ["2"]);
+}
+
+/// Runs the program on a terminal of its own, on which `typed` is typed. All that the terminal shows, and the exit code.
+fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>, String) {
+    let line = format!("{} {arguments} </dev/null", env!("CARGO_BIN_EXE_tonnage"));
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .current_dir(place.path(""))
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script is there, a part of util-linux");
+    let mut keyboard = child.stdin.take().expect("a keyboard");
+    let mut screen = child.stdout.take().expect("a screen");
+    let mut shown = Vec::new();
+    let mut byte = [0];
+    while !shown.ends_with(b": ") && screen.read(&mut byte).expect("it shows something") > 0 {
+        shown.extend(byte);
+    }
+    // The terminal is told to keep what is typed to itself just after the question is shown.
+    sleep(Duration::from_millis(500));
+    keyboard.write_all(typed.as_bytes()).expect("typed");
+    screen.read_to_end(&mut shown).expect("it ends");
+    let status = child.wait().expect("it ends");
+    (status.code(), String::from_utf8_lossy(&shown).into_owned())
+}
+
+#[test]
+fn a_password_is_asked_for_on_the_terminal_only() {
+    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let (user, password, rest) = parts(&place);
+    let url = format!("postgresql://{user}:wrong@{rest}");
+    for (typed, code, said) in [
+        (password.as_str(), 0, "2 rows written"),
+        ("s3cret", 2, "(password typed at the terminal)"),
+        ("\u{3}", 130, "error: interrupted; no rows were written"),
+    ] {
+        let arguments = format!("load orders.csv {url} -t orders --ask-password --progress none");
+        let (ended, shown) = on_terminal(&place, &arguments, &format!("{typed}\n"));
+        assert_eq!(ended, Some(code), "{shown}");
+        assert!(
+            shown.contains(&format!("Password for postgresql://{user}:***@{rest}: ")),
+            "{shown}"
+        );
+        assert!(shown.contains(said), "{shown}");
+        assert!(!shown.contains("wrong") && !shown.contains(typed), "{shown}");
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM orders"), ["2"]);
+
+    // Rows on standard input are no password, and without a terminal nobody is there to ask.
+    let mut alone = Command::new("setsid");
+    let ran = alone
+        .args([
+            "--wait",
+            env!("CARGO_BIN_EXE_tonnage"),
+            "runs",
+            &url,
+            "--ask-password",
+        ])
+        .stdin(Stdio::null())
+        .output()
+        .expect("setsid is there, a part of util-linux");
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert_eq!(ran.status.code(), Some(2), "{said}");
+    assert!(
+        said.starts_with("error: --ask-password needs a terminal to ask on") && said.contains("\nhint: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_database_without_passwords_asks_for_none() {
+    let place = Place::new(Database::Sqlite);
+    let ran = place.run("runs shop.db --ask-password");
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (
+            Some(2),
+            "error: SQLite takes no password\nhint: leave --ask-password out\n"
+        )
+    );
+}

@@ -1,0 +1,97 @@
+//! What is made from definitions: completions, manual pages, the table of databases.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::support::{BOTH, Database, Place};
+
+const COMMANDS: &[&str] = &["load", "runs", "generate", "targets", "completions", "man"];
+
+#[test]
+fn every_shell_completes_every_command() {
+    let place = Place::new(Database::Sqlite);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let ran = place.run(&format!("completions {shell}"));
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{shell}");
+        for word in COMMANDS.iter().chain(&["ask-password", "max-rejects"]) {
+            assert!(ran.stdout.contains(word), "{shell} completes {word}");
+        }
+        if shell == "bash" {
+            place.write("completions", &ran.stdout_exact);
+            let read = Command::new("bash")
+                .args([
+                    "--noprofile",
+                    "--norc",
+                    "-ec",
+                    "source ./completions; complete -p tonnage",
+                ])
+                .current_dir(place.path(""))
+                .output()
+                .expect("bash starts");
+            assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+        }
+    }
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let place = Place::new(Database::Sqlite);
+    let ran = place.run("man");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.contains(".TH tonnage 1"), "{}", ran.stdout);
+    let ran = place.run("man -o pages/man1");
+    assert_eq!(
+        (ran.code, ran.stderr.as_str(), ran.stdout.as_str()),
+        (Some(0), "", "")
+    );
+    for command in COMMANDS {
+        let page = place.read(&format!("pages/man1/tonnage-{command}.1"));
+        assert!(page.contains(".SH SYNOPSIS"), "{command}");
+    }
+    place.write("file", "");
+    let ran = place.run("man -o file/pages");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.stderr
+            .starts_with("error: cannot write the pages to file/pages: "),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn the_table_of_the_readme_is_the_one_that_is_printed() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(readme).expect("the README is there");
+    let ran = Place::new(Database::Sqlite).run("targets --markdown");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    assert!(
+        readme.contains(&format!("\n\n{}\n", ran.stdout)),
+        "the README's table of targets should be\n{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_database_does_the_operations_of_its_row_and_no_others() {
+    for database in BOTH {
+        let place = Place::with(
+            *database,
+            "CREATE TABLE orders (id integer PRIMARY KEY, customer text)",
+            &[("orders.csv", "id,customer\n1,anna\n")],
+        );
+        let table = place.run("targets --markdown").stdout;
+        let name = match database {
+            Database::Sqlite => "| SQLite |",
+            Database::Postgres => "| PostgreSQL |",
+        };
+        let row = table.lines().find(|line| line.starts_with(name)).expect("a row");
+        let operations = row.split(" | ").nth(2).expect("a column of operations");
+        for mode in ["insert", "upsert", "ignore", "update", "delete"] {
+            let ran = place.run(&format!(
+                "load orders.csv {{db}} -t orders --mode {mode} --dry-run"
+            ));
+            let listed = operations.split(", ").any(|operation| operation == mode);
+            assert_eq!(ran.code == Some(0), listed, "{name} {mode}: {}", ran.stderr);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Ctrl-C and SIGTERM: the load ends soon, says how to go on, and goes on exactly.
+
+use std::{thread::sleep, time::Duration};
+
+use crate::{
+    database::Database,
+    events::{Chance, Events, Mode, Size, handled},
+    process::{Running, count, report},
+};
+
+const SIGNALS: [(i32, i32); 2] = [(2, 130), (15, 143)];
+
+const LARGE: Size = Size {
+    files: 8,
+    rows_each: 4_000,
+};
+
+#[test]
+fn an_interrupted_load_says_how_to_go_on_and_goes_on_exactly() {
+    for (signal, code) in SIGNALS {
+        for database in Database::all() {
+            let case = format!("signal {signal}, {}", database.name());
+            let mut chance = Chance::new();
+            let events = Events::generate(Mode::Insert, LARGE, &mut chance);
+            events.prepare(&database);
+            let account = events.directory.path().join("report.json");
+            let mut command = events.load(&database.url());
+            command.args(["--batch-rows", "10", "--report"]).arg(&account);
+            let mut running = Running::start(&mut command);
+            while handled(&database) == 0 && !running.has_ended() {
+                sleep(Duration::from_millis(1));
+            }
+            running.signal(signal);
+            let ended = running.wait();
+            ended.expect(code);
+            assert!(
+                ended
+                    .stderr
+                    .contains("stopping: what is being written is finished")
+                    && ended
+                        .stderr
+                        .ends_with("error: stopped on request\nhint: go on with --resume\n"),
+                "{case}: {}",
+                ended.stderr
+            );
+            let first = report(&account);
+            assert_eq!(
+                count(&first, "/rows/written") + count(&first, "/rows/rejected"),
+                handled(&database),
+                "{case}: what the report counts is what is committed"
+            );
+
+            let mut command = events.load(&database.url());
+            command.args(["--resume", "--report"]).arg(&account);
+            Running::start(&mut command).wait().expect(3);
+            events.check(&database);
+            let second = report(&account);
+            assert_eq!(second["run_id"], first["run_id"], "{case}");
+            assert_eq!(count(&second, "/rows/read"), events.rows, "{case}");
+            assert_eq!(count(&second, "/rows/unfinished"), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_load_that_waits_for_its_input_ends_at_once() {
+    for (signal, code) in SIGNALS {
+        let database = Database::sqlite();
+        database.run("CREATE TABLE events (id integer PRIMARY KEY)");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let (reader, _writer) = std::io::pipe().expect("a pipe that stays open");
+        let mut command = crate::process::tonnage();
+        command
+            .args(["load", "-", &database.url(), "-t", "events"])
+            .current_dir(directory.path());
+        let running = Running::start_with(&mut command, reader.into());
+        // Long enough for the listeners to be there: before, a signal ends the process by itself.
+        sleep(Duration::from_millis(700));
+        running.signal(signal);
+        sleep(Duration::from_millis(100));
+        running.signal(signal);
+        let ended = running.wait();
+        ended.expect(code);
+        assert!(ended.stderr.contains("error: interrupted"), "{}", ended.stderr);
+        assert!(
+            !ended.stderr.contains("--resume"),
+            "a pipe cannot be read again: {}",
+            ended.stderr
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! Targets by name: `@shop` is the section `[shop]` of a `targets.toml`.
+//!
+//! ```toml
+//! [shop]
+//! url = "postgresql://app@db.example/shop?sslmode=verify-full"
+//! password_env = "SHOP_PASSWORD"        # or password_file = "shop.password"
+//! ```
+//!
+//! A name is looked up in `./targets.toml`, then in `$XDG_CONFIG_HOME/tonnage/targets.toml` (`~/.config` where that is
+//! not set). A `password_file` without a leading `/` or `~/` lies beside the file that names it. What holds a password
+//! may be read by its owner only. No text of these files is ever part of a message but names of keys and sections: what
+//! is wrong with a line is told by its number.
+
+use std::path::{Path, PathBuf};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::Password;
+use crate::{
+    error::{Error, Result},
+    table::nearest,
+};
+
+/// What a name stands for.
+pub(super) struct Named {
+    pub url: String,
+    /// The file, as it may be shown.
+    pub file: String,
+    /// `FILE line N: the password of [shop]`, for messages.
+    described: String,
+    password: Option<PasswordPlace>,
+}
+
+/// Where the password of a section is. It is looked for only when it is needed.
+enum PasswordPlace {
+    Variable(String),
+    File(PathBuf),
+}
+
+/// What the process was given; a seam so that tests need not change their own environment.
+pub(super) struct Surroundings<'a> {
+    /// The directory of the first file.
+    pub directory: &'a Path,
+    /// An environment variable.
+    pub variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+fn process_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Looks `name`, without its `@`, up in the files of this process. `Config` where it is not there or not right.
+pub(super) fn find(name: &str) -> Result<Named> {
+    find_in(
+        name,
+        &Surroundings {
+            directory: Path::new(""),
+            variable: &process_variable,
+        },
+    )
+}
+
+const KEYS: [&str; 3] = ["url", "password_env", "password_file"];
+
+fn find_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Named> {
+    if name.is_empty() {
+        return Err(
+            Error::config("'@' is not followed by the name of a target").hint("@NAME of targets.toml")
+        );
+    }
+    let mut sections = Vec::new();
+    let mut read = Vec::new();
+    let paths = paths(surroundings);
+    for path in &paths {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::config(format!("cannot read {}: {error}", path.display()))),
+        };
+        let file = File { path, text: &text };
+        let document = file.parse()?;
+        if let Some((_, section)) = document.iter().find(|(key, _)| key.get_ref() == name) {
+            return file.named(name, section, surroundings);
+        }
+        sections.extend(document.keys().map(|key| key.get_ref().to_string()));
+        read.push(file.shown());
+    }
+    if read.is_empty() {
+        let places: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        return Err(Error::config(format!(
+            "@{name} is a name in targets.toml, and there is no such file"
+        ))
+        .hint(format!(
+            "write [{name}] and a line url = \"..\" into {}",
+            places.join(" or ")
+        )));
+    }
+    let error = Error::config(format!("there is no target @{name} in {}", read.join(" or ")));
+    let near = nearest(name, sections.iter().map(String::as_str));
+    let listed = |names: Vec<&str>| -> String {
+        let names: Vec<_> = names.iter().map(|name| format!("@{name}")).collect();
+        names.join(", ")
+    };
+    Err(match (near.is_empty(), sections.is_empty()) {
+        (false, _) => error.hint(format!("did you mean {}?", listed(near))),
+        (true, false) => error.hint(format!(
+            "there are {}",
+            listed(sections.iter().map(String::as_str).take(12).collect())
+        )),
+        (true, true) => error.hint(format!("write [{name}] and a line url = \"..\" into it")),
+    })
+}
+
+/// Where a `targets.toml` may be, first come first served.
+fn paths(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+    let variable = |name| (surroundings.variable)(name).map(PathBuf::from);
+    // The specification of XDG_CONFIG_HOME has relative paths ignored.
+    let settings = variable("XDG_CONFIG_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| Some(variable("HOME")?.join(".config")));
+    let own = settings.map(|settings| settings.join("tonnage/targets.toml"));
+    [Some(surroundings.directory.join("targets.toml")), own]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// A `targets.toml` that is there.
+struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn shown(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn line(&self, offset: usize) -> usize {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        before.matches('\n').count() + 1
+    }
+
+    fn wrong(&self, offset: usize, what: impl std::fmt::Display) -> Error {
+        Error::config(format!("{} line {}: {what}", self.shown(), self.line(offset)))
+    }
+
+    fn parse(&self) -> Result<DeTable<'_>> {
+        DeTable::parse(self.text)
+            .map(Spanned::into_inner)
+            .map_err(|error| {
+                // Not the error's own display: that quotes the line, which may hold a password.
+                let offset = error.span().map_or(0, |span| span.start);
+                self.wrong(offset, error.message())
+            })
+    }
+
+    fn named(
+        &self,
+        name: &str,
+        section: &Spanned<DeValue<'_>>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Named> {
+        let DeValue::Table(table) = section.get_ref() else {
+            return Err(self
+                .wrong(section.span().start, format!("{name} is not a section"))
+                .hint(format!("write [{name}] and below it url = \"..\"")));
+        };
+        let mut found: [Option<&str>; KEYS.len()] = [None; KEYS.len()];
+        for (key, value) in table {
+            let word = key.get_ref().as_ref();
+            let Some(at) = KEYS.iter().position(|known| *known == word) else {
+                let error = self.wrong(key.span().start, format!("unknown key '{word}' in [{name}]"));
+                return Err(match nearest(word, KEYS).first() {
+                    Some(near) => error.hint(format!("did you mean {near}?")),
+                    None => error.hint(format!("keys are {}", KEYS.join(", "))),
+                });
+            };
+            let text = value
+                .get_ref()
+                .as_str()
+                .filter(|text| !text.is_empty())
+                .ok_or_else(|| {
+                    self.wrong(value.span().start, format!("{word} is not a text"))
+                        .hint(format!("write {word} = \"..\""))
+                })?;
+            found[at] = Some(text);
+        }
+        let [url, variable, password_file] = found;
+        let here = section.span().start;
+        let url = url.ok_or_else(|| {
+            self.wrong(here, format!("[{name}] has no url")).hint(format!(
+                "url = \"{}\"",
+                super::DRIVERS.last().map_or("", |d| d.example)
+            ))
+        })?;
+        let driver =
+            super::driver_of_url(url).map_err(|error| error.at(format!("@{name} of {}", self.shown())))?;
+        let in_url = (driver.redact)(url) != url;
+        if in_url && is_open(self.path) {
+            return Err(self
+                .wrong(
+                    here,
+                    format!("the url of [{name}] holds a password, and group or others can read the file"),
+                )
+                .hint(format!(
+                    "chmod 0600 {}, or keep the password elsewhere: password_env or password_file",
+                    self.shown()
+                )));
+        }
+        let given = [in_url, variable.is_some(), password_file.is_some()];
+        if given.iter().filter(|given| **given).count() > 1 {
+            return Err(self
+                .wrong(here, format!("[{name}] has more than one password"))
+                .hint("leave one: in the url, password_env or password_file"));
+        }
+        if (variable.is_some() || password_file.is_some()) && !driver.passwords {
+            return Err(self
+                .wrong(
+                    here,
+                    format!("[{name}] has a password, and {} takes none", driver.name),
+                )
+                .hint("leave password_env and password_file out"));
+        }
+        let password = match (variable, password_file) {
+            (Some(variable), _) => Some(PasswordPlace::Variable(variable.to_owned())),
+            (None, Some(path)) => Some(PasswordPlace::File(self.beside(path, surroundings))),
+            (None, None) => None,
+        };
+        Ok(Named {
+            url: url.to_owned(),
+            file: self.shown(),
+            described: format!(
+                "{} line {}: the password of [{name}]",
+                self.shown(),
+                self.line(here)
+            ),
+            password,
+        })
+    }
+
+    /// `path` from the home directory, or from that of this file.
+    fn beside(&self, path: &str, surroundings: &Surroundings<'_>) -> PathBuf {
+        match (path.strip_prefix("~/"), (surroundings.variable)("HOME")) {
+            (Some(rest), Some(home)) => Path::new(&home).join(rest),
+            _ => self.path.parent().unwrap_or(Path::new("")).join(path),
+        }
+    }
+}
+
+impl Named {
+    /// The password that is kept beside the URL. `Config` where it is not where it should be.
+    pub fn password(&self) -> Result<Option<Password>> {
+        self.password_in(&process_variable)
+    }
+
+    fn password_in(&self, variables: &dyn Fn(&str) -> Option<String>) -> Result<Option<Password>> {
+        let wrong = |what: String| Error::config(format!("{} is in {what}", self.described));
+        let (text, origin) = match &self.password {
+            None => return Ok(None),
+            Some(PasswordPlace::Variable(variable)) => {
+                let text = variables(variable).ok_or_else(|| {
+                    wrong(format!("the variable {variable}, which is not set"))
+                        .hint(format!("export {variable}=.., or --ask-password"))
+                })?;
+                (text, format!("from the variable {variable}"))
+            }
+            Some(PasswordPlace::File(path)) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    wrong(format!("{shown}, which cannot be read: {error}"))
+                        .hint("password_file names a file with the password on its first line")
+                })?;
+                if is_open(path) {
+                    return Err(wrong(format!("{shown}, which group or others can read"))
+                        .hint(format!("chmod 0600 {shown}")));
+                }
+                let line = text.lines().next().unwrap_or_default();
+                if line.is_empty() {
+                    return Err(wrong(format!("{shown}, whose first line is empty")));
+                }
+                (line.to_owned(), format!("from {shown}"))
+            }
+        };
+        Ok(Some(Password::new(text, origin)))
+    }
+}
+
+/// Whether others than its owner may read a file.
+#[cfg(unix)]
+fn is_open(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_open(_path: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests;
