@@ -679,16 +679,27 @@ async fn sorted_as_a_whole(mode: Mode, rows: &[(i64, String)], sort_bytes_max: u
 /// Writes are cut anywhere, also between a block's rejects and its rows: nothing is done twice or left out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn halves_of_a_write_make_the_whole() {
-    let rows: Vec<(i64, String)> = (0..60).map(|at| (if at % 3 == 0 { -1 } else { at }, format!("v{at}"))).collect();
+    let rows: Vec<(i64, String)> = (0..60)
+        .map(|at| (if at % 3 == 0 { -1 } else { at }, format!("v{at}")))
+        .collect();
     let bad: Vec<u64> = (1..=60).filter(|row| row % 3 == 1).collect();
     for block_rows in [1, 2, 4, 7, 30] {
         for mode in [Mode::Insert, Mode::Upsert] {
             let dir = tempfile::tempdir().unwrap();
             let memory = Memory::new();
-            load(&memory, Numbers::new(Vec::new(), 1), options(dir.path())).await.unwrap();
+            load(&memory, Numbers::new(Vec::new(), 1), options(dir.path()))
+                .await
+                .unwrap();
             memory.bear(Some(1), None);
-            let options = LoadOptions { mode, jobs: Some(2), batch_rows: Some(16), ..options(dir.path()) };
-            let ended = load(&memory, Numbers::new(rows.clone(), block_rows), options).await.unwrap();
+            let options = LoadOptions {
+                mode,
+                jobs: Some(2),
+                batch_rows: Some(16),
+                ..options(dir.path())
+            };
+            let ended = load(&memory, Numbers::new(rows.clone(), block_rows), options)
+                .await
+                .unwrap();
             assert!(ended.error.is_none(), "{:?}", ended.error);
             assert!(ended.report.rows.balances());
             assert_eq!(memory.rows("t").len(), 40);
