@@ -1,153 +1,20 @@
 //! The engine against the reference target: whatever fails, every row stands once and the account is exact.
 
+mod numbers;
+
 use std::{
     collections::BTreeMap,
     path::Path,
     sync::{Arc, atomic::Ordering},
 };
 
-use arrow::{
-    array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array},
-    datatypes::DataType,
-};
-
+use self::numbers::Numbers;
 use super::*;
 use crate::{
-    ledger::InputIdentity,
     plan::{Attempt, Mode, RejectsMax},
-    reject::{Problem, Reject, RejectData},
-    slot::BlockMark,
-    source::{Block, Origin, SourceColumn},
     table::TableName,
     targets::memory::{Fault, Memory},
 };
-
-/// Rows `(id, v)` in blocks of `block_rows`; a negative id is a row that cannot be read.
-struct Numbers {
-    schema: SourceSchema,
-    rows: Vec<(i64, String)>,
-    block_rows: usize,
-    next: usize,
-    changed: bool,
-}
-
-impl Numbers {
-    fn new(rows: Vec<(i64, String)>, block_rows: usize) -> Self {
-        let column = |name: &str, arrow: DataType, ty| SourceColumn {
-            name: name.into(),
-            arrow,
-            suggested: Some(ty),
-            nullable: true,
-        };
-        let columns = vec![
-            column("id", DataType::Int64, ColumnType::Int64),
-            column("v", DataType::Utf8, ColumnType::TEXT),
-        ];
-        let schema = SourceSchema {
-            shown: "rows".into(),
-            columns,
-            named: true,
-            text: true,
-        };
-        Self {
-            schema,
-            rows,
-            block_rows,
-            next: 0,
-            changed: false,
-        }
-    }
-
-    fn mark(&self, at: usize) -> BlockMark {
-        BlockMark {
-            file: 0,
-            offset: at as u64,
-            file_rows: at as u64,
-            rows: at as u64,
-            hash: at as u64,
-        }
-    }
-}
-
-impl Source for Numbers {
-    fn schema(&self) -> &SourceSchema {
-        &self.schema
-    }
-    fn identity(&self) -> Option<Vec<InputIdentity>> {
-        let bytes = self.rows.len() as u64 + u64::from(self.changed);
-        Some(vec![InputIdentity {
-            path: "/numbers".into(),
-            bytes,
-            modified_nanos: 0,
-        }])
-    }
-    fn options(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn bytes_total(&self) -> Option<u64> {
-        None
-    }
-    fn request(&mut self, _: &ReadRequest) -> Result<()> {
-        Ok(())
-    }
-    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
-        self.next = index as usize;
-        assert_eq!(*mark, self.mark(self.next * self.block_rows));
-        Ok(())
-    }
-    fn next(&mut self) -> Result<Option<Block>> {
-        let first = self.next * self.block_rows;
-        let end = (first + self.block_rows).min(self.rows.len());
-        if first >= end {
-            return Ok(None);
-        }
-        let (mut ids, mut values, mut at, mut rejects) = (vec![], vec![], vec![], vec![]);
-        for row in first..end {
-            let (id, value) = &self.rows[row];
-            if *id < 0 {
-                rejects.push(Reject {
-                    file: "numbers".into(),
-                    row: row as u64 + 1,
-                    offset: None,
-                    problem: Problem {
-                        column: None,
-                        code: "22P04".into(),
-                        message: "unreadable".into(),
-                        hint: None,
-                    },
-                    data: RejectData::Raw(vec![b'?']),
-                });
-            } else {
-                ids.push(*id);
-                values.push(value.clone());
-                at.push((row - first) as u32);
-            }
-        }
-        let columns: Vec<(&str, ArrayRef)> = vec![
-            ("id", Arc::new(Int64Array::from(ids))),
-            ("v", Arc::new(StringArray::from(values))),
-        ];
-        let rows = RecordBatch::try_from_iter(columns).expect("columns are equally long");
-        let block = Block {
-            index: self.next as u64,
-            rows,
-            origin: Origin {
-                file: "numbers".into(),
-                first_row: first as u64 + 1,
-                first_offset: None,
-                rows: UInt32Array::from(at),
-                offsets: None,
-                places: None,
-            },
-            rejects,
-            start: self.mark(first),
-            end: self.mark(end),
-            bytes: 0,
-        };
-        self.next += 1;
-        Ok(Some(block))
-    }
-}
 
 fn options(dir: &Path) -> LoadOptions {
     LoadOptions {
