@@ -86,8 +86,30 @@ impl Load {
 
     /// Replaces rows whose `key` exists; an empty key takes the primary key.
     #[must_use]
-    pub fn upsert<S: Into<String>>(mut self, key: impl IntoIterator<Item = S>) -> Self {
-        self.options.mode = Mode::Upsert;
+    pub fn upsert<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
+        self.keyed(Mode::Upsert, key)
+    }
+
+    /// Leaves rows out whose `key` exists; an empty key takes the primary key.
+    #[must_use]
+    pub fn ignore<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
+        self.keyed(Mode::Ignore, key)
+    }
+
+    /// Changes the rows whose `key` exists and leaves the others out; an empty key takes the primary key.
+    #[must_use]
+    pub fn update<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
+        self.keyed(Mode::Update, key)
+    }
+
+    /// Removes the rows whose `key` exists; an empty key takes the primary key.
+    #[must_use]
+    pub fn delete<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
+        self.keyed(Mode::Delete, key)
+    }
+
+    fn keyed<S: Into<String>>(mut self, mode: Mode, key: impl IntoIterator<Item = S>) -> Self {
+        self.options.mode = mode;
         self.options.key = key.into_iter().map(Into::into).collect();
         self
     }

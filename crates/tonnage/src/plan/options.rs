@@ -91,15 +91,15 @@ impl LoadOptions {
 /// The operation by name; its key is resolved by the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// See [`Operation::Insert`].
+    /// See [`Operation::Insert`](crate::operation::Operation::Insert).
     Insert,
-    /// See [`Operation::Upsert`].
+    /// See [`Operation::Upsert`](crate::operation::Operation::Upsert).
     Upsert,
-    /// See [`Operation::Ignore`].
+    /// See [`Operation::Ignore`](crate::operation::Operation::Ignore).
     Ignore,
-    /// See [`Operation::Update`].
+    /// See [`Operation::Update`](crate::operation::Operation::Update).
     Update,
-    /// See [`Operation::Delete`].
+    /// See [`Operation::Delete`](crate::operation::Operation::Delete).
     Delete,
 }
 
