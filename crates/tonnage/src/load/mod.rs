@@ -92,7 +92,7 @@ pub async fn prepare(
     };
     let plan = decide_for(&*target, table, create.as_ref(), &*source, &options)?;
     // Refuses now what cannot be carried exactly.
-    Dealer::new(Arc::new(plan.clone()), source.schema(), &context)?;
+    Convert::new(&plan, source.schema(), &context)?;
     Ok(Prepared {
         target,
         url,

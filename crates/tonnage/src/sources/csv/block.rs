@@ -21,7 +21,7 @@ use crate::{
     parse::{ParseContext, parse_column},
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     source::{Origin, ReadRequest},
-    sources::text::{drain, keep_good, window::Window},
+    sources::text::{drain, keep_good, reading::Parts, window::Window},
 };
 
 /// The most fields that the rejects of a block keep by name: one takes 40 bytes and more. Further rejects
@@ -53,16 +53,6 @@ enum Cut {
     At(usize),
     /// A record that does not end is all there is.
     Endless,
-}
-
-/// What a block is made of; the source adds the marks.
-pub(super) struct Parts {
-    /// Good rows.
-    pub rows: RecordBatch,
-    /// Where they came from.
-    pub origin: Origin,
-    /// Bad rows.
-    pub rejects: Vec<Reject>,
 }
 
 /// Everything that stays the same for the blocks of a file.

@@ -74,21 +74,14 @@ impl Dialect {
     }
 
     /// Everything that decides how text is read, as `name=value`.
-    pub fn describe(&self, format: Format, options: &TextOptions) -> Vec<String> {
+    pub fn describe(&self, options: &TextOptions) -> Vec<String> {
         let byte = |b: Option<u8>| match b {
             Some(b) => char::from(b).escape_default().to_string(),
             None => "none".to_owned(),
         };
         vec![
             // TSV is text with another delimiter: the same file by another name is the same input.
-            format!(
-                "format={}",
-                if format == Format::Parquet {
-                    "parquet"
-                } else {
-                    "text"
-                }
-            ),
+            "format=text".to_owned(),
             format!("delimiter={}", byte(Some(self.delimiter))),
             format!("quote={}", byte(self.quote)),
             format!("escape={}", byte(self.escape)),

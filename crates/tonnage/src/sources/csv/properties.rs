@@ -6,7 +6,11 @@ use super::{
     tests::{Files, all_text, blocks_of, read},
     *,
 };
-use crate::{sources::compress::ByteStream, types::ColumnType};
+use crate::{
+    source::{Block, ReadRequest, Source},
+    sources::{compress::ByteStream, text::batch_schema},
+    types::ColumnType,
+};
 
 /// Gives its bytes a few at a time.
 struct Trickle {

@@ -5,6 +5,8 @@ use arrow::array::{Array, AsArray};
 use super::*;
 use crate::{
     reject::{Reject, RejectData},
+    slot::BlockMark,
+    source::{Block, ReadRequest, Source},
     sources::files,
     types::ColumnType,
 };

@@ -21,7 +21,7 @@ use crate::{
     parse::{Notes, NullHint, ParseContext, parse_values},
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     source::{Origin, ReadRequest},
-    sources::text::{drain, keep_good, window::Window},
+    sources::text::{drain, keep_good, reading::Parts, window::Window},
     types::ColumnType,
 };
 
@@ -171,13 +171,6 @@ pub(super) struct Shape<'a> {
     pub context: &'a ParseContext,
     /// The most bytes of a line.
     pub line_bytes_max: usize,
-}
-
-/// What a block is made of; the source adds the marks.
-pub(super) struct Parts {
-    pub rows: RecordBatch,
-    pub origin: Origin,
-    pub rejects: Vec<Reject>,
 }
 
 /// Cuts the next block and consumes it. The window has to be at a row. `rows_before`: rows of the file before it.

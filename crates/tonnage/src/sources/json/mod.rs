@@ -8,8 +8,8 @@
 //! - Lines that are reject records of this program (by their keys: `file`, `row`, `code`, `message`, `slot` and an
 //!   object `data`) stand for the row under `data`, whose values are text as in CSV. The first line decides for
 //!   the whole input.
-//! - Blocks, marks, hashes and bad rows are as in the CSV source: a block is cut by the text alone and holds rows
-//!   of one file, and a bad line costs its own row only. Blank lines are not rows.
+//! - A bad line costs its own row only. Blank lines are not rows. Blocks and marks are as for every format of text:
+//!   see [`super::text::reading`].
 
 mod block;
 mod object;
@@ -19,8 +19,7 @@ mod tests;
 
 use std::{collections::HashMap, sync::Arc};
 
-use arrow::datatypes::{DataType, SchemaRef};
-use encoding_rs::Encoding;
+use arrow::datatypes::DataType;
 
 use self::{
     block::{Line, Lines, Shape, line, record, row, skip_blank},
@@ -30,52 +29,31 @@ use super::{
     InputFile, TextOptions,
     infer::Guess,
     text::{
-        RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, batch_schema, begin, check_bounds, decode,
+        RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, decode,
+        reading::{Parts, TextFormat, TextSource, Wanted, open_window},
         window::Window,
     },
 };
 use crate::{
     error::{Error, Result},
-    ledger::InputIdentity,
     parse::{ParseContext, timezone},
-    slot::BlockMark,
-    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{SourceColumn, SourceSchema},
 };
 
 /// The most columns. Objects with more keys than that have data for keys.
 const COLUMNS_MAX: usize = 4096;
 
 /// Files of JSON lines as a source.
-pub struct JsonSource {
-    files: Vec<InputFile>,
+pub(crate) type JsonSource = TextSource<Json>;
+
+/// JSON lines of one set of columns.
+pub(crate) struct Json {
     options: TextOptions,
-    encoding: Option<&'static Encoding>,
     context: ParseContext,
-    schema: SourceSchema,
     names: Vec<Arc<str>>,
     places: HashMap<Arc<str>, usize>,
     are_records: bool,
-    request: Option<(ReadRequest, SchemaRef)>,
-    /// The file being read; none behind the last.
-    current: Option<OpenFile>,
-    /// Number of the next block, and where it begins.
-    index: u64,
-    mark: BlockMark,
-    /// Bytes consumed of files that are done, and not yet counted to a block.
-    carried_bytes: u64,
     lines: Lines,
-}
-
-/// A file being read.
-struct OpenFile {
-    index: usize,
-    window: Window,
-    /// Rows consumed.
-    rows: u64,
-    /// Bytes counted to blocks.
-    counted_bytes: u64,
-    /// No block has been read since it was opened at its beginning.
-    fresh: bool,
 }
 
 /// What the first rows tell.
@@ -107,19 +85,18 @@ impl JsonSource {
             timezone: options.timezone.as_deref().map(timezone).transpose()?,
         };
         let mut sample = Sample::default();
-        let mut current = None;
+        let mut first = None;
         for (index, file) in files.iter().enumerate() {
             if index > 0 && (sample.rows > 0 || file.identity.is_none()) {
                 continue;
             }
-            let mut window = Window::open(file, encoding)?;
-            begin(&mut window, &file.shown, encoding.is_some())?;
+            let mut window = open_window(file, encoding)?;
             sample.take(&mut window, file, options)?;
-            current.get_or_insert(OpenFile::new(0, window));
+            first.get_or_insert(window);
         }
-        if current.is_none() {
+        let Some(window) = first else {
             return Err(Error::config("no input is named"));
-        }
+        };
         if sample.rows == 0 && sample.lines > 0 {
             let shown = &files[0].shown;
             return Err(Error::input(format!("{shown}: no line is a JSON object"))
@@ -136,47 +113,21 @@ impl JsonSource {
                 nullable: guess.nulls() || *rows < sample.rows,
             })
             .collect();
-        let shown = files.first().map_or_else(|| "".into(), |file| file.shown.clone());
-        Ok(Self {
-            files,
+        let schema = SourceSchema {
+            shown: files[0].shown.clone(),
+            columns,
+            named: true,
+            text: true,
+        };
+        let json = Json {
             options: options.clone(),
-            encoding,
             context,
-            schema: SourceSchema {
-                shown,
-                columns,
-                named: true,
-                text: true,
-            },
             names: sample.names,
             places: sample.places,
             are_records: sample.are_records.unwrap_or(false),
-            request: None,
-            current,
-            index: 0,
-            mark: BlockMark::default(),
-            carried_bytes: 0,
             lines: Lines::default(),
-        })
-    }
-
-    fn open_file(&self, index: usize) -> Result<OpenFile> {
-        let file = &self.files[index];
-        let mut window = Window::open(file, self.encoding)?;
-        begin(&mut window, &file.shown, self.encoding.is_some())?;
-        Ok(OpenFile::new(index, window))
-    }
-}
-
-impl OpenFile {
-    fn new(index: usize, window: Window) -> Self {
-        Self {
-            index,
-            window,
-            rows: 0,
-            counted_bytes: 0,
-            fresh: true,
-        }
+        };
+        Ok(Self::new(json, files, encoding, schema, (window, ())))
     }
 }
 
@@ -260,14 +211,8 @@ impl Sample {
     }
 }
 
-impl Source for JsonSource {
-    fn schema(&self) -> &SourceSchema {
-        &self.schema
-    }
-
-    fn identity(&self) -> Option<Vec<InputIdentity>> {
-        self.files.iter().map(|file| file.identity.clone()).collect()
-    }
+impl TextFormat for Json {
+    type File = ();
 
     fn options(&self) -> Vec<String> {
         let options = &self.options;
@@ -281,124 +226,25 @@ impl Source for JsonSource {
         ]
     }
 
-    fn bytes_total(&self) -> Option<u64> {
-        self.files
-            .iter()
-            .map(|file| Some(file.identity.as_ref()?.bytes))
-            .sum()
-    }
-
-    fn request(&mut self, request: &ReadRequest) -> Result<()> {
-        check_bounds(request)?;
-        let schema = batch_schema(&self.names, request)?;
-        self.request = Some((request.clone(), schema));
+    fn begin(&self, _window: &mut Window, _file: &InputFile) -> Result<()> {
         Ok(())
     }
 
-    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
-        let file_index = mark.file as usize;
-        let Some(file) = self.files.get(file_index) else {
-            return Err(Error::input(format!(
-                "the run stopped in input {}, but there are {} inputs",
-                file_index + 1,
-                self.files.len()
-            )));
-        };
-        let there = |open: &OpenFile| open.index == file_index && open.fresh;
-        if mark.offset > 0 || !self.current.as_ref().is_some_and(there) {
-            if file.identity.is_none() {
-                return Err(
-                    Error::input(format!("{} cannot be read a second time", file.shown))
-                        .hint("put the data into a file, whose load can be resumed"),
-                );
-            }
-            let mut open = self.open_file(file_index)?;
-            if mark.offset > 0 {
-                let reached = open.window.consume_to(mark.offset)?;
-                if !reached || open.window.hash() != mark.hash {
-                    return Err(
-                        Error::input(format!("{} has changed since the run began", file.shown))
-                            .hint("load it as a new run with --restart"),
-                    );
-                }
-                open.fresh = false;
-                open.counted_bytes = open.window.disk_bytes();
-            }
-            open.rows = mark.file_rows;
-            self.current = Some(open);
-        }
-        self.index = index;
-        self.mark = *mark;
-        self.carried_bytes = 0;
-        Ok(())
+    fn skip_idle(&self, window: &mut Window, _file: &()) -> Result<bool> {
+        skip_blank(window, self.options.record_bytes_max)
     }
 
-    fn next(&mut self) -> Result<Option<Block>> {
-        let Some((request, schema)) = &self.request else {
-            return Err(Error::bug("a block was asked for before the columns were"));
-        };
-        let line_bytes_max = self.options.record_bytes_max;
-        loop {
-            let Some(open) = &mut self.current else {
-                return Ok(None);
-            };
-            open.fresh = false;
-            if skip_blank(&mut open.window, line_bytes_max)? {
-                break;
-            }
-            self.carried_bytes += open.window.disk_bytes() - open.counted_bytes;
-            let following = open.index + 1;
-            self.current = match following < self.files.len() {
-                true => Some(self.open_file(following)?),
-                false => None,
-            };
-        }
-        let Some(open) = &mut self.current else {
-            return Ok(None);
-        };
+    fn block(&mut self, window: &mut Window, _file: &(), wanted: &Wanted<'_>) -> Result<Parts> {
         let shape = Shape {
-            shown: &self.files[open.index].shown,
+            shown: wanted.shown,
             names: &self.names,
             places: &self.places,
             are_records: self.are_records,
-            request,
-            schema,
+            request: wanted.request,
+            schema: wanted.schema,
             context: &self.context,
-            line_bytes_max,
+            line_bytes_max: self.options.record_bytes_max,
         };
-        let parts = block::next(&mut open.window, &shape, &mut self.lines, open.rows)?;
-        let rows = (parts.rows.num_rows() + parts.rejects.len()) as u64;
-        open.rows += rows;
-        let more = skip_blank(&mut open.window, line_bytes_max)?;
-        let start = self.mark;
-        self.mark = BlockMark {
-            file: open.index as u32,
-            offset: open.window.offset(),
-            file_rows: open.rows,
-            rows: start.rows + rows,
-            hash: open.window.hash(),
-        };
-        if !more && open.index + 1 < self.files.len() {
-            self.mark = BlockMark {
-                file: open.index as u32 + 1,
-                rows: self.mark.rows,
-                ..BlockMark::default()
-            };
-        }
-        let consumed = open.window.disk_bytes();
-        let bytes = self.carried_bytes + consumed - open.counted_bytes;
-        self.carried_bytes = 0;
-        open.counted_bytes = consumed;
-        let index = self.index;
-        self.index += 1;
-        Ok(Some(Block {
-            index,
-            rows: parts.rows,
-            origin: parts.origin,
-            rejects: parts.rejects,
-            start,
-            end: self.mark,
-            bytes,
-        }))
+        block::next(window, &shape, &mut self.lines, wanted.rows_before)
     }
 }

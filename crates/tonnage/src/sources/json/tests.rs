@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     reject::RejectData,
-    sources::{Format, compress::ByteStream, files},
+    source::{Block, ReadRequest, Source},
+    sources::{Format, compress::ByteStream, files, text::batch_schema},
     types::ColumnType,
 };
 

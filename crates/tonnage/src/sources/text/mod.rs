@@ -1,6 +1,7 @@
 //! What sources of text share: bytes to UTF-8, a window that moves over it, and what is done with bad rows.
 
 pub(crate) mod decode;
+pub(crate) mod reading;
 pub(crate) mod window;
 
 use std::sync::Arc;
@@ -41,7 +42,7 @@ const UTF16_BE_MARK: &[u8] = b"\xfe\xff";
 
 /// Consumes a byte order mark, and refuses what is not text of the expected kind. `decoded`: the text was
 /// made UTF-8 here, so it is.
-pub(crate) fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<()> {
+fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<()> {
     window.read(PARQUET_MAGIC.len())?;
     let text = window.text();
     if text.starts_with(PARQUET_MAGIC) {
@@ -64,7 +65,7 @@ pub(crate) fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<(
 }
 
 /// `Config` for blocks that are empty or too large to be cut.
-pub(crate) fn check_bounds(request: &ReadRequest) -> Result<()> {
+fn check_bounds(request: &ReadRequest) -> Result<()> {
     if request.block_rows == 0 || u32::try_from(request.block_rows).is_err() {
         return Err(Error::config(format!(
             "the rows of a block have to be between 1 and {}",

@@ -36,18 +36,17 @@ pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect> {
         _ => None,
     };
     let client = provider.clone();
-    let verifier: Arc<dyn ServerCertVerifier> = match authority {
-        None => Arc::new(AnyCertificate { provider }),
-        Some(roots) => {
-            let strict = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+    let strict = match authority {
+        None => None,
+        Some(roots) => Some(
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
                 .build()
-                .map_err(|e| Error::config("the certificate in sslrootcert cannot be used").caused_by(e))?;
-            if settings.tls == TlsMode::VerifyFull {
-                strict
-            } else {
-                Arc::new(AnyName { strict })
-            }
-        }
+                .map_err(|e| Error::config("the certificate in sslrootcert cannot be used").caused_by(e))?,
+        ),
+    };
+    let verifier: Arc<dyn ServerCertVerifier> = match strict {
+        Some(strict) if settings.tls == TlsMode::VerifyFull => strict,
+        chain => Arc::new(AnyName { provider, chain }),
     };
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let config = match &settings.client_certificate {
@@ -122,22 +121,33 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     })
 }
 
-/// Encrypts without asking whom it talks to: `prefer`, `allow`, and `require` without an authority.
+/// Does not look at the name: verifies the chain (`verify-ca`), or with no authority at hand encrypts without asking
+/// whom it talks to (`prefer`, `allow`, `require`).
 #[derive(Debug)]
-struct AnyCertificate {
+struct AnyName {
     provider: Arc<CryptoProvider>,
+    chain: Option<Arc<WebPkiServerVerifier>>,
 }
 
-impl ServerCertVerifier for AnyCertificate {
+impl ServerCertVerifier for AnyName {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        let Some(chain) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        // The name is looked at last, so this failure means that everything else was found good.
+        match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            other => other,
+        }
     }
 
     fn verify_tls12_signature(
@@ -164,57 +174,5 @@ impl ServerCertVerifier for AnyCertificate {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
-    }
-}
-
-/// Verifies the chain but not the name: `verify-ca`.
-#[derive(Debug)]
-struct AnyName {
-    strict: Arc<WebPkiServerVerifier>,
-}
-
-impl ServerCertVerifier for AnyName {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        // The name is looked at last, so this failure means that everything else was found good.
-        match self
-            .strict
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-        {
-            Err(rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) => Ok(ServerCertVerified::assertion()),
-            other => other,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.strict
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.strict
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.strict.supported_verify_schemes()
     }
 }
