@@ -136,6 +136,13 @@ impl Load {
         self
     }
 
+    /// All rows or none: the run is one transaction, by one job.
+    #[must_use]
+    pub fn single_transaction(mut self) -> Self {
+        self.options.single_transaction = true;
+        self
+    }
+
     /// Fills a table column from a source column of another name.
     #[must_use]
     pub fn map(mut self, source: impl Into<String>, table: impl Into<String>) -> Self {

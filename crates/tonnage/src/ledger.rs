@@ -42,6 +42,9 @@ pub struct RunDetail {
     pub sort: String,
     /// Where rejects go, should there be any: an absolute path.
     pub rejects: String,
+    /// Whether its rows are one transaction: while it is unfinished, nothing of it is there, or everything.
+    #[serde(default)]
+    pub single_transaction: bool,
 }
 
 /// One input of a run.
@@ -64,7 +67,8 @@ pub struct NewRun {
     pub identity: String,
     /// Everything else.
     pub detail: RunDetail,
-    /// Empty this table in the transaction that starts the run, so that a resume never empties it again.
+    /// Empty this table in the transaction that starts the run, so that a resume never empties it again. A single
+    /// transaction empties it itself.
     pub truncate: Option<TableName>,
 }
 

@@ -120,6 +120,9 @@ pub struct Failure {
 pub trait Writer: Send {
     /// Opens a transaction and, where there is a run, moves the ledger rows of `advances` by compare-and-set. Waits
     /// for a dying predecessor's locks.
+    ///
+    /// Of a plan that is a [single transaction](Plan::single_transaction) it goes on in the transaction that is open,
+    /// where one is; the first one empties the table, where the plan says so.
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim>;
 
     /// Applies `rows` (the plan's columns, in order, in their [`ColumnType::arrow`](crate::ColumnType::arrow) types)
@@ -127,7 +130,7 @@ pub trait Writer: Send {
     async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome>;
 
     /// Commits. `advances` replaces the counts given at `begin` for the slots whose counts have changed; empty if none
-    /// have.
+    /// have. Where a slot was moved several times, it replaces their sum.
     /// An error of kind `InDoubt` means that the ledger must be asked.
     async fn commit(&mut self, advances: &[Advance]) -> Result<()>;
 

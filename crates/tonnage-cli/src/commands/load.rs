@@ -63,6 +63,10 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "What to do")]
     truncate: bool,
 
+    /// All rows or none: one job writes them in one transaction
+    #[arg(short = '1', long, help_heading = "What to do")]
+    single_transaction: bool,
+
     /// Fill table column DST from source column SRC
     #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
     map: Vec<(String, String)>,
@@ -409,6 +413,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             SortName::Full => Some(Sort::Full),
         },
         truncate: args.truncate,
+        single_transaction: args.single_transaction,
         create: match args.create {
             None => Create::No,
             Some(CreateName::Missing) => Create::Missing,

@@ -4,11 +4,11 @@
 //! unfinished run has it. What may not change between attempts (sizes, times, options, columns, the table's shape) is
 //! compared when a run is resumed, so that a change is named and not taken for another run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::retry::Attempts;
+use super::{rejects, retry::Attempts};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
@@ -36,6 +36,11 @@ pub struct Ownership {
 }
 
 impl Ownership {
+    /// Whether an earlier attempt has committed anything.
+    pub fn has_begun(&self) -> bool {
+        self.slots.iter().any(|slot| slot.counts.total() > 0)
+    }
+
     /// A run without a ledger.
     pub fn unrecorded(plan: &Plan, options: &LoadOptions) -> Self {
         Self {
@@ -115,13 +120,28 @@ pub async fn own(
     let unfinished = same.clone().find(|r| r.finished.is_none());
     let finished = same.find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
     let mut notes = Vec::new();
-    match (unfinished, options.attempt) {
+    // Of a single transaction that was never committed nothing is there: it is begun anew, whatever was asked for.
+    let void = unfinished.filter(|run| run.detail.single_transaction && run.counts.total() == 0);
+    let elsewhere = |run: &RunRecord| options.rejects.is_some() && run.detail.rejects != detail.rejects;
+    let attempt = match void {
+        Some(run) if changed(&run.detail, &detail).is_some() || elsewhere(run) => Attempt::Restart,
+        Some(_) if options.attempt == Attempt::New => Attempt::Resume,
+        _ => options.attempt,
+    };
+    match (unfinished, attempt) {
         (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
         (Some(run), Attempt::Resume) => return resume(ledger, plan, run, &detail, options).await,
         (Some(run), Attempt::Restart) => {
             // Taking the run over first shuts out a process that still works on it.
-            take_over(ledger, plan, &run.run_id).await?;
+            let (_, slots) = take_over(ledger, plan, &run.run_id).await?;
+            if void.is_some() && slots.iter().any(|slot| slot.counts.total() > 0) {
+                // Its transaction was committed while this waited for it.
+                return Err(refuse_unfinished(run));
+            }
             ledger.forget(&run.run_id).await?;
+            if void.is_some() {
+                rejects::set_aside(Path::new(&run.detail.rejects))?;
+            }
             if !plan.truncate && run.counts.written > 0 {
                 notes.push(format!(
                     "the {} rows that run {} has written stay in {}",
@@ -166,7 +186,7 @@ pub async fn own(
 }
 
 fn truncate(plan: &Plan) -> Option<crate::table::TableName> {
-    plan.truncate.then(|| plan.table.name.clone())
+    (plan.truncate && !plan.single_transaction).then(|| plan.table.name.clone())
 }
 
 async fn start(
@@ -215,7 +235,7 @@ async fn resume(
     if let Some(change) = changed(&run.detail, detail) {
         return Err(Error::input(change).hint("--restart loads it from the beginning, as a new run"));
     }
-    if options.truncate {
+    if options.truncate && !plan.single_transaction {
         tracing::info!("--truncate: the table was emptied when the run started and is not emptied again");
     }
     let (handle, slots) = take_over(ledger, plan, &run.run_id).await?;
@@ -284,6 +304,7 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         slot_by: plan.slot_by.name().to_owned(),
         sort: plan.sort.name().to_owned(),
         rejects: rejects_path(plan, options, run_id).display().to_string(),
+        single_transaction: plan.single_transaction,
     }
 }
 
@@ -352,6 +373,13 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
         return Some(format!(
             "table {} has been altered since the run began",
             now.table
+        ));
+    }
+    if run.single_transaction != now.single_transaction {
+        return Some(format!(
+            "the run began {} --single-transaction and is now asked to go on {} it",
+            if run.single_transaction { "with" } else { "without" },
+            if now.single_transaction { "with" } else { "without" },
         ));
     }
     if run.sort != now.sort {

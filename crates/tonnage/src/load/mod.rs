@@ -12,6 +12,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod whole;
 mod write;
 
 use std::{
@@ -302,7 +303,7 @@ impl Prepared {
         };
         source.request(&request)?;
 
-        let ownership = match plan.ledger {
+        let mut ownership = match plan.ledger {
             LedgerPlace::Target => {
                 let reading = Reading {
                     inputs: source.identity(),
@@ -311,7 +312,7 @@ impl Prepared {
                 own(target.ledger(), &plan, reading, &options).await?
             }
             LedgerPlace::None => {
-                if plan.truncate {
+                if plan.truncate && !plan.single_transaction {
                     target.truncate(&plan.table.name).await?;
                 }
                 Ownership::unrecorded(&plan, &options)
@@ -323,6 +324,14 @@ impl Prepared {
                 error: None,
             });
         }
+        // What a single transaction has committed must not be emptied by the attempt that only records its end.
+        let plan = match plan.single_transaction && ownership.has_begun() {
+            true => Arc::new(Plan {
+                truncate: false,
+                ..(*plan).clone()
+            }),
+            false => plan,
+        };
         let begin = || -> Result<_> {
             let rejects = rejects_file(&ownership, &plan)?;
             if plan.sort == Sort::Full {
@@ -358,6 +367,9 @@ impl Prepared {
         {
             error = finish(&*target, &plan, handle, &ownership, &progress).await.err();
         }
+        if plan.single_transaction {
+            error = error.map(|e| whole::undone(e, &plan, &mut ownership, &progress));
+        }
         if error.is_some() && ownership.resumable {
             error = error.map(|e| match e.hint_text() {
                 Some(_) => e,
@@ -382,7 +394,8 @@ impl Prepared {
 /// (another --null, a rejects file of another name) would be refused for an unfinished run.
 async fn forget_unbegun(target: &dyn Target, ownership: &Ownership, error: &Error) {
     let Some(handle) = &ownership.handle else { return };
-    if ownership.resumed || error.kind() == ErrorKind::Fenced {
+    // A commit in doubt may still come about, and would be one that nobody has recorded.
+    if ownership.resumed || matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt) {
         return;
     }
     // Where the ledger cannot be asked the run stays in it, to be resumed or restarted.

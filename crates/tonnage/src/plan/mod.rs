@@ -95,7 +95,7 @@ pub struct Plan {
     pub durability: Durability,
     /// Lanes: connections that write at once.
     pub jobs: usize,
-    /// The most rows of a write; a write is a commit.
+    /// The most rows of a write; a write is a commit, but in a [single transaction](Plan::single_transaction).
     pub batch_rows: usize,
     /// The most Arrow bytes of a write, but at least one row.
     pub batch_bytes: usize,
@@ -131,6 +131,8 @@ pub struct Plan {
     pub ledger: LedgerPlace,
     /// Whether the table is emptied first.
     pub truncate: bool,
+    /// Whether the run is one transaction: all rows or none.
+    pub single_transaction: bool,
     /// The statement that creates the table first.
     pub create: Option<String>,
     /// Arrow bytes held between reader and lanes at most.
@@ -221,6 +223,21 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             operation.key().join(", ")
         ));
     }
+    if options.single_transaction {
+        if method == Method::Single {
+            return Err(
+                Error::config("--method single commits every row, --single-transaction all of them at once")
+                    .hint("--method batch sends a row a statement and leaves the commit to the end"),
+            );
+        }
+        jobs_max = 1;
+        notes.push("all rows or none: one job writes them in one transaction".to_owned());
+        if options.create != Create::No {
+            notes.push(
+                "a table that is missing is created before, and stays where the run fails".to_owned(),
+            );
+        }
+    }
     if let Some(jobs) = options.jobs.filter(|j| *j > jobs_max) {
         notes.push(format!("{jobs} jobs were asked for, {jobs_max} can be used"));
     }
@@ -284,10 +301,16 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             .push("durability relaxed: the last commits may be lost if the machine fails".to_owned());
     }
     if options.truncate {
-        notes.push(format!(
-            "{} is emptied when the run starts, in a transaction before its rows",
-            table.name
-        ));
+        notes.push(match options.single_transaction {
+            true => format!(
+                "{} is emptied in the transaction of its rows, and may be locked until that ends",
+                table.name
+            ),
+            false => format!(
+                "{} is emptied when the run starts, in a transaction before its rows",
+                table.name
+            ),
+        });
     }
     Ok(Plan {
         product: capabilities.product.clone(),
@@ -317,6 +340,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         attempts_max: ATTEMPTS_MAX,
         ledger: options.ledger,
         truncate: options.truncate,
+        single_transaction: options.single_transaction,
         create: premises.create.clone(),
         // A lane holds less than a write while it waits for more, so one further block always finds room.
         queue_bytes_max: jobs * batch_bytes + (jobs + 2) * BLOCK_BYTES,

@@ -32,6 +32,8 @@ pub struct LoadOptions {
     pub sort: Option<Sort>,
     /// Whether to empty the table first.
     pub truncate: bool,
+    /// Whether the run is one transaction: all rows or none.
+    pub single_transaction: bool,
     /// Whether to create the table.
     pub create: Create,
     /// Types for columns of a created table.
@@ -72,6 +74,7 @@ impl LoadOptions {
             durability: None,
             sort: None,
             truncate: false,
+            single_transaction: false,
             create: Create::No,
             types: Vec::new(),
             map: Vec::new(),

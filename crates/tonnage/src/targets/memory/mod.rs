@@ -24,7 +24,7 @@ use crate::{
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
-    slot::{Advance, Counts, SlotState},
+    slot::{Advance, Counts, SlotState, gather},
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
 };
@@ -279,6 +279,8 @@ impl Target for Memory {
             run: run.cloned(),
             open: None,
             broken: false,
+            single_transaction: plan.single_transaction,
+            truncate: plan.single_transaction && plan.truncate,
         }))
     }
 
@@ -413,6 +415,9 @@ struct MemoryWriter {
     run: Option<RunHandle>,
     open: Option<Transaction>,
     broken: bool,
+    /// Whether a transaction goes on over many writes, and whether it empties the table first.
+    single_transaction: bool,
+    truncate: bool,
 }
 
 struct Transaction {
@@ -420,6 +425,16 @@ struct Transaction {
     advances: Vec<Advance>,
     /// The rows it has applied, in order.
     changes: Vec<Row>,
+}
+
+impl Transaction {
+    fn new(number: u64) -> Self {
+        Self {
+            number,
+            advances: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
 }
 
 impl MemoryWriter {
@@ -447,13 +462,16 @@ impl MemoryWriter {
     }
 
     /// The table as the open transaction sees it.
-    fn view<'a>(&'a self, state: &State, changes: &[Row]) -> Result<View<'a>> {
+    fn view<'a>(&'a self, state: &State, open: &Transaction) -> Result<View<'a>> {
         let stored = state
             .tables
             .get(&self.table.name.name)
             .ok_or_else(|| Error::schema(format!("there is no table {}", self.table.name)))?;
         let mut view = View::new(stored, &self.table, &self.operation, &self.columns);
-        for row in changes {
+        if self.truncate {
+            view.clear();
+        }
+        for row in &open.changes {
             // Another transaction may have committed the key meanwhile: a lost race, not a bad row.
             view.apply(row.clone(), &mut HashSet::new())
                 .map_err(|e| Error::new(ErrorKind::Overloaded, format!("lost a race: {e}")))?;
@@ -466,13 +484,20 @@ impl MemoryWriter {
 impl Writer for MemoryWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
         self.call()?;
+        if self.open.is_some() && !self.single_transaction {
+            return Err(Error::bug("a transaction was begun inside another"));
+        }
         let Some(run) = self.run.clone() else {
-            self.open = Some(Transaction {
-                number: 0,
-                advances: Vec::new(),
-                changes: Vec::new(),
-            });
+            self.open.get_or_insert_with(|| Transaction::new(0));
             return Ok(Claim::Held);
+        };
+        let number = match &self.open {
+            Some(open) => open.number,
+            None => {
+                let mut state = self.memory.lock();
+                state.transactions += 1;
+                state.transactions
+            }
         };
         let memory = self.memory.clone();
         loop {
@@ -480,26 +505,31 @@ impl Writer for MemoryWriter {
             {
                 let mut state = memory.lock();
                 let lock = |slot: u16| (run.run_id.clone(), slot);
-                if !advances.iter().any(|a| state.locks.contains_key(&lock(a.slot))) {
+                let is_others = |a: &Advance| {
+                    let holder = state.locks.get(&lock(a.slot));
+                    holder.is_some_and(|holder| *holder != number)
+                };
+                if !advances.iter().any(is_others) {
                     let owned = state
                         .runs
                         .iter()
                         .any(|r| r.run_id == run.run_id && r.epoch == run.epoch);
                     let slots = state.slots.get(&run.run_id).map_or(&[][..], |s| s);
-                    let stands = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.from);
+                    let mine = self.open.as_ref().map_or(&[][..], |open| &open.advances);
+                    let stands = |a: &Advance| match mine.iter().find(|m| m.slot == a.slot) {
+                        Some(mine) => mine.to == a.from,
+                        None => slots.iter().any(|s| s.slot == a.slot && s.position == a.from),
+                    };
                     if !owned || !advances.iter().all(stands) {
+                        drop(state);
+                        self.end();
                         return Ok(Claim::Moved);
                     }
-                    state.transactions += 1;
-                    let number = state.transactions;
                     state
                         .locks
                         .extend(advances.iter().map(|a| (lock(a.slot), number)));
-                    self.open = Some(Transaction {
-                        number,
-                        advances: advances.to_vec(),
-                        changes: Vec::new(),
-                    });
+                    let open = self.open.get_or_insert_with(|| Transaction::new(number));
+                    gather(&mut open.advances, advances);
                     return Ok(Claim::Held);
                 }
             }
@@ -531,7 +561,7 @@ impl Writer for MemoryWriter {
         let mut skipped = 0;
         let refused = {
             let state = self.memory.lock();
-            let mut view = self.view(&state, &open.changes)?;
+            let mut view = self.view(&state, open)?;
             let mut touched = HashSet::new();
             batch
                 .iter()
@@ -571,7 +601,7 @@ impl Writer for MemoryWriter {
         };
         {
             let mut state = self.memory.lock();
-            let mut rows = self.view(&state, &transaction.changes)?.rows;
+            let mut rows = self.view(&state, transaction)?.rows;
             rows.retain(|row| !row.is_empty());
             if let Some(stored) = state.tables.get_mut(&self.table.name.name) {
                 stored.rows = rows;
