@@ -42,7 +42,10 @@ impl LaneTask {
                 gather(&mut self.whole.advances, &applied.advances);
                 self.whole.superseded += applied.superseded;
                 let rows = write.rows.num_rows() as u64;
-                self.shared.progress.uncommitted.fetch_add(rows, Ordering::Relaxed);
+                self.shared
+                    .progress
+                    .uncommitted
+                    .fetch_add(rows, Ordering::Relaxed);
                 Ok(())
             }
             Ok(None) => Err(Error::bug("a write was committed before its transaction")),
@@ -103,7 +106,9 @@ impl LaneTask {
                 Err(error) => error,
             };
             if attempts.after(error).await.is_err() {
-                return Err(lost.hint("--resume finds out whether all was committed, and loads it if nothing was"));
+                return Err(
+                    lost.hint("--resume finds out whether all was committed, and loads it if nothing was")
+                );
             }
         }
     }

@@ -225,17 +225,15 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     }
     if options.single_transaction {
         if method == Method::Single {
-            return Err(
-                Error::config("--method single commits every row, --single-transaction all of them at once")
-                    .hint("--method batch sends a row a statement and leaves the commit to the end"),
-            );
+            return Err(Error::config(
+                "--method single commits every row, --single-transaction all of them at once",
+            )
+            .hint("--method batch sends a row a statement and leaves the commit to the end"));
         }
         jobs_max = 1;
         notes.push("all rows or none: one job writes them in one transaction".to_owned());
         if options.create != Create::No {
-            notes.push(
-                "a table that is missing is created before, and stays where the run fails".to_owned(),
-            );
+            notes.push("a table that is missing is created before, and stays where the run fails".to_owned());
         }
     }
     if let Some(jobs) = options.jobs.filter(|j| *j > jobs_max) {

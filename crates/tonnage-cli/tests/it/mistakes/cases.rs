@@ -141,6 +141,23 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ..Mistake::PLAIN
     },
     Mistake {
+        name: "a commit a row and one for all",
+        arguments: "load orders.csv {db} -t orders -1 --method single",
+        code: 2,
+        says: "error: --method single commits every row, --single-transaction all of them at once\n\
+               hint: --method batch sends a row a statement and leaves the commit to the end\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "half a run is asked to be whole",
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none -j 1"],
+        arguments: "load orders.csv {db} -t orders -1 --resume",
+        says: "error: the run began without --single-transaction and is now asked to go on with it\n\
+               hint: --restart loads it from the beginning, as a new run\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
         name: "--key with insert",
         arguments: "load orders.csv {db} -t orders --key id",
         code: 2,

@@ -183,7 +183,9 @@ async fn a_table_is_emptied_with_its_rows_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let memory = Memory::new();
     let rows: Vec<_> = (0..10).map(|i| (i, format!("v{i}"))).collect();
-    load(&memory, Numbers::new(rows, 10), options(dir.path())).await.unwrap();
+    load(&memory, Numbers::new(rows, 10), options(dir.path()))
+        .await
+        .unwrap();
     let empty = LoadOptions {
         single_transaction: true,
         truncate: true,
