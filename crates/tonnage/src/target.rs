@@ -8,6 +8,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    preparation::{Foreseen, Preparation},
     slot::Advance,
     table::{Table, TableName, TableSpec},
 };
@@ -56,6 +57,19 @@ pub trait Target: Send + Sync {
 
     /// Empties a table outside any run (`--ledger none`).
     async fn truncate(&self, name: &TableName) -> Result<()>;
+
+    /// What `preparation` will do to `table`, or why it cannot be done. Writes nothing.
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        match preparation.option() {
+            None => Ok(Foreseen::default()),
+            Some(option) => Err(Error::config(format!(
+                "{} has no {option} for {}",
+                self.capabilities().product,
+                table.name
+            ))
+            .hint("--truncate empties the table first")),
+        }
+    }
 
     /// Session settings a writer changes, a line each (`synchronous_commit = off`), for the plan.
     fn settings(&self, durability: Durability) -> Vec<String>;

@@ -113,8 +113,8 @@ fn bad_rows_are_put_aside_and_too_many_undo_all() {
 
 #[test]
 fn a_killed_run_leaves_nothing_and_is_begun_anew_by_the_same_command() {
-    for database in Database::all() {
-        for mode in [Mode::Insert, Mode::Upsert] {
+    for mode in [Mode::Insert, Mode::Upsert] {
+        for database in Database::all() {
             let mut chance = Chance::new();
             let size = Size {
                 files: 6,

@@ -13,6 +13,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
     plan::{Attempt, LoadOptions, Plan},
+    preparation::Preparation,
     report::Grouped,
     slot::SlotState,
 };
@@ -110,13 +111,17 @@ pub async fn own(
         let run = NewRun {
             run_id: new_id,
             identity,
-            truncate: truncate(plan),
+            table: plan.table.name.clone(),
+            preparation: preparation(plan),
             detail,
         };
         return start(ledger, plan, run, false, Vec::new()).await;
     };
     let runs = ledger.runs().await?;
-    let mut same = runs.iter().filter(|r| r.identity == identity);
+    // A finished run may have left another table behind than it found.
+    let left =
+        |r: &&RunRecord| r.finished.is_some() && self::identity(&r.detail, true).as_ref() == Some(&identity);
+    let mut same = runs.iter().filter(|r| r.identity == identity || left(r));
     let unfinished = same.clone().find(|r| r.finished.is_none());
     let finished = same.find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
     let mut notes = Vec::new();
@@ -142,7 +147,8 @@ pub async fn own(
             if void.is_some() {
                 rejects::set_aside(Path::new(&run.detail.rejects))?;
             }
-            if !plan.truncate && run.counts.written > 0 {
+            let kept = run.detail.pending.as_ref().is_none_or(|p| p.shadow.is_none());
+            if kept && !plan.preparation.truncates() && run.counts.written > 0 {
                 notes.push(format!(
                     "the {} rows that run {} has written stay in {}",
                     Grouped(run.counts.written),
@@ -179,14 +185,19 @@ pub async fn own(
     let run = NewRun {
         run_id: new_id,
         identity,
-        truncate: truncate(plan),
+        table: plan.table.name.clone(),
+        preparation: preparation(plan),
         detail,
     };
     start(ledger, plan, run, true, notes).await
 }
 
-fn truncate(plan: &Plan) -> Option<crate::table::TableName> {
-    (plan.truncate && !plan.single_transaction).then(|| plan.table.name.clone())
+/// What is done when the run starts; a single transaction empties the table itself.
+fn preparation(plan: &Plan) -> Preparation {
+    match plan.single_transaction {
+        true => Preparation::Keep,
+        false => plan.preparation,
+    }
 }
 
 async fn start(
@@ -305,6 +316,8 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         sort: plan.sort.name().to_owned(),
         rejects: rejects_path(plan, options, run_id).display().to_string(),
         single_transaction: plan.single_transaction,
+        prepared_by: plan.preparation.option().map(str::to_owned),
+        pending: None,
     }
 }
 
@@ -373,6 +386,17 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
         return Some(format!(
             "table {} has been altered since the run began",
             now.table
+        ));
+    }
+    if run.prepared_by != now.prepared_by {
+        let option = |option: &Option<String>| match option {
+            Some(option) => format!("with {option}"),
+            None => "without".to_owned(),
+        };
+        return Some(format!(
+            "the run began {} and is now asked to go on {}",
+            option(&run.prepared_by),
+            option(&now.prepared_by)
         ));
     }
     if run.single_transaction != now.single_transaction {

@@ -57,7 +57,7 @@ impl LaneTask {
     /// Commits, once everything else has ended well. The table is emptied also where no row came.
     pub(super) async fn conclude(&mut self) -> Result<()> {
         let shared = self.shared.clone();
-        if !self.whole.open && shared.plan.truncate {
+        if !self.whole.open && shared.plan.preparation.truncates() {
             self.begin(&[], &mut None).await?;
             self.whole.open = true;
         }

@@ -17,6 +17,7 @@ pub use self::{
 use crate::{
     error::{Error, Result},
     operation::{Durability, Method, Operation, Support},
+    preparation::{Foreseen, Preparation},
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
     table::{Equality, Table},
@@ -129,8 +130,8 @@ pub struct Plan {
     pub attempts_max: u32,
     /// Where positions are kept.
     pub ledger: LedgerPlace,
-    /// Whether the table is emptied first.
-    pub truncate: bool,
+    /// What is done to the table around its rows.
+    pub preparation: Preparation,
     /// Whether the run is one transaction: all rows or none.
     pub single_transaction: bool,
     /// The statement that creates the table first.
@@ -169,6 +170,10 @@ pub struct Premises<'a> {
     pub options: &'a LoadOptions,
     /// Whether the target can do an operation by a method.
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
+    /// What is to be done to the table around its rows.
+    pub preparation: Preparation,
+    /// What the target says that this will do.
+    pub foreseen: Foreseen,
     /// The settings a writer changes.
     pub settings: &'a dyn Fn(Durability) -> Vec<String>,
     /// Processors of this machine.
@@ -298,7 +303,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         guarantees_lost
             .push("durability relaxed: the last commits may be lost if the machine fails".to_owned());
     }
-    if options.truncate {
+    if premises.preparation.truncates() {
         notes.push(match options.single_transaction {
             true => format!(
                 "{} is emptied in the transaction of its rows, and may be locked until that ends",
@@ -309,6 +314,14 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
                 table.name
             ),
         });
+    }
+    notes.extend(premises.foreseen.notes.iter().cloned());
+    let mut settings_changed = (premises.settings)(durability);
+    settings_changed.extend(premises.foreseen.settings.iter().cloned());
+    if premises.preparation.option().is_some() && !premises.resumable {
+        notes.push(
+            "if the run is interrupted, `tonnage runs TARGET --forget RUN` puts the table right".to_owned(),
+        );
     }
     Ok(Plan {
         product: capabilities.product.clone(),
@@ -337,12 +350,12 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         rejects_max: options.rejects_max,
         attempts_max: ATTEMPTS_MAX,
         ledger: options.ledger,
-        truncate: options.truncate,
+        preparation: premises.preparation,
         single_transaction: options.single_transaction,
         create: premises.create.clone(),
         // A lane holds less than a write while it waits for more, so one further block always finds room.
         queue_bytes_max: jobs * batch_bytes + (jobs + 2) * BLOCK_BYTES,
-        settings_changed: (premises.settings)(durability),
+        settings_changed,
         guarantees_lost,
         notes,
     })

@@ -24,6 +24,7 @@ use crate::{
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    preparation::{Foreseen, IndexDefinition, Pending, Preparation, not_empty, shadow},
     slot::{Advance, Counts, SlotState, gather},
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
@@ -77,6 +78,92 @@ struct Stored {
     table: Table,
     rows: Vec<Row>,
     check: Option<Check>,
+    /// Names of secondary indexes. They do nothing.
+    indexes: Vec<String>,
+}
+
+impl State {
+    fn stored(&mut self, name: &TableName) -> Result<&mut Stored> {
+        let stored = self.tables.get_mut(&name.name);
+        stored.ok_or_else(|| Error::schema(format!("there is no table {name}")))
+    }
+
+    /// Does what a run's preparation asks for, and says what is owed then.
+    fn prepare(&mut self, run: &NewRun) -> Result<Option<Pending>> {
+        let mut pending = Pending {
+            table: run.table.clone(),
+            shadow: None,
+            indexes: Vec::new(),
+        };
+        if run.preparation.truncates() {
+            self.stored(&run.table)?.rows.clear();
+        }
+        match run.preparation {
+            Preparation::Keep | Preparation::Truncate => return Ok(None),
+            Preparation::Recreate => {
+                let name = shadow(&run.table, &run.run_id);
+                self.created += 1;
+                let object = self.created.to_string();
+                let stored = self.stored(&run.table)?;
+                let mut table = stored.table.clone();
+                table.name = name.clone();
+                table.identity.object = object;
+                let shadow = Stored {
+                    table,
+                    rows: Vec::new(),
+                    check: stored.check,
+                    indexes: stored.indexes.clone(),
+                };
+                self.tables.insert(name.name.clone(), shadow);
+                pending.shadow = Some(name);
+            }
+            Preparation::RebuildIndexes { .. } => {
+                let stored = self.stored(&run.table)?;
+                if !stored.rows.is_empty() {
+                    return Err(not_empty(&run.table));
+                }
+                let dropped = std::mem::take(&mut stored.indexes).into_iter();
+                pending.indexes = dropped
+                    .map(|name| IndexDefinition {
+                        definition: format!("index {name}"),
+                        name,
+                        comment: None,
+                    })
+                    .collect();
+            }
+        }
+        Ok(Some(pending))
+    }
+
+    /// Gives the table what is owed to it; says what it is then.
+    fn settle(&mut self, pending: Pending) -> Result<TableIdentity> {
+        let Pending {
+            table,
+            shadow,
+            indexes,
+        } = pending;
+        if let Some(shadow) = shadow {
+            let stored = self.tables.remove(&shadow.name);
+            let mut stored = stored.ok_or_else(|| Error::schema(format!("there is no table {shadow}")))?;
+            stored.table.name = table.clone();
+            self.tables.insert(table.name.clone(), stored);
+        }
+        let stored = self.stored(&table)?;
+        stored.indexes.extend(indexes.into_iter().map(|index| index.name));
+        Ok(stored.table.identity.clone())
+    }
+
+    /// Leaves the table as if the run had never been prepared.
+    fn undo(&mut self, pending: Pending) {
+        if let Some(shadow) = pending.shadow {
+            self.tables.remove(&shadow.name);
+        }
+        if let Some(stored) = self.tables.get_mut(&pending.table.name) {
+            stored
+                .indexes
+                .extend(pending.indexes.into_iter().map(|index| index.name));
+        }
+    }
 }
 
 impl Default for Memory {
@@ -135,6 +222,28 @@ impl Memory {
         }
     }
 
+    /// Gives a table a secondary index.
+    pub fn index(&self, table: &str, name: &str) {
+        if let Some(stored) = self.lock().tables.get_mut(table) {
+            stored.indexes.push(name.to_owned());
+        }
+    }
+
+    /// The secondary indexes of a table.
+    pub fn indexes(&self, table: &str) -> Vec<String> {
+        let state = self.lock();
+        state
+            .tables
+            .get(table)
+            .map(|t| t.indexes.clone())
+            .unwrap_or_default()
+    }
+
+    /// The tables there are.
+    pub fn tables(&self) -> Vec<String> {
+        self.lock().tables.keys().cloned().collect()
+    }
+
     /// The rows of a table in the order in which they were committed; empty where there is no table.
     pub fn rows(&self, table: &str) -> Vec<Row> {
         self.lock()
@@ -142,6 +251,13 @@ impl Memory {
             .get(table)
             .map(|t| t.rows.clone())
             .unwrap_or_default()
+    }
+
+    /// Removes the rows of a table.
+    pub fn clear(&self, table: &str) {
+        if let Some(stored) = self.lock().tables.get_mut(table) {
+            stored.rows.clear();
+        }
     }
 
     /// Drops a table.
@@ -244,6 +360,7 @@ impl Target for Memory {
             table,
             rows: Vec::new(),
             check: None,
+            indexes: Vec::new(),
         };
         match state.tables.insert(spec.name.name.clone(), stored) {
             None => Ok(()),
@@ -256,6 +373,17 @@ impl Target for Memory {
             stored.rows.clear();
         }
         Ok(())
+    }
+
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        let notes = match preparation {
+            Preparation::RebuildIndexes { .. } => self.indexes(&table.name.name),
+            _ => Vec::new(),
+        };
+        Ok(Foreseen {
+            notes,
+            settings: Vec::new(),
+        })
     }
 
     fn settings(&self, _: Durability) -> Vec<String> {
@@ -280,7 +408,7 @@ impl Target for Memory {
             open: None,
             broken: false,
             single_transaction: plan.single_transaction,
-            truncate: plan.single_transaction && plan.truncate,
+            truncate: plan.single_transaction && plan.preparation.truncates(),
         }))
     }
 
@@ -318,18 +446,15 @@ impl Ledger for Memory {
                 "another run of the same input has just been started",
             ));
         }
-        if let Some(name) = &run.truncate
-            && let Some(stored) = state.tables.get_mut(&name.name)
-        {
-            stored.rows.clear();
-        }
+        let mut detail = run.detail.clone();
+        detail.pending = state.prepare(run)?;
         state.runs.push(RunRecord {
             run_id: run.run_id.clone(),
             identity: run.identity.clone(),
             epoch: 1,
             started: 0,
             finished: None,
-            detail: run.detail.clone(),
+            detail,
             counts: Counts::default(),
         });
         let slots = (0..run.detail.slots).map(|slot| SlotState {
@@ -381,10 +506,15 @@ impl Ledger for Memory {
         let mut state = self.lock();
         match state
             .runs
-            .iter_mut()
-            .find(|r| r.run_id == handle.run_id && r.epoch == handle.epoch)
+            .iter()
+            .position(|r| r.run_id == handle.run_id && r.epoch == handle.epoch)
         {
-            Some(run) => {
+            Some(at) => {
+                if let Some(pending) = state.runs[at].detail.pending.clone() {
+                    state.runs[at].detail.table_identity = state.settle(pending)?;
+                    state.runs[at].detail.pending = None;
+                }
+                let run = &mut state.runs[at];
                 run.finished = Some(0);
                 run.counts = counts;
                 state.slots.remove(&handle.run_id);
@@ -400,10 +530,14 @@ impl Ledger for Memory {
     async fn forget(&self, run_id: &str) -> Result<bool> {
         self.call()?;
         let mut state = self.lock();
-        let before = state.runs.len();
-        state.runs.retain(|r| r.run_id != run_id);
+        let Some(at) = state.runs.iter().position(|r| r.run_id == run_id) else {
+            return Ok(false);
+        };
+        if let Some(pending) = state.runs.remove(at).detail.pending {
+            state.undo(pending);
+        }
         state.slots.remove(run_id);
-        Ok(state.runs.len() < before)
+        Ok(true)
     }
 }
 

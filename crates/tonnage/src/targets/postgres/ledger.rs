@@ -397,7 +397,8 @@ impl Ledger for PostgresTarget {
             .execute(&insert, &[&run.run_id, &i32::from(run.detail.slots)])
             .await
             .map_err(errors::statement)?;
-        if let Some(table) = &run.truncate {
+        if run.preparation.truncates() {
+            let table = &run.table;
             transaction
                 .batch_execute(&statements::truncate(table))
                 .await

@@ -209,7 +209,7 @@ impl PostgresWriter {
             state: State::Idle,
             staged: false,
             single_transaction: plan.single_transaction,
-            truncate: (plan.single_transaction && plan.truncate)
+            truncate: (plan.single_transaction && plan.preparation.truncates())
                 .then(|| (plan.table.name.clone(), statements::truncate(&plan.table.name))),
         })
     }

@@ -156,7 +156,7 @@ impl Session {
     /// emptied afterwards, where that belongs to it.
     fn claim(&mut self, advances: &[Advance], open: bool) -> Result<bool> {
         let moved = self.move_slots(advances)?;
-        if moved && !open && self.plan.single_transaction && self.plan.truncate {
+        if moved && !open && self.plan.single_transaction && self.plan.preparation.truncates() {
             ledger::truncate(&self.connection, &self.plan.table.name.name)?;
         }
         Ok(moved)
