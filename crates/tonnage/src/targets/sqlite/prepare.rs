@@ -210,7 +210,7 @@ fn make(connection: &Connection, table: &str, shadow: &str) -> Result<()> {
     let rest = after(&sql, &["CREATE", "TABLE"])
         .and_then(after_name)
         .ok_or_else(unreadable)?;
-    let created = execute(connection, &format!("CREATE TABLE {} {rest}", quote(shadow)));
+    let created = execute(connection, &format!("CREATE TABLE {}{rest}", quote(shadow)));
     created.map_err(|error| {
         Error::new(
             ErrorKind::Schema,
@@ -231,7 +231,7 @@ fn make(connection: &Connection, table: &str, shadow: &str) -> Result<()> {
         let name = quote(&format!("{shadow}_{number}"));
         execute(
             connection,
-            &format!("CREATE UNIQUE INDEX {name} ON {} {rest}", quote(shadow)),
+            &format!("CREATE UNIQUE INDEX {name} ON {}{rest}", quote(shadow)),
         )?;
     }
     // A key that counts up goes on where it was.
