@@ -13,7 +13,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
     plan::{Attempt, LoadOptions, Plan},
-    preparation::Preparation,
+    preparation::{Pending, Preparation},
     report::Grouped,
     slot::SlotState,
 };
@@ -274,6 +274,10 @@ async fn resume(
 }
 
 fn refuse_unfinished(run: &RunRecord) -> Error {
+    let kept = match &run.detail.pending {
+        Some(Pending { shadow: Some(_), .. }) => "it has written nothing that readers see",
+        _ => "what it has written stays in the table, unless --truncate",
+    };
     let inputs: Vec<_> = run.detail.inputs.iter().map(|i| i.path.as_str()).collect();
     Error::new(
         ErrorKind::Config,
@@ -285,7 +289,9 @@ fn refuse_unfinished(run: &RunRecord) -> Error {
             Grouped(run.counts.written)
         ),
     )
-    .hint("--resume goes on where it stopped; --restart forgets it and loads from the beginning (what it has written stays in the table, unless --truncate)")
+    .hint(format!(
+        "--resume goes on where it stopped; --restart forgets it and loads from the beginning ({kept})"
+    ))
 }
 
 fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) -> RunDetail {
