@@ -114,19 +114,31 @@ def cases(rows):
     if URL:
         whole, first, second = prepare_postgres(rows)
         for name, ddl in [("postgres-no-keys", NO_KEYS), ("postgres-keys", KEYS)]:
+            rebuild = {}
+            if ddl == KEYS:
+                rebuild = {
+                    f"tonnage, {kind}, 2 jobs, --rebuild-indexes": load(file, URL, "-j", "2", "--rebuild-indexes")
+                    for kind, file in [("Parquet", "sbtest.parquet"), ("CSV", "sbtest.csv")]
+                }
             yield name, lambda ddl=ddl: fresh_postgres(ddl), {
                 "tonnage, Parquet, 1 job": load("sbtest.parquet", URL, "-j", "1"),
                 "tonnage, Parquet, 2 jobs": load("sbtest.parquet", URL, "-j", "2"),
                 "tonnage, CSV, 1 job": load("sbtest.csv", URL, "-j", "1"),
                 "tonnage, CSV, 2 jobs": load("sbtest.csv", URL, "-j", "2"),
+                **rebuild,
                 "psql \\copy, CSV": psql_copy,
                 "server's COPY BINARY from a file": server_copy(whole),
                 "server's COPY BINARY, two at once": server_copy(first, second),
             }
     for name, ddl in [("sqlite-no-keys", NO_KEYS), ("sqlite-keys", KEYS.replace("id int,", "id integer,"))]:
+        rebuild = {}
+        if name == "sqlite-keys":
+            arguments = load("sbtest.parquet", DATA / "bench.db", "--rebuild-indexes")
+            rebuild = {"tonnage, Parquet, --rebuild-indexes": arguments}
         yield name, lambda ddl=ddl: fresh_sqlite(ddl), {
             "tonnage, Parquet": load("sbtest.parquet", DATA / "bench.db"),
             "tonnage, CSV": load("sbtest.csv", DATA / "bench.db"),
+            **rebuild,
             "tonnage, Parquet, relaxed": load("sbtest.parquet", DATA / "bench.db", "--durability", "relaxed"),
             "sqlite3 .import, CSV": sqlite_import,
             "INSERT SELECT from an attached file": sqlite_attached,

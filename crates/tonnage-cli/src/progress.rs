@@ -67,6 +67,12 @@ impl Drop for Cleared {
 
 fn rows(progress: &Progress, started: Instant) -> String {
     let written = progress.written.load(Ordering::Relaxed);
+    let uncommitted = progress.uncommitted.load(Ordering::Relaxed);
+    if written == 0 && uncommitted > 0 {
+        let rate = uncommitted as f64 / started.elapsed().as_secs_f64().max(0.001);
+        let (rows, rate) = (Grouped(uncommitted), Grouped(rate as u64));
+        return format!("{rows} rows, not committed yet  {rate} rows/s");
+    }
     let rate = written as f64 / started.elapsed().as_secs_f64().max(0.001);
     let mut text = format!("{} rows  {} rows/s", Grouped(written), Grouped(rate as u64));
     let rejected = progress.rejected.load(Ordering::Relaxed);

@@ -136,6 +136,27 @@ impl Load {
         self
     }
 
+    /// Loads into a new table like the table, which takes its place at the end.
+    #[must_use]
+    pub fn recreate(mut self) -> Self {
+        self.options.recreate = true;
+        self
+    }
+
+    /// Drops secondary indexes when the run starts, and builds them again at its end. The table must be empty.
+    #[must_use]
+    pub fn rebuild_indexes(mut self) -> Self {
+        self.options.rebuild_indexes = true;
+        self
+    }
+
+    /// All rows or none: the run is one transaction, by one job.
+    #[must_use]
+    pub fn single_transaction(mut self) -> Self {
+        self.options.single_transaction = true;
+        self
+    }
+
     /// Fills a table column from a source column of another name.
     #[must_use]
     pub fn map(mut self, source: impl Into<String>, table: impl Into<String>) -> Self {

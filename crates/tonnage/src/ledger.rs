@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::Result,
+    preparation::{Pending, Preparation},
     slot::{Counts, SlotState},
     table::{TableIdentity, TableName},
 };
@@ -22,7 +23,7 @@ pub struct RunDetail {
     pub options: Vec<String>,
     /// The table's resolved name.
     pub table: String,
-    /// The table as the run found it.
+    /// The table as the run found it, or left it, where it changed it.
     pub table_identity: TableIdentity,
     /// `insert` or `upsert`.
     pub operation: String,
@@ -42,6 +43,15 @@ pub struct RunDetail {
     pub sort: String,
     /// Where rejects go, should there be any: an absolute path.
     pub rejects: String,
+    /// Whether its rows are one transaction: while it is unfinished, nothing of it is there, or everything.
+    #[serde(default)]
+    pub single_transaction: bool,
+    /// The option that asked for a preparation by which something is owed to the table at the end.
+    #[serde(default)]
+    pub prepared_by: Option<String>,
+    /// What is owed; none once the run is finished.
+    #[serde(default)]
+    pub pending: Option<Pending>,
 }
 
 /// One input of a run.
@@ -64,8 +74,10 @@ pub struct NewRun {
     pub identity: String,
     /// Everything else.
     pub detail: RunDetail,
-    /// Empty this table in the transaction that starts the run, so that a resume never empties it again.
-    pub truncate: Option<TableName>,
+    /// The table.
+    pub table: TableName,
+    /// What is done to it in the transaction that starts the run, so that a resume never does it again.
+    pub preparation: Preparation,
 }
 
 /// A run as the ledger has it.
@@ -103,7 +115,7 @@ pub trait Ledger: Send + Sync {
     async fn runs(&self) -> Result<Vec<RunRecord>>;
 
     /// Makes the ledger's tables where they are missing, then, in one transaction, records the run and its slots, all
-    /// at position 0 and epoch 1, and empties `truncate`. A second unfinished run of one identity is refused
+    /// at position 0 and epoch 1, prepares the table, and records what is owed to it. A second unfinished run of one identity is refused
     /// (`Fenced`).
     async fn start(&self, run: &NewRun) -> Result<RunHandle>;
 
@@ -114,10 +126,12 @@ pub trait Ledger: Send + Sync {
     /// `Fenced` if the run is finished or forgotten.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
 
-    /// Marks the run finished with its account and drops its slots. `Fenced` if the epoch is not `handle`'s. Finishing
+    /// Settles what is owed to the table, marks the run finished with its account and drops its slots, all in one
+    /// transaction. `Fenced` if the epoch is not `handle`'s. Finishing
     /// it again is no error: the answer to the first time may have been lost.
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()>;
 
-    /// Removes the run; its rows stay. False where there is none.
+    /// Removes the run; its rows stay, but for those in a shadow, which is dropped; indexes that it owes are built
+    /// again. False where there is none.
     async fn forget(&self, run_id: &str) -> Result<bool>;
 }

@@ -69,6 +69,21 @@ pub struct SlotState {
     pub counts: Counts,
 }
 
+/// Adds `steps` to those that one transaction has taken before: a slot has one step, from where it stood at first to
+/// where it stands now.
+pub fn gather(taken: &mut Vec<Advance>, steps: &[Advance]) {
+    for step in steps {
+        match taken.iter_mut().find(|known| known.slot == step.slot) {
+            Some(known) => {
+                known.to = step.to;
+                known.mark = step.mark;
+                known.counts.add(step.counts);
+            }
+            None => taken.push(*step),
+        }
+    }
+}
+
 /// A step of one slot, committed together with its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advance {

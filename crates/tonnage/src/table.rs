@@ -2,13 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     error::{Error, Result},
     types::ColumnType,
 };
 
 /// A table's name: `t`, `schema.t`, `"odd.name"`, `s."T"`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TableName {
     /// The schema, where one was given or found.
     pub schema: Option<String>,

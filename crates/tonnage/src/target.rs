@@ -8,6 +8,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    preparation::{Foreseen, Preparation},
     slot::Advance,
     table::{Table, TableName, TableSpec},
 };
@@ -56,6 +57,19 @@ pub trait Target: Send + Sync {
 
     /// Empties a table outside any run (`--ledger none`).
     async fn truncate(&self, name: &TableName) -> Result<()>;
+
+    /// What `preparation` will do to `table`, or why it cannot be done. Writes nothing.
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        match preparation.option() {
+            None => Ok(Foreseen::default()),
+            Some(option) => Err(Error::config(format!(
+                "{} has no {option} for {}",
+                self.capabilities().product,
+                table.name
+            ))
+            .hint("--truncate empties the table first")),
+        }
+    }
 
     /// Session settings a writer changes, a line each (`synchronous_commit = off`), for the plan.
     fn settings(&self, durability: Durability) -> Vec<String>;
@@ -120,6 +134,9 @@ pub struct Failure {
 pub trait Writer: Send {
     /// Opens a transaction and, where there is a run, moves the ledger rows of `advances` by compare-and-set. Waits
     /// for a dying predecessor's locks.
+    ///
+    /// Of a plan that is a [single transaction](Plan::single_transaction) it goes on in the transaction that is open,
+    /// where one is; the first one empties the table, where the plan says so.
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim>;
 
     /// Applies `rows` (the plan's columns, in order, in their [`ColumnType::arrow`](crate::ColumnType::arrow) types)
@@ -127,7 +144,7 @@ pub trait Writer: Send {
     async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome>;
 
     /// Commits. `advances` replaces the counts given at `begin` for the slots whose counts have changed; empty if none
-    /// have.
+    /// have. Where a slot was moved several times, it replaces their sum.
     /// An error of kind `InDoubt` means that the ledger must be asked.
     async fn commit(&mut self, advances: &[Advance]) -> Result<()>;
 

@@ -63,6 +63,14 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "What to do")]
     truncate: bool,
 
+    /// Load into a new table like the table, which takes its place at the end; until then readers see the old one
+    #[arg(long, help_heading = "What to do")]
+    recreate: bool,
+
+    /// All rows or none: one job writes them in one transaction
+    #[arg(short = '1', long, help_heading = "What to do")]
+    single_transaction: bool,
+
     /// Fill table column DST from source column SRC
     #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
     map: Vec<(String, String)>,
@@ -90,6 +98,11 @@ pub struct LoadArgs {
     /// Bytes of a write at most [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "How to do it")]
     batch_bytes: Option<usize>,
+
+    /// Drop the secondary indexes of an empty table when the run starts, and build them again at its end; a run that
+    /// is interrupted builds them when it is resumed or forgotten
+    #[arg(long, help_heading = "How to do it")]
+    rebuild_indexes: bool,
 
     /// Rows or bytes a second at most: 50k/s, 20MB/s
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to do it")]
@@ -409,6 +422,9 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             SortName::Full => Some(Sort::Full),
         },
         truncate: args.truncate,
+        recreate: args.recreate,
+        rebuild_indexes: args.rebuild_indexes,
+        single_transaction: args.single_transaction,
         create: match args.create {
             None => Create::No,
             Some(CreateName::Missing) => Create::Missing,

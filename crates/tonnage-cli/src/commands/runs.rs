@@ -1,7 +1,7 @@
 //! `tonnage runs`: what the ledger of a database knows.
 
 use clap::Args;
-use tonnage::{Error, Result, ledger::RunRecord, report::Grouped, targets::redact};
+use tonnage::{Error, Result, ledger::RunRecord, preparation::Pending, report::Grouped, targets::redact};
 
 use crate::{Ending, connection::ConnectionArgs};
 
@@ -12,7 +12,8 @@ pub struct RunsArgs {
     #[arg(value_name = "TARGET")]
     target: String,
 
-    /// Remove a run from the ledger; its rows stay
+    /// Remove a run from the ledger; its rows stay, and what it owes to its table (indexes that it dropped, a table
+    /// that was to take its place) is put right
     #[arg(long, value_name = "RUN")]
     forget: Option<String>,
 
@@ -38,11 +39,18 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
                 .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
         };
         target.ledger().forget(&run.run_id).await?;
-        eprintln!(
-            "run {} is forgotten; its {} rows stay",
-            run.run_id,
-            Grouped(run.counts.written)
-        );
+        let rows = Grouped(run.counts.written);
+        let left = match &run.detail.pending {
+            None => format!("its {rows} rows stay"),
+            Some(Pending { shadow: Some(_), .. }) => {
+                format!(
+                    "{} is as it was, and the table with its {rows} rows is dropped",
+                    run.detail.table
+                )
+            }
+            Some(_) => format!("its {rows} rows stay, and the indexes that it dropped are built again"),
+        };
+        eprintln!("run {} is forgotten; {left}", run.run_id);
         return Ok(Ending::Done);
     }
     if runs.is_empty() {
@@ -66,8 +74,19 @@ fn line(run: &RunRecord) -> String {
     } else {
         "unfinished"
     };
+    let owed = match &run.detail.pending {
+        None => String::new(),
+        Some(Pending {
+            shadow: Some(shadow), ..
+        }) => format!("; in {shadow}, which is to take its place"),
+        Some(Pending { indexes, .. }) if indexes.is_empty() => String::new(),
+        Some(Pending { indexes, .. }) => {
+            let names: Vec<_> = indexes.iter().map(|index| index.name.as_str()).collect();
+            format!("; indexes to be built: {}", names.join(", "))
+        }
+    };
     format!(
-        "{}  {state:<10}  {} {} from {inputs}: {} written, {} rejected",
+        "{}  {state:<10}  {} {} from {inputs}: {} written, {} rejected{owed}",
         run.run_id,
         run.detail.operation,
         run.detail.table,

@@ -166,3 +166,90 @@ fn a_connection_lost_while_a_run_begins_goes_on_or_ends_costs_nothing() {
         check(&events, &database, &account);
     }
 }
+
+/// What a writer prepares before its transaction.
+const WRITE: &str = "SET block = ";
+
+#[test]
+fn a_single_transaction_is_there_or_not_whatever_becomes_of_its_commit() {
+    let small = || Size {
+        files: 3,
+        rows_each: 400,
+    };
+    let mut chance = Chance::new();
+    for cut in [Cut::Before, Cut::With, Cut::After] {
+        let database = Database::postgres();
+        let (proxy, url) = proxied(&database, &mut chance);
+        let events = Events::generate(Mode::Insert, small(), &mut chance);
+        events.prepare(&database);
+        let account = events.directory.path().join("report.json");
+        let single = || {
+            let mut command = events.load(&url);
+            command
+                .args(["-1", "--batch-rows", "50", "--report"])
+                .arg(&account);
+            Running::start(&mut command)
+        };
+        proxy.mark(WRITE, cut);
+        let ended = single().wait();
+        assert_eq!(proxy.made(), [cut]);
+        let rows = database.number("SELECT count(*) FROM events");
+        if ended.status.code() == Some(3) {
+            assert_ne!(cut, Cut::Before);
+        } else {
+            ended.expect(1);
+            assert_ne!(cut, Cut::After, "{}", ended.stderr);
+            assert_eq!((rows, count(&report(&account), "/rows/written")), (Some(0), 0));
+            assert!(
+                ended.stderr.contains("nothing of the run is in"),
+                "{}",
+                ended.stderr
+            );
+            assert_eq!(database.number("SELECT count(*) FROM tonnage_runs"), Some(0));
+            single().wait().expect(3);
+        }
+        let account = check(&events, &database, &account);
+        assert_eq!(count(&account, "/commits"), 1);
+    }
+}
+
+/// The swap of a recreated table and the building of its indexes are in the transaction that ends the run.
+#[test]
+fn what_is_owed_to_a_table_is_done_once_whatever_becomes_of_the_commit() {
+    let mut chance = Chance::new();
+    for option in ["--recreate", "--rebuild-indexes"] {
+        for (statement, cut) in [
+            (BEGIN, Cut::Before),
+            (BEGIN, Cut::After),
+            (END, Cut::Before),
+            (END, Cut::With),
+            (END, Cut::After),
+        ] {
+            let database = Database::postgres();
+            let (proxy, url) = proxied(&database, &mut chance);
+            let small = Size {
+                files: 2,
+                rows_each: 300,
+            };
+            let events = Events::generate(Mode::Insert, small, &mut chance);
+            events.prepare(&database);
+            database.run("CREATE INDEX by_at ON events (at)");
+            proxy.mark(statement, cut);
+            let account = events.directory.path().join("report.json");
+            let mut command = events.load(&url);
+            command.args([option, "--report"]).arg(&account);
+            let ended = Running::start(&mut command).wait();
+            assert_eq!(
+                ended.status.code(),
+                Some(3),
+                "{option} {statement} {cut:?}: {}",
+                ended.stderr
+            );
+            assert_eq!(proxy.made(), [cut], "{statement}");
+            check(&events, &database, &account);
+            let indexes =
+                "SELECT count(*) FROM pg_indexes WHERE tablename = 'events' AND indexname = 'by_at'";
+            assert_eq!(database.number(indexes), Some(1));
+        }
+    }
+}

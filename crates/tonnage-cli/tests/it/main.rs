@@ -1,6 +1,7 @@
 //! The command line as people use it: the real program, real files, real databases. `make test` starts the
 //! servers; see scripts/with-servers.
 
+mod around;
 mod comforts;
 mod conformance;
 mod connections;
@@ -18,3 +19,4 @@ mod readme;
 mod rejects;
 mod snapshots;
 mod support;
+mod whole;

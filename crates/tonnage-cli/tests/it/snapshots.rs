@@ -69,6 +69,15 @@ fn plans() {
              --max-rejects 5% --durability relaxed --limit 10 --truncate",
         ),
         (
+            "whole",
+            "load orders.csv {db} -t orders -j 2 -1 --truncate --create --rejects bad.jsonl",
+        ),
+        ("recreate", "load orders.csv {db} -t orders -j 2 --recreate"),
+        (
+            "rebuild",
+            "load - {db} -t orders -j 2 --rebuild-indexes --truncate --columns id,customer",
+        ),
+        (
             "create",
             "load orders.csv {db} -t visits -j 2 --create --key id,placed --type id=int64 --map customer=who \
              --ledger none",

@@ -66,6 +66,11 @@ impl Place {
         place
     }
 
+    /// A name that no other place has.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

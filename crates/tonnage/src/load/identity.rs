@@ -4,15 +4,16 @@
 //! unfinished run has it. What may not change between attempts (sizes, times, options, columns, the table's shape) is
 //! compared when a run is resumed, so that a change is named and not taken for another run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::retry::Attempts;
+use super::{rejects, retry::Attempts};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
     plan::{Attempt, LoadOptions, Plan},
+    preparation::{Pending, Preparation},
     report::Grouped,
     slot::SlotState,
 };
@@ -36,6 +37,11 @@ pub struct Ownership {
 }
 
 impl Ownership {
+    /// Whether an earlier attempt has committed anything.
+    pub fn has_begun(&self) -> bool {
+        self.slots.iter().any(|slot| slot.counts.total() > 0)
+    }
+
     /// A run without a ledger.
     pub fn unrecorded(plan: &Plan, options: &LoadOptions) -> Self {
         Self {
@@ -105,24 +111,44 @@ pub async fn own(
         let run = NewRun {
             run_id: new_id,
             identity,
-            truncate: truncate(plan),
+            table: plan.table.name.clone(),
+            preparation: preparation(plan),
             detail,
         };
         return start(ledger, plan, run, false, Vec::new()).await;
     };
     let runs = ledger.runs().await?;
-    let mut same = runs.iter().filter(|r| r.identity == identity);
+    // A finished run may have left another table behind than it found.
+    let left =
+        |r: &&RunRecord| r.finished.is_some() && self::identity(&r.detail, true).as_ref() == Some(&identity);
+    let mut same = runs.iter().filter(|r| r.identity == identity || left(r));
     let unfinished = same.clone().find(|r| r.finished.is_none());
     let finished = same.find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
     let mut notes = Vec::new();
-    match (unfinished, options.attempt) {
+    // Of a single transaction that was never committed nothing is there: it is begun anew, whatever was asked for.
+    let void = unfinished.filter(|run| run.detail.single_transaction && run.counts.total() == 0);
+    let elsewhere = |run: &RunRecord| options.rejects.is_some() && run.detail.rejects != detail.rejects;
+    let attempt = match void {
+        Some(run) if changed(&run.detail, &detail).is_some() || elsewhere(run) => Attempt::Restart,
+        Some(_) if options.attempt == Attempt::New => Attempt::Resume,
+        _ => options.attempt,
+    };
+    match (unfinished, attempt) {
         (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
         (Some(run), Attempt::Resume) => return resume(ledger, plan, run, &detail, options).await,
         (Some(run), Attempt::Restart) => {
             // Taking the run over first shuts out a process that still works on it.
-            take_over(ledger, plan, &run.run_id).await?;
+            let (_, slots) = take_over(ledger, plan, &run.run_id).await?;
+            if void.is_some() && slots.iter().any(|slot| slot.counts.total() > 0) {
+                // Its transaction was committed while this waited for it.
+                return Err(refuse_unfinished(run));
+            }
             ledger.forget(&run.run_id).await?;
-            if !plan.truncate && run.counts.written > 0 {
+            if void.is_some() {
+                rejects::set_aside(Path::new(&run.detail.rejects))?;
+            }
+            let kept = run.detail.pending.as_ref().is_none_or(|p| p.shadow.is_none());
+            if kept && !plan.preparation.truncates() && run.counts.written > 0 {
                 notes.push(format!(
                     "the {} rows that run {} has written stay in {}",
                     Grouped(run.counts.written),
@@ -159,14 +185,19 @@ pub async fn own(
     let run = NewRun {
         run_id: new_id,
         identity,
-        truncate: truncate(plan),
+        table: plan.table.name.clone(),
+        preparation: preparation(plan),
         detail,
     };
     start(ledger, plan, run, true, notes).await
 }
 
-fn truncate(plan: &Plan) -> Option<crate::table::TableName> {
-    plan.truncate.then(|| plan.table.name.clone())
+/// What is done when the run starts; a single transaction empties the table itself.
+fn preparation(plan: &Plan) -> Preparation {
+    match plan.single_transaction {
+        true => Preparation::Keep,
+        false => plan.preparation,
+    }
 }
 
 async fn start(
@@ -215,7 +246,7 @@ async fn resume(
     if let Some(change) = changed(&run.detail, detail) {
         return Err(Error::input(change).hint("--restart loads it from the beginning, as a new run"));
     }
-    if options.truncate {
+    if options.truncate && !plan.single_transaction {
         tracing::info!("--truncate: the table was emptied when the run started and is not emptied again");
     }
     let (handle, slots) = take_over(ledger, plan, &run.run_id).await?;
@@ -243,6 +274,10 @@ async fn resume(
 }
 
 fn refuse_unfinished(run: &RunRecord) -> Error {
+    let kept = match &run.detail.pending {
+        Some(Pending { shadow: Some(_), .. }) => "it has written nothing that readers see",
+        _ => "what it has written stays in the table, unless --truncate",
+    };
     let inputs: Vec<_> = run.detail.inputs.iter().map(|i| i.path.as_str()).collect();
     Error::new(
         ErrorKind::Config,
@@ -254,7 +289,9 @@ fn refuse_unfinished(run: &RunRecord) -> Error {
             Grouped(run.counts.written)
         ),
     )
-    .hint("--resume goes on where it stopped; --restart forgets it and loads from the beginning (what it has written stays in the table, unless --truncate)")
+    .hint(format!(
+        "--resume goes on where it stopped; --restart forgets it and loads from the beginning ({kept})"
+    ))
 }
 
 fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) -> RunDetail {
@@ -284,6 +321,9 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         slot_by: plan.slot_by.name().to_owned(),
         sort: plan.sort.name().to_owned(),
         rejects: rejects_path(plan, options, run_id).display().to_string(),
+        single_transaction: plan.single_transaction,
+        prepared_by: plan.preparation.option().map(str::to_owned),
+        pending: None,
     }
 }
 
@@ -352,6 +392,24 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
         return Some(format!(
             "table {} has been altered since the run began",
             now.table
+        ));
+    }
+    if run.prepared_by != now.prepared_by {
+        let option = |option: &Option<String>| match option {
+            Some(option) => format!("with {option}"),
+            None => "without".to_owned(),
+        };
+        return Some(format!(
+            "the run began {} and is now asked to go on {}",
+            option(&run.prepared_by),
+            option(&now.prepared_by)
+        ));
+    }
+    if run.single_transaction != now.single_transaction {
+        return Some(format!(
+            "the run began {} --single-transaction and is now asked to go on {} it",
+            if run.single_transaction { "with" } else { "without" },
+            if now.single_transaction { "with" } else { "without" },
         ));
     }
     if run.sort != now.sort {

@@ -26,6 +26,7 @@ use super::{
     rejects::Appended,
     retry::pause,
     run::Shared,
+    whole::Whole,
     write::{Gather, Write},
 };
 use crate::{
@@ -41,8 +42,8 @@ const STRIDE_NAMED: usize = 1_024;
 
 /// One lane of a run.
 pub struct LaneTask {
-    shared: Arc<Shared>,
-    writer: Option<Box<dyn Writer>>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) writer: Option<Box<dyn Writer>>,
     keys: Option<RowConverter>,
     names: Vec<Arc<str>>,
     /// Rejects that the write at hand has taken from the run's allowance.
@@ -51,6 +52,8 @@ pub struct LaneTask {
     left_out: u64,
     /// The most rows of a write, smaller than the plan's after an overload.
     rows_max: usize,
+    /// The open transaction of a run that is one.
+    pub(super) whole: Whole,
 }
 
 /// The keys of a write's rows.
@@ -66,15 +69,25 @@ impl Keys {
 }
 
 /// A commit whose outcome is not known.
-struct Doubt {
+pub(super) struct Doubt {
+    pub(super) appended: Appended,
+    pub(super) advances: Vec<Advance>,
+    pub(super) superseded: u64,
+    pub(super) taken: u64,
+}
+
+/// A write that stands in the open transaction.
+pub(super) struct Applied {
+    /// The steps of its slots, with what has become of their rows.
+    pub(super) advances: Vec<Advance>,
+    /// Whether that is not what the transaction was begun with.
+    changed: bool,
+    pub(super) superseded: u64,
     appended: Appended,
-    advances: Vec<Advance>,
-    superseded: u64,
-    taken: u64,
 }
 
 /// Why a write did not end in a commit.
-enum Trouble {
+pub(super) enum Trouble {
     /// It did, or did not: only the ledger knows.
     Doubt(Error, Doubt),
     /// More rejects than are allowed; the first `usize` rows can still be committed.
@@ -117,11 +130,12 @@ impl LaneTask {
             taken: 0,
             left_out: 0,
             rows_max,
+            whole: Whole::default(),
         })
     }
 
     /// Writes what arrives until nothing more does, or the run is stopped.
-    pub async fn run(mut self, mut pieces: mpsc::UnboundedReceiver<Piece>) -> Result<()> {
+    pub async fn run(mut self, mut pieces: mpsc::UnboundedReceiver<Piece>) -> Result<Self> {
         let mut gather = Gather::new(self.shared.plan.clone());
         let mut open = true;
         loop {
@@ -138,12 +152,15 @@ impl LaneTask {
                     .fetch_add(waited, Ordering::Relaxed);
             }
             if self.shared.stopped() {
-                return Ok(());
+                return Ok(self);
             }
             let Some(write) = gather.take(self.rows_max)? else {
-                return Ok(());
+                return Ok(self);
             };
-            self.execute(&write).await?;
+            match self.shared.plan.single_transaction {
+                true => self.add(&write).await?,
+                false => self.execute(&write).await?,
+            }
         }
     }
 
@@ -156,11 +173,8 @@ impl LaneTask {
             let Some(turn) = shared.throttle.turn().await else {
                 return Err(Error::bug("a lane without turns"));
             };
-            let wait = shared
-                .throttle
-                .wait(write.rows.num_rows(), write.rows.get_array_memory_size());
-            if !wait.is_zero() && attempt == 1 {
-                tokio::time::sleep(wait).await;
+            if attempt == 1 {
+                self.keep_rate(write).await;
             }
             let attempted = self.attempt(write, &mut doubt).await;
             let connected = self.writer.is_some();
@@ -233,7 +247,16 @@ impl LaneTask {
         }
     }
 
-    async fn rollback(&mut self) -> Result<()> {
+    /// Waits until the rate allows the write.
+    pub(super) async fn keep_rate(&mut self, write: &Write) {
+        let (rows, bytes) = (write.rows.num_rows(), write.rows.get_array_memory_size());
+        let wait = self.shared.throttle.wait(rows, bytes);
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    pub(super) async fn rollback(&mut self) -> Result<()> {
         match &mut self.writer {
             Some(writer) => writer.rollback().await,
             None => Ok(()),
@@ -242,13 +265,57 @@ impl LaneTask {
 
     async fn attempt(&mut self, write: &Write, doubt: &mut Option<Doubt>) -> Result<(), Trouble> {
         let shared = self.shared.clone();
+        let Some(mut applied) = self.apply(write, doubt).await? else {
+            return Ok(());
+        };
+        let fixed: &[Advance] = match applied.changed && shared.handle.is_some() {
+            true => &applied.advances,
+            false => &[],
+        };
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        match writer.commit(fixed).await {
+            Ok(()) => {
+                shared.progress.commits.fetch_add(1, Ordering::Relaxed);
+                shared.count(&applied.advances, applied.superseded);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
+                error,
+                Doubt {
+                    superseded: applied.superseded,
+                    appended: applied.appended,
+                    advances: applied.advances,
+                    taken: std::mem::take(&mut self.taken),
+                },
+            )),
+            Err(error) => {
+                if shared.rejects.is_some() {
+                    shared.rejects()?.retract(&mut applied.appended)?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Applies a write in the transaction that it opens, or goes on in, and puts its bad rows aside. None where an
+    /// earlier attempt was committed after all; it is then counted.
+    pub(super) async fn apply(
+        &mut self,
+        write: &Write,
+        doubt: &mut Option<Doubt>,
+    ) -> Result<Option<Applied>, Trouble> {
+        let shared = self.shared.clone();
+        let single = shared.plan.single_transaction;
         let keys = self.keys(&write.rows)?;
         let superseded = keys.as_ref().map_or_else(Vec::new, superseded);
         let advances = write.advances(&superseded, &[]);
         let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
         if let Some(committed) = self.begin(steps, doubt).await? {
             shared.count(&committed.advances, committed.superseded);
-            return Ok(());
+            return Ok(None);
         }
         let sent = match superseded.is_empty() {
             true => write.rows.clone(),
@@ -257,19 +324,25 @@ impl LaneTask {
         let mut rejected: Vec<(usize, Reject)> = Vec::new();
         let mut written_otherwise = false;
         self.left_out = 0;
+        // What stands before in the one transaction must outlive a bad row.
+        let guard = if single { Guard::Savepoint } else { Guard::None };
         if sent.num_rows() > 0
-            && let Some(failure) = self.send(&sent, Guard::None).await?
+            && let Some(failure) = self.send(&sent, guard).await?
         {
             written_otherwise = true;
             let mut first = failure.applied;
             let mut stride = next_stride(&failure, sent.num_rows());
             if !failure.intact || !superseded.is_empty() {
                 // Rows that a later, bad row replaced must be tried after all, so all are sent again.
-                self.rollback().await?;
-                self.left_out = 0;
-                if self.begin(steps, &mut None).await?.is_some() {
-                    return Err(Error::bug("a write was committed by nobody").into());
+                if !single {
+                    self.rollback().await?;
+                    if self.begin(steps, &mut None).await?.is_some() {
+                        return Err(Error::bug("a write was committed by nobody").into());
+                    }
+                } else if !failure.intact || failure.applied > 0 {
+                    return Err(Trouble::Failed(failure.error));
                 }
+                self.left_out = 0;
                 first = 0;
                 stride = if superseded.is_empty() {
                     failure.suspect.unwrap_or(sent.num_rows() / 2)
@@ -278,8 +351,14 @@ impl LaneTask {
                 }
                 .max(1);
             }
-            self.isolate(write, keys.as_ref(), first, stride, &mut rejected)
-                .await?;
+            let isolated = self.isolate(write, keys.as_ref(), first, stride, &mut rejected);
+            if let Err(trouble) = isolated.await {
+                if let (true, Trouble::Full(_)) = (single, &trouble) {
+                    // None of them will be committed, but they tell what is wrong.
+                    self.put_aside(write, &rejected)?;
+                }
+                return Err(trouble);
+            }
         }
         if let Some(doom) = &write.doom {
             return Err(Trouble::Failed(stopped_by(doom)));
@@ -287,7 +366,7 @@ impl LaneTask {
         let rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).collect();
         let mut counted = match written_otherwise {
             true => write.advances(&[], &rows),
-            false => advances.clone(),
+            false => advances,
         };
         leave_out(&mut counted, self.left_out);
         let superseded = if written_otherwise {
@@ -295,53 +374,36 @@ impl LaneTask {
         } else {
             superseded.len() as u64
         };
-        let changed = written_otherwise || self.left_out > 0;
-        let fixed: &[Advance] = if changed && shared.handle.is_some() {
-            &counted
-        } else {
-            &[]
-        };
-        let mut appended = Appended::default();
+        let appended = self.put_aside(write, &rejected)?;
+        Ok(Some(Applied {
+            advances: counted,
+            changed: written_otherwise || self.left_out > 0,
+            superseded,
+            appended,
+        }))
+    }
+
+    /// Puts the bad rows of a write into the rejects file.
+    fn put_aside(&self, write: &Write, rejected: &[(usize, Reject)]) -> Result<Appended> {
         let parsed = write.rejects();
         let found = rejected
             .iter()
             .filter_map(|(row, reject)| Some((write.place(*row)?.0, reject)));
         // Within a slot the rejects of reading come first, as they do in its sequence.
         let records: Vec<_> = parsed.chain(found).collect();
-        if !records.is_empty() {
-            appended = shared.rejects()?.append(records)?;
-        }
-        let writer = self
-            .writer
-            .as_mut()
-            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
-        match writer.commit(fixed).await {
-            Ok(()) => {
-                shared.progress.commits.fetch_add(1, Ordering::Relaxed);
-                shared.count(&counted, superseded);
-                Ok(())
-            }
-            Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
-                error,
-                Doubt {
-                    superseded,
-                    appended,
-                    advances: counted,
-                    taken: std::mem::take(&mut self.taken),
-                },
-            )),
-            Err(error) => {
-                if shared.rejects.is_some() {
-                    shared.rejects()?.retract(&mut appended)?;
-                }
-                Err(error.into())
-            }
+        match records.is_empty() {
+            true => Ok(Appended::default()),
+            false => self.shared.rejects()?.append(records),
         }
     }
 
     /// Opens the transaction. If the write is there already, by an earlier attempt whose end was in doubt, says with
     /// which counts.
-    async fn begin(&mut self, steps: &[Advance], doubt: &mut Option<Doubt>) -> Result<Option<Doubt>> {
+    pub(super) async fn begin(
+        &mut self,
+        steps: &[Advance],
+        doubt: &mut Option<Doubt>,
+    ) -> Result<Option<Doubt>> {
         let shared = &self.shared;
         if self.writer.is_none() {
             let writer = shared.target.writer(&shared.plan, shared.handle.as_ref()).await?;

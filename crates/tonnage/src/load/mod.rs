@@ -12,6 +12,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod whole;
 mod write;
 
 use std::{
@@ -35,6 +36,7 @@ use crate::{
     operation::Operation,
     parse::{ParseContext, timezone},
     plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, Sort, decide},
+    preparation::{Foreseen, Preparation, shadow},
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
     slot::{Counts, SlotState},
     source::{ReadRequest, Source, SourceSchema},
@@ -90,7 +92,12 @@ pub async fn prepare(
             (provisional(&spec), Some(spec))
         }
     };
-    let plan = decide_for(&*target, table, create.as_ref(), &*source, &options)?;
+    let foreseen = match create {
+        // It will have what it is created with.
+        Some(_) => Foreseen::default(),
+        None => target.foresee(&table, options.preparation()?).await?,
+    };
+    let plan = decide_for(&*target, table, create.as_ref(), &*source, &options, foreseen)?;
     // Refuses now what cannot be carried exactly.
     Convert::new(&plan, source.schema(), &context)?;
     Ok(Prepared {
@@ -110,6 +117,7 @@ fn decide_for(
     create: Option<&TableSpec>,
     source: &dyn Source,
     options: &LoadOptions,
+    foreseen: Foreseen,
 ) -> Result<Plan> {
     let table = Arc::new(table);
     decide(&Premises {
@@ -120,6 +128,8 @@ fn decide_for(
         resumable: source.identity().is_some(),
         options,
         support: &|operation, method| target.support(&table, operation, method),
+        preparation: options.preparation()?,
+        foreseen,
         settings: &|durability| target.settings(durability),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
     })
@@ -288,9 +298,10 @@ impl Prepared {
             let table = target.table(&spec.name).await?;
             let table =
                 table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
+            let foreseen = target.foresee(&table, plan.preparation).await?;
             plan = Plan {
                 create: plan.create,
-                ..decide_for(&*target, table, None, &*source, &options)?
+                ..decide_for(&*target, table, None, &*source, &options, foreseen)?
             };
         }
         let plan = Arc::new(plan);
@@ -302,7 +313,7 @@ impl Prepared {
         };
         source.request(&request)?;
 
-        let ownership = match plan.ledger {
+        let mut ownership = match plan.ledger {
             LedgerPlace::Target => {
                 let reading = Reading {
                     inputs: source.identity(),
@@ -311,7 +322,7 @@ impl Prepared {
                 own(target.ledger(), &plan, reading, &options).await?
             }
             LedgerPlace::None => {
-                if plan.truncate {
+                if plan.preparation.truncates() && !plan.single_transaction {
                     target.truncate(&plan.table.name).await?;
                 }
                 Ownership::unrecorded(&plan, &options)
@@ -323,6 +334,14 @@ impl Prepared {
                 error: None,
             });
         }
+        // What a single transaction has committed must not be emptied by the attempt that only records its end.
+        let plan = match plan.single_transaction && ownership.has_begun() {
+            true => Arc::new(Plan {
+                preparation: Preparation::Keep,
+                ..(*plan).clone()
+            }),
+            false => plan,
+        };
         let begin = || -> Result<_> {
             let rejects = rejects_file(&ownership, &plan)?;
             if plan.sort == Sort::Full {
@@ -341,8 +360,15 @@ impl Prepared {
             }
         };
         dealer.resume(&ownership.slots);
+        let writing = match destination(&*target, &plan, &ownership).await {
+            Ok(writing) => writing,
+            Err(error) => {
+                forget_unbegun(&*target, &ownership, &error).await;
+                return Err(error);
+            }
+        };
         let shared = Arc::new(Shared::new(
-            plan.clone(),
+            writing,
             target.clone(),
             ownership.handle.clone(),
             rejects,
@@ -357,6 +383,12 @@ impl Prepared {
             && let Some(handle) = &ownership.handle
         {
             error = finish(&*target, &plan, handle, &ownership, &progress).await.err();
+        }
+        if plan.single_transaction {
+            error = error.map(|e| whole::undone(e, &plan, &mut ownership, &progress));
+        }
+        if error.is_some() {
+            ownership.notes.extend(owed(&plan, &ownership));
         }
         if error.is_some() && ownership.resumable {
             error = error.map(|e| match e.hint_text() {
@@ -378,11 +410,61 @@ impl Prepared {
     }
 }
 
+/// The plan of the writers: into the shadow, where there is one.
+async fn destination(target: &dyn Target, plan: &Arc<Plan>, ownership: &Ownership) -> Result<Arc<Plan>> {
+    let (Preparation::Recreate, Some(handle)) = (plan.preparation, &ownership.handle) else {
+        return Ok(plan.clone());
+    };
+    let name = shadow(&plan.table.name, &handle.run_id);
+    let mut attempts = Attempts::new(plan.attempts_max);
+    let found = loop {
+        match target.table(&name).await {
+            Ok(found) => break found,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
+    let same = |table: &Table| {
+        table
+            .columns
+            .iter()
+            .map(|c| &c.name)
+            .eq(plan.table.columns.iter().map(|c| &c.name))
+    };
+    match found.filter(same) {
+        Some(table) => Ok(Arc::new(Plan {
+            table: Arc::new(table),
+            ..(**plan).clone()
+        })),
+        None => Err(Error::schema(format!(
+            "table {name}, which was to take the place of {}, is gone",
+            plan.table.name
+        ))
+        .hint("--restart makes it anew and loads from the beginning")),
+    }
+}
+
+/// What a run that stopped leaves to be done.
+fn owed(plan: &Plan, ownership: &Ownership) -> Option<String> {
+    let run_id = &ownership.handle.as_ref()?.run_id;
+    let table = &plan.table.name;
+    match plan.preparation {
+        Preparation::Keep | Preparation::Truncate => None,
+        Preparation::Recreate => Some(format!(
+            "{table} is as it was; rows written are in {}, until the run is finished or forgotten",
+            shadow(table, run_id)
+        )),
+        Preparation::RebuildIndexes { .. } => Some(format!(
+            "the indexes of {table} that were dropped are built when the run is finished or forgotten"
+        )),
+    }
+}
+
 /// Forgets a run that failed before its first commit. There is nothing to go on with, and the same command put right
 /// (another --null, a rejects file of another name) would be refused for an unfinished run.
 async fn forget_unbegun(target: &dyn Target, ownership: &Ownership, error: &Error) {
     let Some(handle) = &ownership.handle else { return };
-    if ownership.resumed || error.kind() == ErrorKind::Fenced {
+    // A commit in doubt may still come about, and would be one that nobody has recorded.
+    if ownership.resumed || matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt) {
         return;
     }
     // Where the ledger cannot be asked the run stays in it, to be resumed or restarted.

@@ -228,6 +228,28 @@ impl RejectsFile {
     }
 }
 
+/// Where the records of a run that was rolled back go.
+pub fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".rolled-back");
+    PathBuf::from(name)
+}
+
+/// Moves the records of a run that was rolled back out of the way, so that they are not taken for rows that the table
+/// lacks; says where to. They still tell what is to be mended.
+pub fn set_aside(path: &Path) -> Result<Option<PathBuf>> {
+    let aside = aside(path);
+    match fs::rename(path, &aside) {
+        Ok(()) => Ok(Some(aside)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::new(
+            ErrorKind::Refused,
+            format!("rejects file {}: {error}", path.display()),
+        )
+        .hint("its records are of a run that was rolled back: move it away")),
+    }
+}
+
 fn sync_parent(path: &Path) -> std::io::Result<()> {
     let parent = path
         .parent()

@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     deal::{Dealer, Lane, Piece},
     lane::LaneTask,
-    rejects::RejectsFile,
+    rejects::{RejectsFile, aside},
     throttle::Throttle,
     write::PIECES_MAX,
 };
@@ -49,6 +49,8 @@ pub struct Progress {
     pub bytes_read: AtomicU64,
     /// Rows committed by this attempt.
     pub written: AtomicU64,
+    /// Rows handed to the database in a single transaction that is still open.
+    pub uncommitted: AtomicU64,
     /// Rows replaced, before they were sent, by a later row of the same key.
     pub superseded: AtomicU64,
     /// Rows that the operation left out: their key was there, or was not.
@@ -173,11 +175,11 @@ impl Shared {
 
     /// The error for a used-up allowance.
     pub fn too_many_rejects(&self) -> Error {
-        let path = self
-            .rejects
-            .as_ref()
-            .map(|r| r.path().display().to_string())
-            .unwrap_or_default();
+        let path = self.rejects.as_ref().map(|r| match self.plan.single_transaction {
+            true => aside(r.path()),
+            false => r.path().to_owned(),
+        });
+        let path = path.map(|path| path.display().to_string()).unwrap_or_default();
         Error::new(
             ErrorKind::Rejected,
             format!("more than {} rows are bad", self.plan.rejects_max),
@@ -304,11 +306,22 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
     };
 
     let mut errors = Vec::new();
+    let mut ended_lanes = Vec::new();
     while let Some(ended) = lanes.join_next().await {
-        errors.extend(joined(ended).err());
+        match joined(ended) {
+            Ok(lane) if shared.plan.single_transaction => ended_lanes.push(lane),
+            // Others may need its connection.
+            Ok(_) => {}
+            Err(error) => errors.push(error),
+        }
     }
     errors.extend(joined(dealing.await).err());
     errors.extend(joined(reader.await).err());
+    if shared.plan.single_transaction && errors.is_empty() && !shared.stopped() {
+        for lane in &mut ended_lanes {
+            errors.extend(lane.conclude().await.err());
+        }
+    }
     // What broke the run matters more than what others met when they were told to stop.
     errors.sort_by_key(|e| e.kind() == ErrorKind::Cancelled);
     match errors.into_iter().next() {
@@ -317,7 +330,7 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
     }
 }
 
-fn joined(ended: Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+fn joined<T>(ended: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     match ended {
         Ok(result) => result,
         Err(error) => Err(Error::bug(format!(

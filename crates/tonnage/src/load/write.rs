@@ -10,7 +10,7 @@ use crate::{
     error::Result,
     plan::Plan,
     reject::Reject,
-    slot::{Advance, BlockMark, Counts, Position},
+    slot::{Advance, BlockMark, Counts, Position, gather},
     source::Origin,
 };
 use arrow::{array::RecordBatch, compute::concat_batches};
@@ -81,20 +81,14 @@ impl Write {
             } else {
                 part.marks.0
             };
-            match advances.iter_mut().find(|a| a.slot == part.slot) {
-                Some(advance) => {
-                    advance.to = part.to;
-                    advance.mark = mark;
-                    advance.counts.add(counts);
-                }
-                None => advances.push(Advance {
-                    slot: part.slot,
-                    from: part.from,
-                    to: part.to,
-                    mark,
-                    counts,
-                }),
-            }
+            let step = Advance {
+                slot: part.slot,
+                from: part.from,
+                to: part.to,
+                mark,
+                counts,
+            };
+            gather(&mut advances, &[step]);
         }
         advances
     }

@@ -17,6 +17,7 @@ pub use self::{
 use crate::{
     error::{Error, Result},
     operation::{Durability, Method, Operation, Support},
+    preparation::{Foreseen, Preparation},
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
     table::{Equality, Table},
@@ -95,7 +96,7 @@ pub struct Plan {
     pub durability: Durability,
     /// Lanes: connections that write at once.
     pub jobs: usize,
-    /// The most rows of a write; a write is a commit.
+    /// The most rows of a write; a write is a commit, but in a [single transaction](Plan::single_transaction).
     pub batch_rows: usize,
     /// The most Arrow bytes of a write, but at least one row.
     pub batch_bytes: usize,
@@ -129,8 +130,10 @@ pub struct Plan {
     pub attempts_max: u32,
     /// Where positions are kept.
     pub ledger: LedgerPlace,
-    /// Whether the table is emptied first.
-    pub truncate: bool,
+    /// What is done to the table around its rows.
+    pub preparation: Preparation,
+    /// Whether the run is one transaction: all rows or none.
+    pub single_transaction: bool,
     /// The statement that creates the table first.
     pub create: Option<String>,
     /// Arrow bytes held between reader and lanes at most.
@@ -167,6 +170,10 @@ pub struct Premises<'a> {
     pub options: &'a LoadOptions,
     /// Whether the target can do an operation by a method.
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
+    /// What is to be done to the table around its rows.
+    pub preparation: Preparation,
+    /// What the target says that this will do.
+    pub foreseen: Foreseen,
     /// The settings a writer changes.
     pub settings: &'a dyn Fn(Durability) -> Vec<String>,
     /// Processors of this machine.
@@ -220,6 +227,19 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             "only the server can tell whether two values of ({}) are equal: one job keeps their order",
             operation.key().join(", ")
         ));
+    }
+    if options.single_transaction {
+        if method == Method::Single {
+            return Err(Error::config(
+                "--method single commits every row, --single-transaction all of them at once",
+            )
+            .hint("--method batch sends a row a statement and leaves the commit to the end"));
+        }
+        jobs_max = 1;
+        notes.push("all rows or none: one job writes them in one transaction".to_owned());
+        if options.create != Create::No {
+            notes.push("a table that is missing is created before, and stays where the run fails".to_owned());
+        }
     }
     if let Some(jobs) = options.jobs.filter(|j| *j > jobs_max) {
         notes.push(format!("{jobs} jobs were asked for, {jobs_max} can be used"));
@@ -283,11 +303,25 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         guarantees_lost
             .push("durability relaxed: the last commits may be lost if the machine fails".to_owned());
     }
-    if options.truncate {
-        notes.push(format!(
-            "{} is emptied when the run starts, in a transaction before its rows",
-            table.name
-        ));
+    if premises.preparation.truncates() {
+        notes.push(match options.single_transaction {
+            true => format!(
+                "{} is emptied in the transaction of its rows, and may be locked until that ends",
+                table.name
+            ),
+            false => format!(
+                "{} is emptied when the run starts, in a transaction before its rows",
+                table.name
+            ),
+        });
+    }
+    notes.extend(premises.foreseen.notes.iter().cloned());
+    let mut settings_changed = (premises.settings)(durability);
+    settings_changed.extend(premises.foreseen.settings.iter().cloned());
+    if premises.preparation.option().is_some() && !premises.resumable {
+        notes.push(
+            "if the run is interrupted, `tonnage runs TARGET --forget RUN` puts the table right".to_owned(),
+        );
     }
     Ok(Plan {
         product: capabilities.product.clone(),
@@ -316,11 +350,12 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         rejects_max: options.rejects_max,
         attempts_max: ATTEMPTS_MAX,
         ledger: options.ledger,
-        truncate: options.truncate,
+        preparation: premises.preparation,
+        single_transaction: options.single_transaction,
         create: premises.create.clone(),
         // A lane holds less than a write while it waits for more, so one further block always finds room.
         queue_bytes_max: jobs * batch_bytes + (jobs + 2) * BLOCK_BYTES,
-        settings_changed: (premises.settings)(durability),
+        settings_changed,
         guarantees_lost,
         notes,
     })

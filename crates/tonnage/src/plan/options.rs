@@ -4,7 +4,9 @@ use std::{fmt, path::PathBuf};
 
 use super::REJECTS_MAX;
 use crate::{
+    error::{Error, Result},
     operation::{Durability, Method},
+    preparation::Preparation,
     table::TableName,
     types::ColumnType,
 };
@@ -32,6 +34,12 @@ pub struct LoadOptions {
     pub sort: Option<Sort>,
     /// Whether to empty the table first.
     pub truncate: bool,
+    /// Whether to load into a new table that takes the place of the table at the end.
+    pub recreate: bool,
+    /// Whether to drop secondary indexes and build them again at the end.
+    pub rebuild_indexes: bool,
+    /// Whether the run is one transaction: all rows or none.
+    pub single_transaction: bool,
     /// Whether to create the table.
     pub create: Create,
     /// Types for columns of a created table.
@@ -59,6 +67,54 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
+    /// What is to be done to the table around its rows. `Config` where it cannot be what was asked for.
+    pub fn preparation(&self) -> Result<Preparation> {
+        let preparation = match (self.recreate, self.rebuild_indexes, self.truncate) {
+            (true, true, _) => {
+                return Err(
+                    Error::config("--recreate and --rebuild-indexes do not go together").hint(
+                        "--truncate --rebuild-indexes empties the table and builds its indexes at the end",
+                    ),
+                );
+            }
+            (true, false, true) => {
+                return Err(Error::config("--recreate and --truncate do not go together")
+                    .hint("--recreate leaves no row of the old table by itself"));
+            }
+            (true, false, false) => Preparation::Recreate,
+            (false, true, truncate) => Preparation::RebuildIndexes { truncate },
+            (false, false, true) => Preparation::Truncate,
+            (false, false, false) => Preparation::Keep,
+        };
+        let Some(option) = preparation.option() else {
+            return Ok(preparation);
+        };
+        if self.ledger == LedgerPlace::None {
+            return Err(Error::config(format!("{option} needs the ledger"))
+                .hint("leave --ledger none out: the ledger holds what is owed to the table"));
+        }
+        if self.single_transaction {
+            return Err(
+                Error::config(format!("{option} does not go with --single-transaction")).hint(
+                    match preparation {
+                        Preparation::Recreate => "leave one out: --recreate shows all rows or none by itself",
+                        _ => {
+                            "leave one out: indexes are dropped before the rows, in a transaction of its own"
+                        }
+                    },
+                ),
+            );
+        }
+        if preparation == Preparation::Recreate && matches!(self.mode, Mode::Update | Mode::Delete) {
+            return Err(Error::config(format!(
+                "--recreate starts without rows, so {} would find nothing",
+                self.mode.phrase()
+            ))
+            .hint("leave --recreate out"));
+        }
+        Ok(preparation)
+    }
+
     /// Insert into `table`, everything else decided by the plan.
     pub fn new(table: TableName) -> Self {
         Self {
@@ -72,6 +128,9 @@ impl LoadOptions {
             durability: None,
             sort: None,
             truncate: false,
+            recreate: false,
+            rebuild_indexes: false,
+            single_transaction: false,
             create: Create::No,
             types: Vec::new(),
             map: Vec::new(),

@@ -33,9 +33,13 @@ impl fmt::Display for Plan {
         line(
             "write",
             &format!(
-                "at most {} rows, {}; a commit each",
+                "at most {} rows, {}; {}",
                 self.batch_rows,
-                Bytes(self.batch_bytes)
+                Bytes(self.batch_bytes),
+                match self.single_transaction {
+                    true => "one commit for all",
+                    false => "a commit each",
+                }
             ),
         )?;
         line(
@@ -80,7 +84,10 @@ impl fmt::Display for Plan {
                 &format!("to the rejects file, at most {}", self.rejects_max),
             )?,
         }
-        line("attempts", &format!("{} at a write", self.attempts_max))?;
+        match self.single_transaction {
+            true => line("attempts", &"one")?,
+            false => line("attempts", &format!("{} at a write", self.attempts_max))?,
+        }
         line("queue", &format!("at most {}", Bytes(self.queue_bytes_max)))?;
         if let Some(rate) = self.rate {
             line("rate", &format!("at most {rate}"))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tonnage::{
     operation::{Durability, Method, Operation},
     plan::{LedgerPlace, OnError, Plan, PlanColumn, RejectsMax, SlotBy, Sort},
+    preparation::Preparation,
     table::Table,
 };
 
@@ -35,7 +36,8 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         rejects_max: RejectsMax::Rows(0),
         attempts_max: 1,
         ledger: LedgerPlace::Target,
-        truncate: false,
+        preparation: Preparation::Keep,
+        single_transaction: false,
         create: None,
         queue_bytes_max: 0,
         settings_changed: Vec::new(),

@@ -13,6 +13,7 @@ use tonnage::{
     ledger::{NewRun, RunDetail, RunHandle},
     operation::{Method, Operation},
     plan::{Plan, PlanColumn},
+    preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position, SlotState},
     table::{ColumnSpec, TableName, TableSpec},
     target::{Claim, Guard, Target, Writer},
@@ -273,7 +274,10 @@ impl Sequence {
 
     fn new_run(&mut self) -> NewRun {
         let table = &self.plan.table;
-        let truncate = self.dice.one_in(4).then(|| table.name.clone());
+        let preparation = match self.dice.one_in(4) {
+            true => Preparation::Truncate,
+            false => Preparation::Keep,
+        };
         NewRun {
             run_id: format!("run-{:03}", self.run_ids.len()),
             identity: format!("input {}", self.dice.below(3)),
@@ -291,16 +295,20 @@ impl Sequence {
                 slot_by: "block".to_owned(),
                 sort: "none".to_owned(),
                 rejects: String::new(),
+                single_transaction: false,
+                prepared_by: None,
+                pending: None,
             },
-            truncate,
+            table: table.name.clone(),
+            preparation,
         }
     }
 
     async fn start(&mut self) {
         let run = self.new_run();
         self.history.push(format!(
-            "start {} of {}, truncate {:?}",
-            run.run_id, run.identity, run.truncate
+            "start {} of {}, {:?}",
+            run.run_id, run.identity, run.preparation
         ));
         self.run_ids.push(run.run_id.clone());
         let is_refused = self
@@ -317,7 +325,7 @@ impl Sequence {
         let started = self.subject.target.ledger().start(&run).await;
         self.assert_eq(&started.map_err(|error| error.kind()), &expected, "start");
         let Ok(handle) = expected else { return };
-        if run.truncate.is_some() {
+        if run.preparation.truncates() {
             self.rows = 0;
         }
         let slot = |slot| SlotState {

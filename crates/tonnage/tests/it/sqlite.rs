@@ -19,6 +19,7 @@ use tonnage::{
     ledger::{NewRun, RunDetail},
     operation::{Method, Operation},
     plan::{Plan, PlanColumn},
+    preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position},
     table::{Table, TableName},
     target::{Claim, Failure, Guard, Target, Writer},
@@ -173,8 +174,12 @@ async fn new_run(database: &Database, table: &str, run_id: &str) -> NewRun {
             slot_by: "block".to_owned(),
             sort: "none".to_owned(),
             rejects: String::new(),
+            single_transaction: false,
+            prepared_by: None,
+            pending: None,
         },
-        truncate: None,
+        table: table.name,
+        preparation: Preparation::Keep,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::support::Database::Postgres;
 pub(super) const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, qty integer)";
 
 /// One row is in when the other stops the run.
-const UNFINISHED: &[(&str, &str)] = &[("orders.csv", "id,qty\n1,2\n1,3\n")];
+pub(super) const UNFINISHED: &[(&str, &str)] = &[("orders.csv", "id,qty\n1,2\n1,3\n")];
 
 pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {

@@ -1,6 +1,8 @@
 //! The engine against the reference target: whatever fails, every row stands once and the account is exact.
 
 mod numbers;
+mod prepared;
+mod whole;
 
 use std::{
     collections::BTreeMap,

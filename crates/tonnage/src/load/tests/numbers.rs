@@ -8,7 +8,7 @@ use arrow::{
 };
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     ledger::InputIdentity,
     reject::{Problem, Reject, RejectData},
     slot::BlockMark,
@@ -24,6 +24,8 @@ pub struct Numbers {
     next: usize,
     /// Pretend that the file is another one.
     pub changed: bool,
+    /// The block at which reading fails.
+    pub breaks_at: Option<usize>,
 }
 
 impl Numbers {
@@ -50,6 +52,7 @@ impl Numbers {
             block_rows,
             next: 0,
             changed: false,
+            breaks_at: None,
         }
     }
 
@@ -91,6 +94,9 @@ impl Source for Numbers {
         Ok(())
     }
     fn next(&mut self) -> Result<Option<Block>> {
+        if self.breaks_at == Some(self.next) {
+            return Err(Error::input("numbers breaks off"));
+        }
         let first = self.next * self.block_rows;
         let end = (first + self.block_rows).min(self.rows.len());
         if first >= end {

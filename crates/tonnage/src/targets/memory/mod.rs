@@ -4,6 +4,7 @@
 //! against it is a test of the engine. A transaction sees what is committed and its own rows; ledger rows are locked
 //! by the transaction that moves them, and who waits for one sees the truth afterwards.
 
+mod ledger;
 mod view;
 
 use std::{
@@ -21,10 +22,11 @@ use tokio::sync::Notify;
 use self::view::View;
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    ledger::{Ledger, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
-    slot::{Advance, Counts, SlotState},
+    preparation::{Foreseen, Preparation},
+    slot::{Advance, SlotState, gather},
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
 };
@@ -77,6 +79,8 @@ struct Stored {
     table: Table,
     rows: Vec<Row>,
     check: Option<Check>,
+    /// Names of secondary indexes. They do nothing.
+    indexes: Vec<String>,
 }
 
 impl Default for Memory {
@@ -135,6 +139,28 @@ impl Memory {
         }
     }
 
+    /// Gives a table a secondary index.
+    pub fn index(&self, table: &str, name: &str) {
+        if let Some(stored) = self.lock().tables.get_mut(table) {
+            stored.indexes.push(name.to_owned());
+        }
+    }
+
+    /// The secondary indexes of a table.
+    pub fn indexes(&self, table: &str) -> Vec<String> {
+        let state = self.lock();
+        state
+            .tables
+            .get(table)
+            .map(|t| t.indexes.clone())
+            .unwrap_or_default()
+    }
+
+    /// The tables there are.
+    pub fn tables(&self) -> Vec<String> {
+        self.lock().tables.keys().cloned().collect()
+    }
+
     /// The rows of a table in the order in which they were committed; empty where there is no table.
     pub fn rows(&self, table: &str) -> Vec<Row> {
         self.lock()
@@ -142,6 +168,13 @@ impl Memory {
             .get(table)
             .map(|t| t.rows.clone())
             .unwrap_or_default()
+    }
+
+    /// Removes the rows of a table.
+    pub fn clear(&self, table: &str) {
+        if let Some(stored) = self.lock().tables.get_mut(table) {
+            stored.rows.clear();
+        }
     }
 
     /// Drops a table.
@@ -244,6 +277,7 @@ impl Target for Memory {
             table,
             rows: Vec::new(),
             check: None,
+            indexes: Vec::new(),
         };
         match state.tables.insert(spec.name.name.clone(), stored) {
             None => Ok(()),
@@ -256,6 +290,17 @@ impl Target for Memory {
             stored.rows.clear();
         }
         Ok(())
+    }
+
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        let notes = match preparation {
+            Preparation::RebuildIndexes { .. } => self.indexes(&table.name.name),
+            _ => Vec::new(),
+        };
+        Ok(Foreseen {
+            notes,
+            settings: Vec::new(),
+        })
     }
 
     fn settings(&self, _: Durability) -> Vec<String> {
@@ -279,129 +324,13 @@ impl Target for Memory {
             run: run.cloned(),
             open: None,
             broken: false,
+            single_transaction: plan.single_transaction,
+            truncate: plan.single_transaction && plan.preparation.truncates(),
         }))
     }
 
     fn ledger(&self) -> &dyn Ledger {
         self
-    }
-}
-
-#[async_trait]
-impl Ledger for Memory {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
-        self.call()?;
-        let state = self.lock();
-        let mut runs = state.runs.clone();
-        for run in runs.iter_mut().filter(|r| r.finished.is_none()) {
-            run.counts = Counts::default();
-            for slot in state.slots.get(&run.run_id).into_iter().flatten() {
-                run.counts.add(slot.counts);
-            }
-        }
-        runs.reverse();
-        Ok(runs)
-    }
-
-    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        self.call()?;
-        let mut state = self.lock();
-        if state
-            .runs
-            .iter()
-            .any(|r| r.identity == run.identity && r.finished.is_none())
-        {
-            return Err(Error::new(
-                ErrorKind::Fenced,
-                "another run of the same input has just been started",
-            ));
-        }
-        if let Some(name) = &run.truncate
-            && let Some(stored) = state.tables.get_mut(&name.name)
-        {
-            stored.rows.clear();
-        }
-        state.runs.push(RunRecord {
-            run_id: run.run_id.clone(),
-            identity: run.identity.clone(),
-            epoch: 1,
-            started: 0,
-            finished: None,
-            detail: run.detail.clone(),
-            counts: Counts::default(),
-        });
-        let slots = (0..run.detail.slots).map(|slot| SlotState {
-            slot,
-            ..SlotState::default()
-        });
-        state.slots.insert(run.run_id.clone(), slots.collect());
-        Ok(RunHandle {
-            run_id: run.run_id.clone(),
-            epoch: 1,
-        })
-    }
-
-    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
-        self.call()?;
-        Ok(self.lock().slots.get(run_id).cloned().unwrap_or_default())
-    }
-
-    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        self.call()?;
-        loop {
-            let released = self.released.notified();
-            {
-                let mut state = self.lock();
-                let is_free = !state.locks.keys().any(|(run, _)| run == run_id);
-                let unfinished = |r: &&mut RunRecord| r.run_id == run_id && r.finished.is_none();
-                let Some(run) = state.runs.iter_mut().find(unfinished) else {
-                    return Err(Error::new(
-                        ErrorKind::Fenced,
-                        format!("run {run_id} is finished or forgotten"),
-                    ));
-                };
-                if is_free {
-                    run.epoch += 1;
-                    let handle = RunHandle {
-                        run_id: run_id.to_owned(),
-                        epoch: run.epoch,
-                    };
-                    let slots = state.slots.get(run_id).cloned().unwrap_or_default();
-                    return Ok((handle, slots));
-                }
-            }
-            released.await;
-        }
-    }
-
-    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
-        self.call()?;
-        let mut state = self.lock();
-        match state
-            .runs
-            .iter_mut()
-            .find(|r| r.run_id == handle.run_id && r.epoch == handle.epoch)
-        {
-            Some(run) => {
-                run.finished = Some(0);
-                run.counts = counts;
-                state.slots.remove(&handle.run_id);
-                Ok(())
-            }
-            None => Err(Error::new(
-                ErrorKind::Fenced,
-                "another process has taken this run over",
-            )),
-        }
-    }
-
-    async fn forget(&self, run_id: &str) -> Result<bool> {
-        self.call()?;
-        let mut state = self.lock();
-        let before = state.runs.len();
-        state.runs.retain(|r| r.run_id != run_id);
-        state.slots.remove(run_id);
-        Ok(state.runs.len() < before)
     }
 }
 
@@ -413,6 +342,9 @@ struct MemoryWriter {
     run: Option<RunHandle>,
     open: Option<Transaction>,
     broken: bool,
+    /// Whether a transaction goes on over many writes, and whether it empties the table first.
+    single_transaction: bool,
+    truncate: bool,
 }
 
 struct Transaction {
@@ -420,6 +352,16 @@ struct Transaction {
     advances: Vec<Advance>,
     /// The rows it has applied, in order.
     changes: Vec<Row>,
+}
+
+impl Transaction {
+    fn new(number: u64) -> Self {
+        Self {
+            number,
+            advances: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
 }
 
 impl MemoryWriter {
@@ -447,13 +389,16 @@ impl MemoryWriter {
     }
 
     /// The table as the open transaction sees it.
-    fn view<'a>(&'a self, state: &State, changes: &[Row]) -> Result<View<'a>> {
+    fn view<'a>(&'a self, state: &State, open: &Transaction) -> Result<View<'a>> {
         let stored = state
             .tables
             .get(&self.table.name.name)
             .ok_or_else(|| Error::schema(format!("there is no table {}", self.table.name)))?;
         let mut view = View::new(stored, &self.table, &self.operation, &self.columns);
-        for row in changes {
+        if self.truncate {
+            view.clear();
+        }
+        for row in &open.changes {
             // Another transaction may have committed the key meanwhile: a lost race, not a bad row.
             view.apply(row.clone(), &mut HashSet::new())
                 .map_err(|e| Error::new(ErrorKind::Overloaded, format!("lost a race: {e}")))?;
@@ -466,13 +411,20 @@ impl MemoryWriter {
 impl Writer for MemoryWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
         self.call()?;
+        if self.open.is_some() && !self.single_transaction {
+            return Err(Error::bug("a transaction was begun inside another"));
+        }
         let Some(run) = self.run.clone() else {
-            self.open = Some(Transaction {
-                number: 0,
-                advances: Vec::new(),
-                changes: Vec::new(),
-            });
+            self.open.get_or_insert_with(|| Transaction::new(0));
             return Ok(Claim::Held);
+        };
+        let number = match &self.open {
+            Some(open) => open.number,
+            None => {
+                let mut state = self.memory.lock();
+                state.transactions += 1;
+                state.transactions
+            }
         };
         let memory = self.memory.clone();
         loop {
@@ -480,26 +432,31 @@ impl Writer for MemoryWriter {
             {
                 let mut state = memory.lock();
                 let lock = |slot: u16| (run.run_id.clone(), slot);
-                if !advances.iter().any(|a| state.locks.contains_key(&lock(a.slot))) {
+                let is_others = |a: &Advance| {
+                    let holder = state.locks.get(&lock(a.slot));
+                    holder.is_some_and(|holder| *holder != number)
+                };
+                if !advances.iter().any(is_others) {
                     let owned = state
                         .runs
                         .iter()
                         .any(|r| r.run_id == run.run_id && r.epoch == run.epoch);
                     let slots = state.slots.get(&run.run_id).map_or(&[][..], |s| s);
-                    let stands = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.from);
+                    let mine = self.open.as_ref().map_or(&[][..], |open| &open.advances);
+                    let stands = |a: &Advance| match mine.iter().find(|m| m.slot == a.slot) {
+                        Some(mine) => mine.to == a.from,
+                        None => slots.iter().any(|s| s.slot == a.slot && s.position == a.from),
+                    };
                     if !owned || !advances.iter().all(stands) {
+                        drop(state);
+                        self.end();
                         return Ok(Claim::Moved);
                     }
-                    state.transactions += 1;
-                    let number = state.transactions;
                     state
                         .locks
                         .extend(advances.iter().map(|a| (lock(a.slot), number)));
-                    self.open = Some(Transaction {
-                        number,
-                        advances: advances.to_vec(),
-                        changes: Vec::new(),
-                    });
+                    let open = self.open.get_or_insert_with(|| Transaction::new(number));
+                    gather(&mut open.advances, advances);
                     return Ok(Claim::Held);
                 }
             }
@@ -531,7 +488,7 @@ impl Writer for MemoryWriter {
         let mut skipped = 0;
         let refused = {
             let state = self.memory.lock();
-            let mut view = self.view(&state, &open.changes)?;
+            let mut view = self.view(&state, open)?;
             let mut touched = HashSet::new();
             batch
                 .iter()
@@ -571,7 +528,7 @@ impl Writer for MemoryWriter {
         };
         {
             let mut state = self.memory.lock();
-            let mut rows = self.view(&state, &transaction.changes)?.rows;
+            let mut rows = self.view(&state, transaction)?.rows;
             rows.retain(|row| !row.is_empty());
             if let Some(stored) = state.tables.get_mut(&self.table.name.name) {
                 stored.rows = rows;

@@ -47,6 +47,12 @@ impl<'a> View<'a> {
         view
     }
 
+    /// Without its rows.
+    pub(super) fn clear(&mut self) {
+        self.rows.clear();
+        self.index.clear();
+    }
+
     fn keys_of(&self, row: &Row) -> Vec<(usize, Row)> {
         let key = |(at, columns): (usize, &Vec<usize>)| {
             let values: Row = columns.iter().map(|c| row[*c].clone()).collect();

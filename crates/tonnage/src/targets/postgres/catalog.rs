@@ -1,6 +1,6 @@
 //! Tables as the system catalogue has them.
 
-use tokio_postgres::{Client, types::ToSql};
+use tokio_postgres::{Client, GenericClient, types::ToSql};
 
 use super::{
     carry::{Carried, Cast, Declared, carry},
@@ -200,7 +200,7 @@ pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
         .map_err(|e| Error::bug(format!("PostgreSQL's answer has an unexpected form: {e}")).caused_by(e))
 }
 
-async fn find(client: &Client, name: &TableName) -> Result<Option<Candidate>> {
+async fn find(client: &impl GenericClient, name: &TableName) -> Result<Option<Candidate>> {
     let rows = client
         .query(CANDIDATES, &[&name.schema, &name.name])
         .await
@@ -231,7 +231,7 @@ async fn find(client: &Client, name: &TableName) -> Result<Option<Candidate>> {
 }
 
 /// Reads a table; none where there is none of this name.
-pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option<Described>> {
+pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> Result<Option<Described>> {
     let Some(found) = find(client, name).await? else {
         return Ok(None);
     };

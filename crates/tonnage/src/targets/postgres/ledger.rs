@@ -11,7 +11,7 @@ use tokio_postgres::{Client, GenericClient, Statement, types::ToSql};
 use super::{
     PostgresTarget,
     catalog::{RUNS, SLOTS, get},
-    errors, statements,
+    errors, prepare, statements,
     types::quote,
 };
 use crate::{
@@ -145,6 +145,29 @@ fn slot_state(row: &tokio_postgres::Row) -> Result<SlotState> {
             rejected: unsigned(10)?,
         },
     })
+}
+
+fn written(detail: &RunDetail) -> Result<String> {
+    serde_json::to_string(detail)
+        .map_err(|e| Error::bug("a run's detail cannot be written as JSON").caused_by(e))
+}
+
+fn read_detail(run_id: &str, detail: &str) -> Result<RunDetail> {
+    serde_json::from_str(detail).map_err(|e| {
+        Error::new(
+            ErrorKind::Refused,
+            format!("{RUNS} has no readable detail of run {run_id}"),
+        )
+        .hint("it was written by another version of tonnage, or by hand")
+        .caused_by(e)
+    })
+}
+
+/// Writes a run's detail anew.
+async fn record(client: &impl GenericClient, runs: &str, run_id: &str, detail: &RunDetail) -> Result<()> {
+    let update = format!("UPDATE {runs} SET detail = $2 WHERE run_id = $1");
+    let recorded = client.execute(&update, &[&run_id, &written(detail)?]).await;
+    recorded.map(|_| ()).map_err(errors::statement)
 }
 
 fn no_run(run_id: &str) -> Error {
@@ -322,14 +345,7 @@ impl Ledger for PostgresTarget {
             .map(|row| {
                 let run_id: String = get(row, 0)?;
                 let detail: String = get(row, 5)?;
-                let detail: RunDetail = serde_json::from_str(&detail).map_err(|e| {
-                    Error::new(
-                        ErrorKind::Refused,
-                        format!("{RUNS} has no readable detail of run {run_id}"),
-                    )
-                    .hint("it was written by another version of tonnage, or by hand")
-                    .caused_by(e)
-                })?;
+                let detail = read_detail(&run_id, &detail)?;
                 let unsigned = |index| get::<i64>(row, index).map(|value| value as u64);
                 Ok(RunRecord {
                     identity: get(row, 1)?,
@@ -349,8 +365,7 @@ impl Ledger for PostgresTarget {
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        let detail = serde_json::to_string(&run.detail)
-            .map_err(|e| Error::bug("a run's detail cannot be written as JSON").caused_by(e))?;
+        let mut detail = run.detail.clone();
         let mut session = self.session().await?;
         let transaction = session
             .build_transaction()
@@ -365,7 +380,7 @@ impl Ledger for PostgresTarget {
              ON CONFLICT DO NOTHING"
         );
         let inserted = transaction
-            .execute(&insert, &[&run.run_id, &run.identity, &detail])
+            .execute(&insert, &[&run.run_id, &run.identity, &written(&detail)?])
             .await
             .map_err(errors::statement)?;
         if inserted == 0 {
@@ -397,11 +412,15 @@ impl Ledger for PostgresTarget {
             .execute(&insert, &[&run.run_id, &i32::from(run.detail.slots)])
             .await
             .map_err(errors::statement)?;
-        if let Some(table) = &run.truncate {
+        if run.preparation.truncates() {
+            let table = &run.table;
             transaction
                 .batch_execute(&statements::truncate(table))
                 .await
                 .map_err(|e| errors::statement(e).at(format!("cannot empty {table}")))?;
+        }
+        if prepare::prepare(&transaction, run, &mut detail).await? {
+            record(&transaction, &runs, &run.run_id, &detail).await?;
         }
         transaction.commit().await.map_err(errors::commit)?;
         Ok(RunHandle {
@@ -445,6 +464,19 @@ impl Ledger for PostgresTarget {
             .await
             .map_err(errors::statement)?;
         let Tables { runs, slots } = Tables::existing(&transaction).await?;
+        // The row is locked first, so that nothing is settled that another process finishes or forgets.
+        let owner = format!(
+            "SELECT detail FROM {runs} WHERE run_id = $1 AND epoch = $2 AND finished IS NULL FOR UPDATE"
+        );
+        let owned = transaction
+            .query_opt(&owner, &[&handle.run_id, &handle.epoch])
+            .await;
+        if let Some(row) = owned.map_err(errors::statement)? {
+            let mut detail = read_detail(&handle.run_id, &get::<String>(&row, 0)?)?;
+            if prepare::settle(&transaction, &mut detail).await? {
+                record(&transaction, &runs, &handle.run_id, &detail).await?;
+            }
+        }
         // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
         let finish = format!(
             "UPDATE {runs} SET finished = coalesce(finished, extract(epoch FROM now())::int8), \
@@ -486,16 +518,28 @@ impl Ledger for PostgresTarget {
         }
         let transaction = session.transaction().await.map_err(errors::statement)?;
         let Tables { runs, slots } = Tables::existing(&transaction).await?;
-        // Slots last: they wait for transactions in flight, which then find their run gone.
         let removed = transaction
-            .execute(&format!("DELETE FROM {runs} WHERE run_id = $1"), &[&run_id])
+            .query_opt(
+                &format!("DELETE FROM {runs} WHERE run_id = $1 RETURNING detail, finished IS NULL"),
+                &[&run_id],
+            )
             .await
             .map_err(errors::statement)?;
+        // They wait for transactions in flight, which then find their run gone.
         transaction
             .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
             .await
             .map_err(errors::statement)?;
+        if let Some(row) = &removed
+            && get::<bool>(row, 1)?
+        {
+            // Without a readable detail nothing can be known to be owed.
+            match read_detail(run_id, &get::<String>(row, 0)?) {
+                Ok(detail) => prepare::undo(&transaction, &detail).await?,
+                Err(error) => tracing::warn!("{error}"),
+            }
+        }
         transaction.commit().await.map_err(errors::commit)?;
-        Ok(removed > 0)
+        Ok(removed.is_some())
     }
 }

@@ -17,7 +17,9 @@ mod errors;
 mod interval;
 mod ledger;
 mod numeric;
+mod prepare;
 mod settings;
+mod shadow;
 mod statements;
 mod tls;
 mod types;
@@ -41,6 +43,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    preparation::{Foreseen, Preparation},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
     targets::{Driver, Password},
@@ -212,7 +215,7 @@ impl Target for PostgresTarget {
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let session = self.session().await?;
-        let Some(described) = catalog::describe(&session, name).await? else {
+        let Some(described) = catalog::describe(&*session, name).await? else {
             return Ok(None);
         };
         let mut traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -249,6 +252,10 @@ impl Target for PostgresTarget {
             .batch_execute(&statements::truncate(name))
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
+    }
+
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        prepare::foresee(&*self.session().await?, table, preparation).await
     }
 
     fn settings(&self, durability: Durability) -> Vec<String> {

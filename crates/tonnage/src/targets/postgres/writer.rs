@@ -27,7 +27,8 @@ use crate::{
     ledger::RunHandle,
     plan::Plan,
     reject::sqlstate,
-    slot::Advance,
+    slot::{Advance, gather},
+    table::TableName,
     target::{Claim, Failure, Guard, Outcome, Writer},
 };
 
@@ -66,6 +67,10 @@ pub(super) struct PostgresWriter {
     state: State,
     /// Whether this transaction has put rows into the stage.
     staged: bool,
+    /// Whether a transaction goes on over many writes.
+    single_transaction: bool,
+    /// The table to be emptied in that transaction, and how.
+    truncate: Option<(TableName, String)>,
 }
 
 /// Chunks of an encoded COPY that wait for the connection.
@@ -203,7 +208,39 @@ impl PostgresWriter {
             claimed: Vec::new(),
             state: State::Idle,
             staged: false,
+            single_transaction: plan.single_transaction,
+            truncate: (plan.single_transaction && plan.preparation.truncates())
+                .then(|| (plan.table.name.clone(), statements::truncate(&plan.table.name))),
         })
+    }
+
+    /// Moves further slots in the open transaction.
+    async fn go_on(&mut self, advances: &[Advance]) -> Result<Claim> {
+        let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) else {
+            return Ok(Claim::Held);
+        };
+        let (statement, parameters) = mover.claim(advances);
+        let moved = self.client.execute(statement, &borrowed(&parameters)).await;
+        let moved = moved
+            .inspect_err(|_| self.state = State::Broken)
+            .map_err(errors::statement)?;
+        if moved != advances.len() as u64 {
+            self.give_up().await;
+            return Ok(Claim::Moved);
+        }
+        gather(&mut self.claimed, advances);
+        Ok(Claim::Held)
+    }
+
+    /// Empties the table, where that belongs to the transaction.
+    async fn empty(&mut self) -> Result<()> {
+        let Some((name, statement)) = &self.truncate else {
+            return Ok(());
+        };
+        let emptied = self.client.batch_execute(statement).await;
+        emptied
+            .inspect_err(|_| self.state = State::Broken)
+            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
     }
 
     /// Undoes what there is, on the way out of a failure that matters more.
@@ -524,6 +561,9 @@ impl ToSql for EncodedField {
 #[async_trait]
 impl Writer for PostgresWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
+        if self.state == State::Open && self.single_transaction {
+            return self.go_on(advances).await;
+        }
         if self.state != State::Idle {
             return Err(Error::bug("a transaction was begun inside another"));
         }
@@ -535,6 +575,7 @@ impl Writer for PostgresWriter {
                 .await
                 .map_err(errors::statement)?;
             self.state = State::Open;
+            self.empty().await?;
             return Ok(Claim::Held);
         };
         let (statement, parameters) = mover.claim(advances);
@@ -557,6 +598,7 @@ impl Writer for PostgresWriter {
         }
         self.claimed.extend_from_slice(advances);
         self.state = State::Open;
+        self.empty().await?;
         Ok(Claim::Held)
     }
 

@@ -41,11 +41,16 @@ pub(super) fn table(connection: &Connection, wanted: &TableName) -> Result<Optio
     }
     // One read transaction, so that all parts are of one schema. Dropping it undoes nothing: it only read.
     let read = connection.unchecked_transaction().map_err(failed)?;
-    let Some(found) = find(&read, &wanted.name)? else {
+    read_table(&read, &wanted.name)
+}
+
+/// Reads a table in the open transaction.
+pub(super) fn read_table(connection: &Connection, name: &str) -> Result<Option<Table>> {
+    let Some(found) = find(connection, name)? else {
         return Ok(None);
     };
-    let parts = Parts::read(&read, &found).map_err(failed)?;
-    let object = identity::object(&read, &found.name, found.schema_rowid).map_err(failed)?;
+    let parts = Parts::read(connection, &found).map_err(failed)?;
+    let object = identity::object(connection, &found.name, found.schema_rowid).map_err(failed)?;
     Ok(Some(parts.into_table(found, object)))
 }
 

@@ -11,12 +11,12 @@ use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, ffi, par
 
 use super::{
     errors::{self, Doing},
-    identity,
+    identity, prepare,
     sql::quote,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{NewRun, RunHandle, RunRecord},
+    ledger::{NewRun, RunDetail, RunHandle, RunRecord},
     slot::{BlockMark, Counts, Position, SlotState},
 };
 
@@ -97,13 +97,7 @@ pub(super) fn runs(connection: &Connection) -> Result<Vec<RunRecord>> {
     let mut runs = Vec::new();
     while let Some(row) = rows.next().map_err(failed)? {
         let (run, detail) = run_record(row).map_err(failed)?;
-        let detail = serde_json::from_str(&detail).map_err(|error| {
-            Error::schema(format!(
-                "the ledger's detail of run {} cannot be read: {error}",
-                run.run_id
-            ))
-            .hint("another version of tonnage wrote it; finish the run with that one")
-        })?;
+        let detail = read_detail(&run.run_id, &detail)?;
         runs.push(RunRecord {
             run_id: run.run_id,
             identity: run.identity,
@@ -152,12 +146,42 @@ fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<Counts> {
     })
 }
 
+fn written(detail: &RunDetail) -> Result<String> {
+    serde_json::to_string(detail).map_err(|error| Error::bug("a run's detail is no JSON").caused_by(error))
+}
+
+/// The detail of an unfinished run under this epoch, if there is one.
+fn unfinished(connection: &Connection, run_id: &str, epoch: Option<i64>) -> Result<Option<RunDetail>> {
+    let detail: Option<String> = connection
+        .query_row(
+            "SELECT detail FROM tonnage_runs WHERE run_id = ?1 AND finished IS NULL AND epoch = coalesce(?2, epoch)",
+            params![run_id, epoch],
+            |row| row.get(0),
+        )
+        .optional()
+        .map_err(failed)?;
+    detail.map(|detail| read_detail(run_id, &detail)).transpose()
+}
+
+fn read_detail(run_id: &str, detail: &str) -> Result<RunDetail> {
+    serde_json::from_str(detail).map_err(|error| {
+        Error::schema(format!(
+            "the ledger's detail of run {run_id} cannot be read: {error}"
+        ))
+        .hint("another version of tonnage wrote it; finish the run with that one")
+    })
+}
+
 pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHandle> {
-    let detail = serde_json::to_string(&run.detail)
-        .map_err(|error| Error::bug("a run's detail is no JSON").caused_by(error))?;
     change(connection, |connection| {
         connection.execute_batch(TABLES).map_err(failed)?;
         identity::settle(connection).map_err(failed)?;
+        if run.preparation.truncates() {
+            truncate(connection, &run.table.name)?;
+        }
+        let mut detail = run.detail.clone();
+        prepare::prepare(connection, run, &mut detail)?;
+        let detail = written(&detail)?;
         connection
             .execute(
                 "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, skipped,
@@ -186,9 +210,6 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
             .map_err(failed)?;
         for number in 0..run.detail.slots {
             slot.execute(params![run.run_id, number]).map_err(failed)?;
-        }
-        if let Some(table) = &run.truncate {
-            truncate(connection, &table.name)?;
         }
         Ok(RunHandle {
             run_id: run.run_id.clone(),
@@ -286,6 +307,18 @@ pub(super) fn finish(connection: &mut Connection, handle: &RunHandle, counts: Co
         return Err(fenced());
     }
     change(connection, |connection| {
+        // Fenced off, or finished already, nothing is owed.
+        if let Some(mut detail) = unfinished(connection, &handle.run_id, Some(handle.epoch))?
+            && detail.pending.is_some()
+        {
+            prepare::settle(connection, &mut detail)?;
+            connection
+                .execute(
+                    "UPDATE tonnage_runs SET detail = ?2 WHERE run_id = ?1",
+                    params![handle.run_id, written(&detail)?],
+                )
+                .map_err(failed)?;
+        }
         // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
         let finished = connection
             .execute(
@@ -316,6 +349,9 @@ pub(super) fn forget(connection: &mut Connection, run_id: &str) -> Result<bool> 
         return Ok(false);
     }
     change(connection, |connection| {
+        if let Some(detail) = unfinished(connection, run_id, None)? {
+            prepare::undo(connection, &detail)?;
+        }
         connection
             .execute("DELETE FROM tonnage_slots WHERE run_id = ?1", [run_id])
             .map_err(failed)?;

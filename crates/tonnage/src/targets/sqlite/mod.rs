@@ -19,6 +19,7 @@ mod errors;
 mod identity;
 mod ledger;
 mod number;
+mod prepare;
 mod sql;
 mod temporal;
 mod thread;
@@ -38,6 +39,7 @@ use crate::{
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    preparation::{Foreseen, Preparation},
     slot::{Counts, SlotState},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
@@ -219,6 +221,12 @@ impl Target for SqliteTarget {
     async fn truncate(&self, name: &TableName) -> Result<()> {
         let name = name.name.clone();
         self.on_required(move |connection| ledger::truncate(connection, &name))
+            .await
+    }
+
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        let name = table.name.name.clone();
+        self.on_required(move |connection| prepare::foresee(connection, &name, preparation))
             .await
     }
 

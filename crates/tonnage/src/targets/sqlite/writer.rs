@@ -21,6 +21,7 @@ use super::{
     connect::{self, Location},
     encode::{Encoded, Encoder},
     errors::{self, Doing},
+    ledger,
     sql::{Change, Changed, Spares},
     thread::Thread,
 };
@@ -30,7 +31,7 @@ use crate::{
     operation::Method,
     plan::Plan,
     reject::sqlstate,
-    slot::{Advance, Counts},
+    slot::{Advance, Counts, gather},
     target::{Claim, Failure, Guard, Outcome, Writer},
 };
 
@@ -128,13 +129,16 @@ impl Session {
     }
 
     fn begin(&mut self, advances: Vec<Advance>) -> Result<Claim> {
-        if !self.connection.is_autocommit() {
+        let open = !self.connection.is_autocommit();
+        if open && !self.plan.single_transaction {
             return Err(Error::bug("a transaction was begun within another"));
         }
-        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
-        match self.claim(&advances) {
+        if !open {
+            self.connection.execute_batch("BEGIN IMMEDIATE").map_err(failed)?;
+        }
+        match self.claim(&advances, open) {
             Ok(true) => {
-                self.begun = advances;
+                gather(&mut self.begun, &advances);
                 Ok(Claim::Held)
             }
             Ok(false) => {
@@ -148,8 +152,17 @@ impl Session {
         }
     }
 
-    /// Moves the slots; false where one was not in its place.
-    fn claim(&mut self, advances: &[Advance]) -> Result<bool> {
+    /// Moves the slots; false where one was not in its place. The first time in a single transaction the table is
+    /// emptied afterwards, where that belongs to it.
+    fn claim(&mut self, advances: &[Advance], open: bool) -> Result<bool> {
+        let moved = self.move_slots(advances)?;
+        if moved && !open && self.plan.single_transaction && self.plan.preparation.truncates() {
+            ledger::truncate(&self.connection, &self.plan.table.name.name)?;
+        }
+        Ok(moved)
+    }
+
+    fn move_slots(&mut self, advances: &[Advance]) -> Result<bool> {
         if schema_version(&self.connection)? != self.shape.schema_version {
             // Statements prepared under another schema would be prepared anew while running.
             self.connection.flush_prepared_statement_cache();

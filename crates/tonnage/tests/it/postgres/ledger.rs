@@ -7,6 +7,7 @@ use tonnage::{
     ErrorKind,
     ledger::{InputIdentity, NewRun, RunDetail, RunHandle},
     operation::{Method, Operation},
+    preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position, SlotState},
     table::Table,
     target::{Claim, Guard, Writer},
@@ -37,8 +38,12 @@ fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
             slot_by: "block".to_owned(),
             sort: "none".to_owned(),
             rejects: String::new(),
+            single_transaction: false,
+            prepared_by: None,
+            pending: None,
         },
-        truncate: None,
+        table: table.name.clone(),
+        preparation: Preparation::Keep,
     }
 }
 
@@ -340,12 +345,12 @@ async fn a_table_is_emptied_with_the_start_or_not_at_all() {
         .await;
     let table = place.table("t").await;
     let mut first = run(&table, "run-1", "i");
-    first.truncate = Some(table.name.clone());
+    first.preparation = Preparation::Truncate;
     place.target.ledger().start(&first).await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM t").await, 0);
     place.run("INSERT INTO t VALUES (2)").await;
     let mut second = run(&table, "run-2", "i");
-    second.truncate = Some(table.name.clone());
+    second.preparation = Preparation::Truncate;
     place.target.ledger().start(&second).await.unwrap_err();
     assert_eq!(place.number("SELECT count(*) FROM t").await, 1);
 }

@@ -4,6 +4,7 @@ use tonnage::{
     ErrorKind,
     ledger::Ledger,
     operation::Method,
+    preparation::Preparation,
     slot::{Counts, Position},
     table::TableName,
     target::{Claim, Guard, Target},
@@ -142,7 +143,7 @@ async fn a_table_is_emptied_by_the_start_and_only_with_it() {
     let plan = database.plan("t", &PAIR, Method::Array).await;
     database.write(&plan, &many(10)).await;
     let mut run = new_run(&database, "t", "1").await;
-    run.truncate = Some(TableName::bare("t"));
+    run.preparation = Preparation::Truncate;
     ledger.start(&run).await.unwrap();
     assert_eq!(database.count("t"), 0);
     database.write(&plan, &many(10)).await;

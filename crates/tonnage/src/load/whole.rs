@@ -1,0 +1,144 @@
+//! A run as one transaction: all rows or none.
+//!
+//! Invariants:
+//! - One lane opens the transaction with its first write and goes on in it; every write is under a savepoint, so that a
+//!   bad row costs itself only.
+//! - Nothing counts as written before the one commit, which follows only when reader, dealer and lane have come to
+//!   their end without an error and nobody has asked to stop.
+//! - Nothing is tried again but the question whether a commit in doubt has happened. The ledger answers it: the steps
+//!   of all writes together are one compare-and-set.
+
+use std::sync::atomic::Ordering;
+
+use super::{
+    identity::Ownership,
+    lane::{Doubt, LaneTask, Trouble},
+    rejects::{Appended, set_aside},
+    retry::Attempts,
+    run::Progress,
+    write::Write,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    plan::{OnError, Plan},
+    slot::{Advance, gather},
+};
+
+/// What the open transaction has done so far: a step a slot, however many writes there were.
+#[derive(Default)]
+pub(super) struct Whole {
+    advances: Vec<Advance>,
+    superseded: u64,
+    open: bool,
+}
+
+impl LaneTask {
+    /// Adds a write to the transaction.
+    pub(super) async fn add(&mut self, write: &Write) -> Result<()> {
+        self.keep_rate(write).await;
+        match self.apply(write, &mut None).await {
+            Ok(Some(applied)) => {
+                self.whole.open = true;
+                gather(&mut self.whole.advances, &applied.advances);
+                self.whole.superseded += applied.superseded;
+                let rows = write.rows.num_rows() as u64;
+                self.shared
+                    .progress
+                    .uncommitted
+                    .fetch_add(rows, Ordering::Relaxed);
+                Ok(())
+            }
+            Ok(None) => Err(Error::bug("a write was committed before its transaction")),
+            Err(Trouble::Failed(error) | Trouble::Doubt(error, _)) => Err(error),
+            Err(Trouble::Full(_)) => Err(self.shared.too_many_rejects()),
+        }
+    }
+
+    /// Commits, once everything else has ended well. The table is emptied also where no row came.
+    pub(super) async fn conclude(&mut self) -> Result<()> {
+        let shared = self.shared.clone();
+        if !self.whole.open && shared.plan.preparation.truncates() {
+            self.begin(&[], &mut None).await?;
+            self.whole.open = true;
+        }
+        if !std::mem::take(&mut self.whole.open) {
+            return Ok(());
+        }
+        let steps = match shared.handle.is_some() {
+            true => self.whole.advances.clone(),
+            false => Vec::new(),
+        };
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        match writer.commit(&steps).await {
+            Ok(()) => {
+                shared.progress.commits.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == ErrorKind::InDoubt => self.settle(error, steps).await?,
+            Err(error) => return Err(error),
+        }
+        shared.count(&self.whole.advances, self.whole.superseded);
+        Ok(())
+    }
+
+    /// Asks the ledger whether a commit of `steps`, whose answer was lost, has happened.
+    async fn settle(&mut self, lost: Error, steps: Vec<Advance>) -> Result<()> {
+        if steps.is_empty() {
+            return Err(lost.hint("without a ledger nothing says whether its rows are there"));
+        }
+        let mut doubt = Some(Doubt {
+            appended: Appended::default(),
+            advances: steps.clone(),
+            superseded: 0,
+            taken: 0,
+        });
+        let mut attempts = Attempts::new(self.shared.plan.attempts_max);
+        loop {
+            self.writer = None;
+            let error = match self.begin(&steps, &mut doubt).await {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => {
+                    self.rollback().await?;
+                    return Err(Error::new(ErrorKind::Unsent, lost));
+                }
+                Err(error) => error,
+            };
+            if attempts.after(error).await.is_err() {
+                return Err(
+                    lost.hint("--resume finds out whether all was committed, and loads it if nothing was")
+                );
+            }
+        }
+    }
+}
+
+/// The error of a run of which nothing is left, with the next step; its bad rows are moved out of the way. Where the
+/// commit happened, or may have happened, the error is returned as it is.
+pub(super) fn undone(error: Error, plan: &Plan, ownership: &mut Ownership, progress: &Progress) -> Error {
+    let committed = progress.commits.load(Ordering::Relaxed) > 0 || ownership.has_begun();
+    if committed || error.kind() == ErrorKind::InDoubt {
+        return error;
+    }
+    let table = &plan.table.name;
+    ownership.notes.push(format!(
+        "nothing of the run is in {table}: its transaction was rolled back"
+    ));
+    let has_records = std::fs::metadata(&ownership.rejects).is_ok_and(|found| found.len() > 0);
+    if plan.on_error == OnError::Reject && has_records {
+        match set_aside(&ownership.rejects) {
+            Ok(Some(aside)) => ownership.notes.push(format!(
+                "the bad rows found until then are in {}",
+                aside.display()
+            )),
+            Ok(None) => {}
+            // What ended the run matters more.
+            Err(failed) => tracing::warn!("{failed}"),
+        }
+    }
+    match error.hint_text() {
+        Some(_) => error,
+        None => error.hint("nothing was written: mend the cause, then load again"),
+    }
+}
