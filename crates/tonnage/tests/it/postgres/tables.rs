@@ -7,11 +7,19 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, connect, variable};
+use super::{Place, Server, connect, variable};
 
-#[tokio::test]
-async fn columns_and_keys_are_as_declared() {
-    let place = Place::new().await;
+on_every_server! {
+    columns_and_keys_are_as_declared,
+    identity_follows_the_object_and_shape_its_definition,
+    names_are_found_exactly_else_without_case_else_nearest,
+    what_is_not_a_table_says_so,
+    a_created_table_has_the_types_that_were_asked_for,
+    row_security_leaves_the_array_method,
+}
+
+async fn columns_and_keys_are_as_declared(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN short AS varchar(7) NOT NULL; \
@@ -87,9 +95,8 @@ async fn columns_and_keys_are_as_declared() {
     );
 }
 
-#[tokio::test]
-async fn identity_follows_the_object_and_shape_its_definition() {
-    let place = Place::new().await;
+async fn identity_follows_the_object_and_shape_its_definition(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id int8)").await;
     let before = place.table("t").await.identity;
     place
@@ -115,9 +122,8 @@ async fn identity_follows_the_object_and_shape_its_definition() {
     assert_eq!(after.shape, before.shape);
 }
 
-#[tokio::test]
-async fn names_are_found_exactly_else_without_case_else_nearest() {
-    let place = Place::new().await;
+async fn names_are_found_exactly_else_without_case_else_nearest(server: Server) {
+    let place = Place::on(server).await;
     let schema = &place.schema;
     place.run("CREATE TABLE \"Orders\" (a int4); CREATE TABLE \"Twice\" (a int4); CREATE TABLE \"TWICE\" (b int4)").await;
     let find = async |name: &str| place.target.table(&name.parse::<TableName>().unwrap()).await;
@@ -152,9 +158,8 @@ async fn names_are_found_exactly_else_without_case_else_nearest() {
     );
 }
 
-#[tokio::test]
-async fn what_is_not_a_table_says_so() {
-    let place = Place::new().await;
+async fn what_is_not_a_table_says_so(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE VIEW v AS SELECT 1 AS a; CREATE MATERIALIZED VIEW m AS SELECT 1 AS a")
         .await;
@@ -168,9 +173,8 @@ async fn what_is_not_a_table_says_so() {
     }
 }
 
-#[tokio::test]
-async fn a_created_table_has_the_types_that_were_asked_for() {
-    let place = Place::new().await;
+async fn a_created_table_has_the_types_that_were_asked_for(server: Server) {
+    let place = Place::on(server).await;
     let types = [
         ColumnType::Bool,
         ColumnType::Int16,
@@ -223,9 +227,8 @@ async fn a_created_table_has_the_types_that_were_asked_for() {
     place.target.truncate(&table.name).await.unwrap();
 }
 
-#[tokio::test]
-async fn row_security_leaves_the_array_method() {
-    let place = Place::new().await;
+async fn row_security_leaves_the_array_method(server: Server) {
+    let place = Place::on(server).await;
     let (schema, role) = (&place.schema, format!("role_{}", place.schema));
     place
         .run(&format!(

@@ -13,9 +13,17 @@ use tonnage::{
 };
 
 use super::{
-    Place, batch,
+    Place, Server, batch,
     values::{check, refused},
 };
+
+on_every_server! {
+    what_is_written_as_text_is_the_value,
+    what_the_server_refuses_or_would_round_is_a_bad_row,
+    bad_rows_among_good_ones_are_put_aside,
+    text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reason,
+    keys_that_travel_as_text_are_the_tables_own,
+}
 
 const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'odd ''label''', 'glad'); \
     CREATE DOMAIN feeling AS mood CHECK (value <> 'sad'); CREATE DOMAIN strongly AS feeling NOT NULL; \
@@ -26,8 +34,8 @@ const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'odd ''label''', 'glad'); 
     CREATE EXTENSION IF NOT EXISTS ltree SCHEMA public";
 
 /// Extensions belong to the database, so tests that make them take turns.
-async fn place() -> Place {
-    let place = Place::new().await;
+async fn place(server: Server) -> Place {
+    let place = Place::on(server).await;
     place
         .run(&format!(
             "BEGIN; SELECT pg_advisory_xact_lock(7); {TYPES}; COMMIT"
@@ -40,9 +48,8 @@ fn texts(values: &[Option<&str>]) -> ArrayRef {
     Arc::new(StringArray::from(values.to_vec()))
 }
 
-#[tokio::test]
-async fn what_is_written_as_text_is_the_value() {
-    let place = place().await;
+async fn what_is_written_as_text_is_the_value(server: Server) {
+    let place = place(server).await;
     // A type, the text that is sent, and how the server shows it where that differs.
     let cases: &[(&str, &[&str], &[&str])] = &[
         ("mood", &["sad", "glad", "odd 'label'"], &[]),
@@ -136,9 +143,8 @@ async fn what_is_written_as_text_is_the_value() {
     .await;
 }
 
-#[tokio::test]
-async fn what_the_server_refuses_or_would_round_is_a_bad_row() {
-    let place = place().await;
+async fn what_the_server_refuses_or_would_round_is_a_bad_row(server: Server) {
+    let place = place(server).await;
     for (declared, value, code) in [
         ("mood", "angry", "22P02"),
         ("feeling", "sad", "23514"),
@@ -164,9 +170,8 @@ async fn what_the_server_refuses_or_would_round_is_a_bad_row() {
     }
 }
 
-#[tokio::test]
-async fn bad_rows_among_good_ones_are_put_aside() {
-    let place = place().await;
+async fn bad_rows_among_good_ones_are_put_aside(server: Server) {
+    let place = place(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rows.csv");
@@ -214,9 +219,8 @@ async fn bad_rows_among_good_ones_are_put_aside() {
     }
 }
 
-#[tokio::test]
-async fn text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reason() {
-    let place = place().await;
+async fn text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reason(server: Server) {
+    let place = place(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rows.csv");
@@ -248,9 +252,8 @@ async fn text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reas
     }
 }
 
-#[tokio::test]
-async fn keys_that_travel_as_text_are_the_tables_own() {
-    let place = place().await;
+async fn keys_that_travel_as_text_are_the_tables_own(server: Server) {
+    let place = place(server).await;
     // A key, whether its text is provably it, two ways to write it, and another value.
     for (declared, provable, [one, same, other]) in [
         ("mood", true, ["sad", "sad", "glad"]),
