@@ -228,6 +228,7 @@ fn provisional(spec: &TableSpec) -> Table {
         nullable: c.nullable,
         has_default: false,
         generated: false,
+        numbered: None,
         equality: match c.ty {
             ColumnType::Float32 | ColumnType::Float64 | ColumnType::Numeric | ColumnType::Char { .. } => {
                 Equality::ServerOnly

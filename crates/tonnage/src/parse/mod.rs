@@ -13,7 +13,7 @@ mod decimal;
 mod fault;
 mod number;
 mod text;
-mod time;
+pub(crate) mod time;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-use self::columns::{match_columns, missing};
+use self::columns::{check_numbered, match_columns, missing};
 pub use self::{
     options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
     show::Bytes,
@@ -204,6 +204,13 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         _ => SlotBy::Key,
     };
     let mut notes = table.notes.clone();
+    notes.extend(check_numbered(
+        table,
+        premises.source,
+        &columns,
+        &operation,
+        options,
+    )?);
     if options.create != Create::No
         && let Some(delimiter) = suspicious_delimiter(premises.source)
     {

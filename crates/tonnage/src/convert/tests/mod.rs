@@ -57,6 +57,7 @@ fn column() -> Column {
         nullable: true,
         has_default: false,
         generated: false,
+        numbered: None,
         equality: Equality::ServerOnly,
     }
 }

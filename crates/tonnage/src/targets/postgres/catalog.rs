@@ -3,15 +3,14 @@
 use tokio_postgres::{Client, types::ToSql};
 
 use super::{
-    carry::{Carried, Cast, Declared, carry},
-    errors,
+    carry::{Carried, Cast, carry},
+    composition, errors,
     types::{ServerType, oid},
 };
 use crate::{
     error::{Error, Result},
     operation::Operation,
-    table::{Column, Equality, Key, Table, TableIdentity, TableName},
-    types::ColumnType,
+    table::{Column, Equality, Key, Numbered, Table, TableIdentity, TableName},
 };
 
 /// A table, with what only this target needs to know of it.
@@ -117,15 +116,15 @@ const COLUMNS: &str = "\
            a.attidentity::text, a.attgenerated::text, coalesce(l.collisdeterministic, true), \
            CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || \
                 pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END, \
-           pg_catalog.format_type(u.oid, -1), b.typtype::text, \
-           CASE WHEN b.typcategory = 'A' AND b.typlen = -1 THEN b.typelem ELSE 0 END, \
-           coalesce((SELECT e.typtype = 'e' FROM pg_catalog.pg_type e \
-                     WHERE e.oid = b.typelem AND b.typcategory = 'A'), false), \
+           pg_catalog.format_type(u.oid, -1), b.typtype = 'e', \
            (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = b.typnamespace), \
-           (SELECT e.extname || '.' || b.typname FROM pg_catalog.pg_depend d \
-                   JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid \
+           EXISTS (SELECT FROM pg_catalog.pg_depend d \
             WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.objid = b.oid AND d.deptype = 'e' \
-              AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass) \
+              AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass), \
+           a.atthasdef AND EXISTS (SELECT FROM pg_catalog.pg_depend d \
+                   JOIN pg_catalog.pg_class s ON s.oid = d.objid AND s.relkind = 'S' \
+            WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refclassid = d.classid \
+              AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype = 'a') \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
     CROSS JOIN LATERAL ( \
         WITH RECURSIVE chain (oid, kind, base, base_modifier, modifier, not_null) AS ( \
@@ -253,6 +252,15 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
     )
     .map_err(errors::statement)?;
 
+    let mut others = Vec::new();
+    for row in &columns {
+        let (oid, modifier) = (get(row, 2)?, get(row, 3)?);
+        if (ServerType { oid, modifier }).column_type().is_none() {
+            others.push(oid);
+        }
+    }
+    let types = composition::read(client, others).await?;
+
     let mut shape = Vec::new();
     let mut described = Vec::with_capacity(columns.len());
     let mut table_columns = Vec::with_capacity(columns.len());
@@ -279,21 +287,21 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             line.push_str(" generated");
         }
         shape.push(line);
-        let kind: String = get(row, 11)?;
-        let schema: String = get(row, 14)?;
-        let extension: Option<String> = get(row, 15)?;
-        let carried = carry(&Declared {
-            server,
-            kind: &kind,
-            element: get(row, 12)?,
-            element_is_enum: get(row, 13)?,
-            extension: extension.as_deref(),
-        });
-        let (ty, cast) = match carried {
+        let is_enum: bool = get(row, 11)?;
+        let schema: String = get(row, 12)?;
+        let of_extension: bool = get(row, 13)?;
+        let (ty, cast) = match carry(server, &types) {
             Carried::Binary(ty) => (Some(ty), None),
-            Carried::Text { direct } => {
+            Carried::Text { ty, direct, spelling } => {
                 let name = get(row, 10)?;
-                (Some(ColumnType::TEXT), Some(Cast { name, direct }))
+                (
+                    Some(ty),
+                    Some(Cast {
+                        name,
+                        direct,
+                        spelling,
+                    }),
+                )
             }
             Carried::Not(None) => (None, None),
             Carried::Not(Some(why)) => {
@@ -306,7 +314,7 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             identity_always: identity == "a",
             collation: get(row, 9)?,
             cast,
-            equal: extension.map(|_| format!("OPERATOR({schema}.=)")),
+            equal: of_extension.then(|| format!("OPERATOR({schema}.=)")),
         });
         table_columns.push(Column {
             name,
@@ -315,10 +323,15 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             nullable: !not_null,
             has_default: get::<bool>(row, 5)? || !identity.is_empty(),
             generated: !generated.is_empty(),
-            equality: match kind.as_str() {
+            numbered: match identity.as_str() {
+                "a" => Some(Numbered::Always),
+                "d" => Some(Numbered::ByDefault),
+                _ => get::<bool>(row, 14)?.then_some(Numbered::ByDefault),
+            },
+            equality: match is_enum {
                 // Labels are equal where their bytes are.
-                "e" => Equality::Provable,
-                _ => server.equality(get(row, 8)?),
+                true => Equality::Provable,
+                false => server.equality(get(row, 8)?),
             },
         });
     }
@@ -383,6 +396,12 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         notes.push(
             "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys".to_owned(),
         );
+    }
+    if described
+        .iter()
+        .any(|d| d.cast.as_ref().is_some_and(|cast| cast.spelling.has_interval()))
+    {
+        notes.push("text is read as intervals with intervalstyle = postgres, set for the session".to_owned());
     }
     let texts: Vec<_> = table_columns
         .iter()

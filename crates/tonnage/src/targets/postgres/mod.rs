@@ -6,18 +6,19 @@
 //! it moves. Nothing becomes durable by being dropped: a COPY and a transaction that are not finished by name are
 //! undone by the server.
 //!
-//! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `types` and `carry` (what a table is),
-//! `encode` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
+//! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `composition`, `types` and `carry` (what a
+//! table is), `encode`, `spelling` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
 
 mod carry;
 mod catalog;
+mod composition;
 mod connect;
 mod encode;
 mod errors;
-mod interval;
 mod ledger;
 mod numeric;
 mod settings;
+mod spelling;
 mod statements;
 mod tls;
 mod types;
