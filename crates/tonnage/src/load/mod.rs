@@ -425,7 +425,7 @@ async fn finish(
         slots.iter().for_each(|s| sum.add(s.counts));
         sum
     };
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     let slots = loop {
         match target.ledger().slots(&handle.run_id).await {
             Ok(slots) => break slots,
@@ -446,7 +446,7 @@ async fn finish(
             "the ledger counts {counts:?}, this run {here:?}"
         )));
     }
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     loop {
         match target.ledger().finish(handle, counts).await {
             Ok(()) => return Ok(()),

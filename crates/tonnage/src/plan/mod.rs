@@ -5,7 +5,7 @@ mod columns;
 mod options;
 mod show;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
@@ -40,6 +40,8 @@ pub const REJECTS_MAX: u64 = 1_000;
 const WRITES_A_SECOND: u64 = 5;
 /// Attempts at one write before a transient error ends the run.
 pub const ATTEMPTS_MAX: u32 = 8;
+/// How long after the first attempt at a write another one may begin.
+pub const ATTEMPTS_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// How rows are dealt to slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +129,8 @@ pub struct Plan {
     pub rejects_max: RejectsMax,
     /// Attempts at one write before a transient error ends the run.
     pub attempts_max: u32,
+    /// How long after the first attempt at a write another one may begin.
+    pub attempts_time_max: Duration,
     /// Where positions are kept.
     pub ledger: LedgerPlace,
     /// Whether the table is emptied first.
@@ -322,6 +326,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         on_error: options.on_error,
         rejects_max: options.rejects_max,
         attempts_max: ATTEMPTS_MAX,
+        attempts_time_max: ATTEMPTS_TIME_MAX,
         ledger: options.ledger,
         truncate: options.truncate,
         create: premises.create.clone(),

@@ -80,7 +80,14 @@ impl fmt::Display for Plan {
                 &format!("to the rejects file, at most {}", self.rejects_max),
             )?,
         }
-        line("attempts", &format!("{} at a write", self.attempts_max))?;
+        line(
+            "attempts",
+            &format!(
+                "{} at a write, within {} s",
+                self.attempts_max,
+                self.attempts_time_max.as_secs()
+            ),
+        )?;
         line("queue", &format!("at most {}", Bytes(self.queue_bytes_max)))?;
         if let Some(rate) = self.rate {
             line("rate", &format!("at most {rate}"))?;

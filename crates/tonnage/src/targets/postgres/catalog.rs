@@ -137,7 +137,8 @@ const COLUMNS: &str = "\
     LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// Indexes that ON CONFLICT (columns) can use: unique, ready, of all rows, of plain columns, checked at once.
+/// Indexes that ON CONFLICT (columns) can use: unique, ready, of all rows, of plain columns, checked at once; a key
+/// WITHOUT OVERLAPS is an exclusion. Servers before 15 do not know NULLS NOT DISTINCT.
 const KEYS: &str = "\
     SELECT i.indisprimary, \
            ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k (attnum, position) \
@@ -146,9 +147,10 @@ const KEYS: &str = "\
            ARRAY(SELECT coalesce(l.collisdeterministic, true) \
                  FROM unnest(i.indcollation) WITH ORDINALITY k (collation_oid, position) \
                  LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid \
-                 WHERE k.position <= i.indnkeyatts ORDER BY k.position) \
+                 WHERE k.position <= i.indnkeyatts ORDER BY k.position), \
+           coalesce((pg_catalog.to_jsonb(i) ->> 'indnullsnotdistinct')::bool, false) \
     FROM pg_catalog.pg_index i \
-    WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate \
+    WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate AND NOT i.indisexclusion \
       AND i.indpred IS NULL AND i.indexprs IS NULL \
     ORDER BY i.indisprimary DESC, i.indexrelid";
 
@@ -336,6 +338,7 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         });
     }
 
+    let mut nulls_not_distinct: Vec<String> = Vec::new();
     let mut table_keys: Vec<Key> = Vec::with_capacity(keys.len());
     for row in &keys {
         let columns: Vec<String> = get(row, 1)?;
@@ -345,6 +348,12 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             if !deterministic && let Some(column) = table_columns.iter_mut().find(|c| c.name == *name) {
                 column.equality = Equality::ServerOnly;
             }
+        }
+        // Here two nulls are the same key, everywhere else a null equals nothing: no operation can go by it.
+        let nullable = |name: &String| table_columns.iter().any(|c| c.name == *name && c.nullable);
+        if get::<bool>(row, 3)? && columns.iter().any(nullable) {
+            nulls_not_distinct.push(format!("({})", columns.join(", ")));
+            continue;
         }
         if !table_keys.iter().any(|key| key.columns == columns) {
             table_keys.push(Key {
@@ -381,6 +390,12 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
     let inserting: Vec<_> = inserting.map(|(_, name)| name.as_str()).collect();
     if !inserting.is_empty() {
         notes.push(format!("COPY passes by the INSERT rule {}", inserting.join(", ")));
+    }
+    if !nulls_not_distinct.is_empty() {
+        notes.push(format!(
+            "the unique key {} takes nulls for equal (NULLS NOT DISTINCT), so rows cannot be recognised by it",
+            nulls_not_distinct.join(", ")
+        ));
     }
     if row_security {
         notes.push("row security applies to this role, so COPY cannot be used".to_owned());
