@@ -53,6 +53,7 @@ pub const DRIVER: Driver = Driver {
     schemes: &["postgresql", "postgres"],
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
+    keywords: settings::OPTIONS,
     operations: &["insert", "upsert", "ignore", "update", "delete"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "binary COPY",
