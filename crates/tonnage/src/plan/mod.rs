@@ -224,6 +224,20 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             delimiter.escape_default()
         ));
     }
+    if premises.create.is_some() {
+        for column in &columns {
+            let from = &premises.source.columns[column.source];
+            let asked = options.types.iter().any(|(name, _)| *name == column.name);
+            if let Some((word, ty)) = &from.null_word
+                && !asked
+            {
+                notes.push(format!(
+                    "column '{}' is text because of '{word}', without which it would be {ty}: --null '{word}'",
+                    column.name
+                ));
+            }
+        }
+    }
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
     if slot_by == SlotBy::One && jobs_max > 1 {
         jobs_max = 1;

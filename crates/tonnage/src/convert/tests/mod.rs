@@ -68,6 +68,7 @@ fn source(arrow: &DataType) -> SourceColumn {
         arrow: arrow.clone(),
         suggested: suggested(&Field::new("price", arrow.clone(), true)),
         nullable: true,
+        null_word: None,
     }
 }
 

@@ -162,6 +162,7 @@ impl CsvSource {
                 arrow: DataType::Utf8,
                 suggested: Some(guess.column_type()),
                 nullable: guess.nulls(),
+                null_word: guess.null_word(),
             })
             .collect();
         Ok(source)

@@ -134,6 +134,8 @@ impl JsonSource {
                 arrow: DataType::Utf8,
                 suggested: Some(guess.column_type()),
                 nullable: guess.nulls() || *rows < sample.rows,
+                // JSON has a null of its own.
+                null_word: None,
             })
             .collect();
         let shown = files.first().map_or_else(|| "".into(), |file| file.shown.clone());
