@@ -23,6 +23,8 @@ pub struct SourceColumn {
     pub suggested: Option<ColumnType>,
     /// Whether nulls were seen in the sample or are allowed by the schema.
     pub nullable: bool,
+    /// A word of the sample that may stand for no value (`NA`), and the type that the column would have without it.
+    pub null_word: Option<(String, ColumnType)>,
 }
 
 /// What a source holds.

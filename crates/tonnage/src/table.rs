@@ -86,6 +86,15 @@ pub enum Equality {
     ServerOnly,
 }
 
+/// When the database numbers a column by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbered {
+    /// Where no value is given.
+    ByDefault,
+    /// Always: it takes a value only if it is told to, and none when a row is updated.
+    Always,
+}
+
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Column {
@@ -101,6 +110,8 @@ pub struct Column {
     pub has_default: bool,
     /// Whether the database computes it and refuses values.
     pub generated: bool,
+    /// Whether the database numbers it from a sequence that the values it is given do not move.
+    pub numbered: Option<Numbered>,
     /// How keys in this column compare.
     pub equality: Equality,
 }

@@ -9,6 +9,7 @@ mod database;
 mod documents;
 mod events;
 mod flights;
+mod formats;
 mod interrupts;
 mod kill;
 mod mistakes;

@@ -12,6 +12,7 @@
 //! dictionaries to their values), which no value can fail; then one loop a pair of family and column type
 //! does the rest.
 
+mod duration;
 mod nested;
 mod number;
 mod text;
@@ -86,6 +87,7 @@ enum Family {
     Time(TimeUnit),
     Timestamp(TimeUnit),
     TimestampTz(TimeUnit),
+    Duration,
     /// Lists, maps and structs of what JSON can say.
     Nested,
 }
@@ -120,6 +122,7 @@ impl Family {
             DataType::Time32(unit) | DataType::Time64(unit) => same(Self::Time(*unit)),
             DataType::Timestamp(unit, None) => same(Self::Timestamp(*unit)),
             DataType::Timestamp(unit, Some(_)) => same(Self::TimestampTz(*unit)),
+            DataType::Duration(_) | DataType::Interval(_) => same(Self::Duration),
             DataType::Dictionary(_, values) => Self::of(values),
             DataType::RunEndEncoded(_, values) => Self::of(values.data_type()),
             nested if nested::is_nested(nested) && nested::obstacle(nested).is_none() => same(Self::Nested),
@@ -155,6 +158,8 @@ impl Family {
             Self::Time(_) => matches!(ty, C::Time),
             Self::Timestamp(_) => matches!(ty, C::Timestamp | C::TimestampTz),
             Self::TimestampTz(_) => matches!(ty, C::TimestampTz),
+            // Text, which may be that of a type that has them.
+            Self::Duration => false,
             Self::Nested => matches!(ty, C::Json),
         }
     }
@@ -265,6 +270,7 @@ impl Conversion {
                 time::from_timestamp(array, unit, self.context.timezone.as_ref(), ty, notes)
             }
             Family::TimestampTz(unit) => time::from_instant(array, unit, ty, notes),
+            Family::Duration => duration::from_duration(array, ty, notes).and_then(boxed),
             Family::Nested => {
                 let made = nested::from_nested(array, ty, notes);
                 boxed(made.map_err(|cause| {
@@ -301,8 +307,12 @@ fn route(source: &SourceColumn, column: &Column, ty: &ColumnType, context: &Pars
             ))
             .hint("leave the column out with --columns, or write it as JSON text in the source"));
         }
+        let why = match innermost(&source.arrow) {
+            DataType::Union(..) => ", for neither columns nor JSON say of which type a value is",
+            _ => "",
+        };
         return Err(Error::schema(format!(
-            "{place}: {from} cannot be carried yet, into {ty} or any other type"
+            "{place}: {from} cannot be carried into {ty} or any other type{why}"
         ))
         .hint("leave the column out with --columns, or write it as text or JSON text in the source"));
     };
@@ -441,6 +451,7 @@ pub fn suggested(field: &Field) -> Option<ColumnType> {
         DataType::Time32(_) | DataType::Time64(_) => ColumnType::Time,
         DataType::Timestamp(_, None) => ColumnType::Timestamp,
         DataType::Timestamp(_, Some(_)) => ColumnType::TimestampTz,
+        DataType::Duration(_) | DataType::Interval(_) => ColumnType::TEXT,
         nested if nested::is_nested(nested) && nested::obstacle(nested).is_none() => ColumnType::Json,
         _ => return None,
     })

@@ -1,7 +1,7 @@
 //! Lists, maps and structs as JSON text.
 //!
-//! Numbers keep all their digits, times are ISO 8601 text, and a map of text keys is an object. What JSON has no
-//! word for is refused with the type (bytes, durations) or, where only some values are so, with the row (`NaN`, a
+//! Numbers keep all their digits, times and durations are ISO 8601 text, and a map of text keys is an object. What JSON has no
+//! word for is refused with the type (bytes, unions) or, where only some values are so, with the row (`NaN`, a
 //! key that is there twice).
 
 use std::{collections::HashSet, ops::Range};
@@ -15,7 +15,7 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 
-use super::{innermost, shown_type, values::texts};
+use super::{duration, innermost, shown_type, values::texts};
 use crate::{
     parse::{Fault, Notes, Parsed},
     reject::sqlstate,
@@ -62,8 +62,6 @@ pub(super) fn obstacle(source: &DataType) -> Option<String> {
         | DataType::LargeBinary
         | DataType::BinaryView
         | DataType::FixedSizeBinary(_)
-        | DataType::Duration(_)
-        | DataType::Interval(_)
         | DataType::Union(..) => Some(shown_type(source)),
         _ => None,
     }
@@ -124,6 +122,10 @@ impl Node {
             | DataType::Time32(_)
             | DataType::Time64(_)
             | DataType::Timestamp(..) => Kind::Time(times(array)?),
+            DataType::Duration(_) | DataType::Interval(_) => match duration::all(array) {
+                Some(text) => Kind::Text(text),
+                None => Kind::Bare(leaf()?),
+            },
             plain if is_text(plain) => Kind::Text(leaf()?),
             DataType::List(_) => {
                 let list = array.as_list::<i32>();

@@ -207,7 +207,7 @@ async fn start(
     resumable: bool,
     notes: Vec<String>,
 ) -> Result<Ownership> {
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     let handle = loop {
         match ledger.start(&run).await {
             Ok(handle) => break handle,
@@ -227,7 +227,7 @@ async fn start(
 
 /// Raises the run's epoch. Twice does no harm: nobody works under the epoch whose number was lost on the way.
 async fn take_over(ledger: &dyn Ledger, plan: &Plan, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     loop {
         match ledger.take_over(run_id).await {
             Ok(taken) => return Ok(taken),

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use super::{
     deal::{Piece, arrow_bug, reject},
     rejects::Appended,
-    retry::pause,
+    retry::Attempts,
     run::Shared,
     whole::Whole,
     write::{Gather, Write},
@@ -164,18 +164,21 @@ impl LaneTask {
         }
     }
 
-    /// Brings one write to its commit, over lost connections and lost lock races.
+    /// Brings one write to its commit, at the rate that was asked for.
     async fn execute(&mut self, write: &Write) -> Result<()> {
+        self.keep_rate(write).await;
+        let attempts = Attempts::new(&self.shared.plan);
+        self.settle(write, attempts).await
+    }
+
+    /// Brings one write to its commit, over lost connections and lost lock races.
+    async fn settle(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
         let shared = self.shared.clone();
         let mut doubt = None;
-        let mut attempt = 1;
         loop {
             let Some(turn) = shared.throttle.turn().await else {
                 return Err(Error::bug("a lane without turns"));
             };
-            if attempt == 1 {
-                self.keep_rate(write).await;
-            }
             let attempted = self.attempt(write, &mut doubt).await;
             let connected = self.writer.is_some();
             let error = match attempted {
@@ -194,7 +197,7 @@ impl LaneTask {
                     let head = write.head(rows);
                     drop(turn);
                     if !head.parts.is_empty() {
-                        Box::pin(self.execute(&head)).await?;
+                        Box::pin(self.settle(&head, Attempts::new(&shared.plan))).await?;
                     }
                     return Err(self.shared.too_many_rejects());
                 }
@@ -221,9 +224,12 @@ impl LaneTask {
                     error
                 }
             };
-            if !error.is_transient() || attempt >= self.shared.plan.attempts_max || self.shared.stopped() {
+            if !error.is_transient() || self.shared.stopped() {
                 return Err(error);
             }
+            let Some(pause) = attempts.pause() else {
+                return Err(error);
+            };
             if error.kind() == ErrorKind::Overloaded {
                 shared.throttle.shrink(turn);
                 if shared.throttle.is_shrunk() {
@@ -234,16 +240,18 @@ impl LaneTask {
                 if connected && rows > 1 && doubt.is_none() {
                     tracing::warn!("overloaded, trying {} rows at a time: {error}", rows / 2);
                     shared.progress.retries.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(pause(attempt)).await;
+                    tokio::time::sleep(pause).await;
                     self.rows_max = (rows / 2).max(1);
-                    Box::pin(self.execute(&write.head(rows / 2))).await?;
-                    return Box::pin(self.execute(&write.tail(rows / 2))).await;
+                    attempts.smaller();
+                    Box::pin(self.settle(&write.head(rows / 2), attempts)).await?;
+                    // The head is there: the time counts anew.
+                    let attempts = Attempts::new(&shared.plan);
+                    return Box::pin(self.settle(&write.tail(rows / 2), attempts)).await;
                 }
             }
-            tracing::warn!("attempt {attempt} of {}: {error}", self.shared.plan.attempts_max);
+            attempts.warn(&error);
             self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(pause(attempt)).await;
-            attempt += 1;
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -238,6 +238,7 @@ fn provisional(spec: &TableSpec) -> Table {
         nullable: c.nullable,
         has_default: false,
         generated: false,
+        numbered: None,
         equality: match c.ty {
             ColumnType::Float32 | ColumnType::Float64 | ColumnType::Numeric | ColumnType::Char { .. } => {
                 Equality::ServerOnly
@@ -416,7 +417,7 @@ async fn destination(target: &dyn Target, plan: &Arc<Plan>, ownership: &Ownershi
         return Ok(plan.clone());
     };
     let name = shadow(&plan.table.name, &handle.run_id);
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     let found = loop {
         match target.table(&name).await {
             Ok(found) => break found,
@@ -506,7 +507,7 @@ async fn finish(
         slots.iter().for_each(|s| sum.add(s.counts));
         sum
     };
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     let slots = loop {
         match target.ledger().slots(&handle.run_id).await {
             Ok(slots) => break slots,
@@ -527,7 +528,7 @@ async fn finish(
             "the ledger counts {counts:?}, this run {here:?}"
         )));
     }
-    let mut attempts = Attempts::new(plan.attempts_max);
+    let mut attempts = Attempts::new(plan);
     loop {
         match target.ledger().finish(handle, counts).await {
             Ok(()) => return Ok(()),

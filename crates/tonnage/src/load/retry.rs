@@ -2,36 +2,70 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
-/// The attempts at one step of a run's ledger.
+use crate::{
+    error::{Error, ErrorKind, Result},
+    plan::Plan,
+};
+
+/// The attempts at one write, or at one step of a run's ledger.
 pub struct Attempts {
     max: u32,
+    /// Another attempt does not begin after that.
+    until: Instant,
     failed: u32,
 }
 
 impl Attempts {
-    /// None has been made yet; `max` may be.
-    pub fn new(max: u32) -> Self {
-        Self { max, failed: 0 }
+    /// None has been made yet; the first is about to be.
+    pub fn new(plan: &Plan) -> Self {
+        Self::of(plan.attempts_max, plan.attempts_time_max)
+    }
+
+    /// At most `max`, none of which begins after `time_max`.
+    pub fn of(max: u32, time_max: Duration) -> Self {
+        Self {
+            max,
+            until: Instant::now() + time_max,
+            failed: 0,
+        }
+    }
+
+    /// How long to wait before the next attempt, now that one has failed; none where there is none left.
+    pub fn pause(&mut self) -> Option<Duration> {
+        self.failed += 1;
+        let pause = pause(self.failed);
+        (self.failed < self.max && Instant::now() + pause < self.until).then_some(pause)
+    }
+
+    /// Attempts start anew, as of a smaller write; the time does not.
+    pub fn smaller(&mut self) {
+        self.failed = 0;
     }
 
     /// Waits before the next attempt, or gives `error` back. Only a lost connection is worth one: the ledger's steps
     /// wait for locks themselves, and each can be taken twice.
     pub async fn after(&mut self, error: Error) -> Result<()> {
-        self.failed += 1;
-        let lost = matches!(error.kind(), ErrorKind::Unsent | ErrorKind::InDoubt);
-        if !lost || self.failed >= self.max {
+        if !matches!(error.kind(), ErrorKind::Unsent | ErrorKind::InDoubt) {
             return Err(error);
         }
-        tracing::warn!("attempt {} of {}: {error}", self.failed, self.max);
-        tokio::time::sleep(pause(self.failed)).await;
+        let Some(pause) = self.pause() else {
+            return Err(error);
+        };
+        self.warn(&error);
+        tokio::time::sleep(pause).await;
         Ok(())
+    }
+
+    /// Logs that the attempt which ended with `error` is not the last.
+    pub fn warn(&self, error: &Error) {
+        tracing::warn!("attempt {} of {}: {error}", self.failed, self.max);
     }
 }
 
 /// Before attempt `attempt + 1`: 50 ms doubled each time, at most 5 s, spread by half so that lanes do not meet again.
-pub fn pause(attempt: u32) -> Duration {
+fn pause(attempt: u32) -> Duration {
     let most = Duration::from_millis(50)
         .saturating_mul(1 << attempt.min(10))
         .min(Duration::from_secs(5));

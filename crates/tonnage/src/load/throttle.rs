@@ -8,10 +8,13 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::Instant,
+};
 
 use crate::plan::Rate;
 
@@ -48,7 +51,8 @@ impl Throttle {
         self.turns.acquire().await.ok()
     }
 
-    /// How long a write of this size has to wait, from now, to keep the rate. Counts it as begun then.
+    /// How long a write of this size has to wait, from now, to keep the rate. Counts it as begun then, so it is asked
+    /// once for rows, however often they are tried.
     pub fn wait(&self, rows: usize, bytes: usize) -> Duration {
         let Some(rate) = self.rate else {
             return Duration::ZERO;

@@ -94,7 +94,7 @@ impl LaneTask {
             superseded: 0,
             taken: 0,
         });
-        let mut attempts = Attempts::new(self.shared.plan.attempts_max);
+        let mut attempts = Attempts::new(&self.shared.plan);
         loop {
             self.writer = None;
             let error = match self.begin(&steps, &mut doubt).await {

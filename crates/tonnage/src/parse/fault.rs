@@ -30,6 +30,13 @@ const NULL_WORDS: &[&str] = &[
     "undefined",
 ];
 
+/// Whether a value is a word that files have instead of an empty field.
+pub(crate) fn is_null_word(value: &[u8]) -> bool {
+    NULL_WORDS
+        .iter()
+        .any(|word| value.eq_ignore_ascii_case(word.as_bytes()))
+}
+
 /// What is wrong with one value. Boxed in results, because good values are what has to be fast.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {

@@ -13,7 +13,7 @@ mod decimal;
 mod fault;
 mod number;
 mod text;
-mod time;
+pub(crate) mod time;
 
 #[cfg(test)]
 mod tests;
@@ -40,7 +40,7 @@ use crate::{
 
 pub(crate) use self::{
     decimal::{Decimal, POWERS_OF_TEN, numeric},
-    fault::{Fault, Notes, NullHint, Parsed},
+    fault::{Fault, Notes, NullHint, Parsed, is_null_word},
     text::{TextColumn, TextLimit, check_text},
     time::{instant_in_zone, text_of_date, text_of_time, text_of_timestamp},
 };

@@ -3,9 +3,10 @@
 use super::{LoadOptions, PlanColumn};
 use crate::{
     error::{Error, Result},
+    operation::Operation,
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
-    table::{Column, Table, columns_hint, find_by_name, nearest},
+    table::{Column, Numbered, Table, columns_hint, find_by_name, nearest},
     types::ColumnType,
 };
 
@@ -76,6 +77,7 @@ pub(super) fn match_columns(
                 .collect(),
             None => (0..table.columns.len())
                 .filter(|at| !table.columns[*at].generated)
+                .filter(|at| table.columns[*at].numbered != Some(Numbered::Always))
                 .collect(),
         };
         if targets.len() != source.columns.len() {
@@ -155,6 +157,61 @@ fn column_type(
         ))
         .hint("leave it out: --columns names the columns to load")),
     }
+}
+
+/// Columns that the database always numbers are filled only where they are asked for, and never updated. Returns what a
+/// user should know of those that are filled, a sentence each.
+pub(super) fn check_numbered(
+    table: &Table,
+    source: &SourceSchema,
+    columns: &[PlanColumn],
+    operation: &Operation,
+    options: &LoadOptions,
+) -> Result<Vec<String>> {
+    let key = operation.key();
+    let (inserts, updates) = match operation {
+        Operation::Insert | Operation::Ignore { .. } => (true, false),
+        Operation::Upsert { .. } => (true, true),
+        Operation::Update { .. } => (false, true),
+        Operation::Delete { .. } => (false, false),
+    };
+    let asked = |name: &str| {
+        let named = |given: &str| table.column(given).is_some_and(|c| c.name == name);
+        options.columns.iter().flatten().any(|given| named(given))
+            || options.map.iter().any(|(_, to)| named(to))
+    };
+    let mut filled = Vec::new();
+    for column in columns {
+        let Some(numbered) = table.columns[column.target].numbered else {
+            continue;
+        };
+        let name = &column.name;
+        let always = numbered == Numbered::Always;
+        if always && updates && !key.contains(name) {
+            return Err(Error::schema(format!(
+                "column '{name}' of {} is always numbered by the database and cannot be updated",
+                table.name
+            ))
+            .hint("leave it out: --columns names the columns to load"));
+        }
+        if always && inserts && !asked(name) {
+            return Err(Error::schema(format!(
+                "{} has a column '{}', and column '{name}' of {} is always numbered by the database",
+                source.shown, column.source_name, table.name
+            ))
+            .hint("--columns names the columns to load: leave it out there, or name it to load its values as they are"));
+        }
+        if inserts {
+            filled.push(name.as_str());
+        }
+    }
+    if filled.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![format!(
+        "the values of {} do not move its sequence, which may come to the same ones later: move it after the load",
+        filled.join(", ")
+    )])
 }
 
 pub(super) fn missing(table: &Table, name: &str) -> Error {

@@ -5,11 +5,11 @@ mod columns;
 mod options;
 mod show;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
-use self::columns::{match_columns, missing};
+use self::columns::{check_numbered, match_columns, missing};
 pub use self::{
     options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
     show::Bytes,
@@ -41,6 +41,8 @@ pub const REJECTS_MAX: u64 = 1_000;
 const WRITES_A_SECOND: u64 = 5;
 /// Attempts at one write before a transient error ends the run.
 pub const ATTEMPTS_MAX: u32 = 8;
+/// How long after the first attempt at a write another one may begin.
+pub const ATTEMPTS_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// How rows are dealt to slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +130,8 @@ pub struct Plan {
     pub rejects_max: RejectsMax,
     /// Attempts at one write before a transient error ends the run.
     pub attempts_max: u32,
+    /// How long after the first attempt at a write another one may begin.
+    pub attempts_time_max: Duration,
     /// Where positions are kept.
     pub ledger: LedgerPlace,
     /// What is done to the table around its rows.
@@ -211,6 +215,13 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         _ => SlotBy::Key,
     };
     let mut notes = table.notes.clone();
+    notes.extend(check_numbered(
+        table,
+        premises.source,
+        &columns,
+        &operation,
+        options,
+    )?);
     if options.create != Create::No
         && let Some(delimiter) = suspicious_delimiter(premises.source)
     {
@@ -219,6 +230,20 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             premises.source.shown,
             delimiter.escape_default()
         ));
+    }
+    if premises.create.is_some() {
+        for column in &columns {
+            let from = &premises.source.columns[column.source];
+            let asked = options.types.iter().any(|(name, _)| *name == column.name);
+            if let Some((word, ty)) = &from.null_word
+                && !asked
+            {
+                notes.push(format!(
+                    "column '{}' is text because of '{word}', without which it would be {ty}: --null '{word}'",
+                    column.name
+                ));
+            }
+        }
     }
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
     if slot_by == SlotBy::One && jobs_max > 1 {
@@ -349,6 +374,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         on_error: options.on_error,
         rejects_max: options.rejects_max,
         attempts_max: ATTEMPTS_MAX,
+        attempts_time_max: ATTEMPTS_TIME_MAX,
         ledger: options.ledger,
         preparation: premises.preparation,
         single_transaction: options.single_transaction,

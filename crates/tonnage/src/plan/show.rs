@@ -86,7 +86,14 @@ impl fmt::Display for Plan {
         }
         match self.single_transaction {
             true => line("attempts", &"one")?,
-            false => line("attempts", &format!("{} at a write", self.attempts_max))?,
+            false => line(
+                "attempts",
+                &format!(
+                    "{} at a write, within {} s",
+                    self.attempts_max,
+                    self.attempts_time_max.as_secs()
+                ),
+            )?,
         }
         line("queue", &format!("at most {}", Bytes(self.queue_bytes_max)))?;
         if let Some(rate) = self.rate {

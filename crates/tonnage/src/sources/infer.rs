@@ -6,7 +6,7 @@
 
 use jiff::civil;
 
-use crate::types::ColumnType;
+use crate::{parse::is_null_word, types::ColumnType};
 
 /// Integers up to here, and decimals of as many digits, are exact as floats.
 const FLOAT_INTEGER_MAX: u64 = 1 << 53;
@@ -53,6 +53,8 @@ const FLOAT: u16 = Kind::Float as u16;
 pub(crate) struct Guess {
     kinds: u16,
     nulls: bool,
+    /// A word for "no value" that makes text of a column whose other values are something else.
+    null_word: Option<String>,
 }
 
 impl Guess {
@@ -63,8 +65,28 @@ impl Guess {
             return;
         };
         if self.kinds & Kind::Text as u16 == 0 {
-            self.kinds |= kind(value) as u16;
+            match kind(value) {
+                // Another text, or another word, settles that it is text.
+                Kind::Text if is_null_word(value) && self.is_null_word(value) => {
+                    self.null_word = Some(String::from_utf8_lossy(value).into_owned());
+                }
+                kind => self.kinds |= kind as u16,
+            }
         }
+    }
+
+    /// Whether no other word was seen before.
+    fn is_null_word(&self, value: &[u8]) -> bool {
+        self.null_word
+            .as_ref()
+            .is_none_or(|word| word.as_bytes() == value)
+    }
+
+    /// The word without which the column would have the type that is told with it.
+    pub fn null_word(&self) -> Option<(String, ColumnType)> {
+        let word = self.null_word.clone()?;
+        let others = self.type_of_kinds();
+        (self.kinds != 0 && others != ColumnType::TEXT).then_some((word, others))
     }
 
     /// Takes a string into account whose quotes say that it is no number and no truth value.
@@ -85,6 +107,13 @@ impl Guess {
 
     /// The type that holds all values seen; text where there were none.
     pub fn column_type(&self) -> ColumnType {
+        match (&self.null_word, self.kinds & Kind::Nested as u16) {
+            (Some(_), 0) => ColumnType::TEXT,
+            _ => self.type_of_kinds(),
+        }
+    }
+
+    fn type_of_kinds(&self) -> ColumnType {
         let only = |kind: Kind| self.kinds == kind as u16;
         let within = |kinds: u16| self.kinds & !kinds == 0;
         if self.kinds & Kind::Nested as u16 != 0 {
@@ -364,6 +393,32 @@ mod tests {
         ];
         for (values, expected) in cases {
             assert_eq!(guessed(values), *expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_for_no_value_is_named() {
+        let cases: &[(&[&str], Option<(&str, &str)>)] = &[
+            (&["1", "NA", "2", "NA"], Some(("NA", "int64"))),
+            (&["NA", "2024-02-29"], Some(("NA", "date"))),
+            (&["NA"], None),
+            (&["NA", "x"], None),
+            (&["1", "x", "NA"], None),
+            (&["1", "NA", "N/A"], None),
+            (&["1", "2"], None),
+            (&["1.5", "nan"], None),
+        ];
+        for (values, expected) in cases {
+            let mut guess = Guess::default();
+            for value in *values {
+                guess.see(Some(value.as_bytes()));
+            }
+            let found = guess.null_word().map(|(word, ty)| (word, ty.to_string()));
+            let found = found.as_ref().map(|(word, ty)| (word.as_str(), ty.as_str()));
+            assert_eq!(found, *expected, "{values:?}");
+            if expected.is_some() {
+                assert_eq!(guess.column_type(), ColumnType::TEXT, "{values:?}");
+            }
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Driver {
     pub example: &'static str,
     /// File name endings that mean this database when a target is given without a scheme.
     pub extensions: &'static [&'static str],
+    /// Options of a target that is given as `name=value name=value`, one of which means this database.
+    pub keywords: &'static [&'static str],
     /// What it can be made to do with a row, by [`Operation::name`](crate::operation::Operation::name); a table may
     /// lack what one of them needs.
     pub operations: &'static [&'static str],
@@ -87,6 +89,13 @@ fn driver_of_url(target: &str) -> Result<&'static Driver> {
             Some(close) => error.hint(format!("did you mean '{close}:'?")),
             None => error.hint(format!("databases are named as {}", examples())),
         });
+    }
+    let names = target
+        .split_ascii_whitespace()
+        .filter_map(|word| word.split_once('='));
+    let means = |driver: &&Driver| names.clone().any(|(name, _)| driver.keywords.contains(&name));
+    if let Some(driver) = DRIVERS.iter().find(means) {
+        return Ok(driver);
     }
     let ending = target
         .rsplit_once('.')

@@ -35,6 +35,7 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         on_error: OnError::Stop,
         rejects_max: RejectsMax::Rows(0),
         attempts_max: 1,
+        attempts_time_max: std::time::Duration::from_secs(60),
         ledger: LedgerPlace::Target,
         preparation: Preparation::Keep,
         single_transaction: false,

@@ -20,6 +20,9 @@ use tonnage::{
     targets::memory::Memory,
 };
 
+#[cfg(feature = "postgres")]
+use crate::postgres::{Place, Server};
+
 const SLOTS: u16 = 5;
 const STEPS: usize = 80;
 const SEEDS: u64 = 12;
@@ -73,19 +76,25 @@ async fn sqlite() {
 #[cfg(feature = "postgres")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
-    check(|| {
-        Box::pin(async {
-            let place = Arc::new(crate::postgres::Place::new().await);
-            Subject {
-                target: place.target.clone(),
-                count: Box::new(move || {
-                    let place = place.clone();
-                    Box::pin(async move { place.number("SELECT count(*) FROM t").await })
-                }),
-            }
-        })
-    })
-    .await;
+    check(|| Box::pin(on_postgres(Server::System))).await;
+}
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_18() {
+    check(|| Box::pin(on_postgres(Server::Newest))).await;
+}
+
+#[cfg(feature = "postgres")]
+async fn on_postgres(server: Server) -> Subject {
+    let place = Arc::new(Place::on(server).await);
+    Subject {
+        target: place.target.clone(),
+        count: Box::new(move || {
+            let place = place.clone();
+            Box::pin(async move { place.number("SELECT count(*) FROM t").await })
+        }),
+    }
 }
 
 /// Sequences at once: they wait more than they compute.

@@ -57,6 +57,7 @@ fn column() -> Column {
         nullable: true,
         has_default: false,
         generated: false,
+        numbered: None,
         equality: Equality::ServerOnly,
     }
 }
@@ -67,6 +68,7 @@ fn source(arrow: &DataType) -> SourceColumn {
         arrow: arrow.clone(),
         suggested: suggested(&Field::new("price", arrow.clone(), true)),
         nullable: true,
+        null_word: None,
     }
 }
 

@@ -93,6 +93,11 @@ fn the_suggested_type_takes_it() {
     }
 }
 
+fn union() -> DataType {
+    let fields = [(0, Arc::new(Field::new("a", DataType::Int32, true)))];
+    DataType::Union(fields.into_iter().collect(), arrow::datatypes::UnionMode::Dense)
+}
+
 #[test]
 fn suggestions() {
     let with_extension = |arrow: DataType, name: &str| {
@@ -125,7 +130,11 @@ fn suggestions() {
             scale: 3
         })
     );
-    assert_eq!(plain(DataType::Duration(TimeUnit::Second)), None);
+    assert_eq!(
+        plain(DataType::Duration(TimeUnit::Second)),
+        Some(ColumnType::TEXT)
+    );
+    assert_eq!(plain(union()), None);
     assert_eq!(
         plain(DataType::Dictionary(
             Box::new(DataType::Int8),
@@ -158,9 +167,10 @@ fn refusals_name_column_and_both_types() {
         "name the zone of the source's times: --timezone ZONE",
     );
     check_refused(
-        DataType::Duration(TimeUnit::Second),
+        union(),
         ColumnType::TEXT,
-        "column 'price': a duration cannot be carried yet, into text or any other type",
+        "column 'price': a union cannot be carried into text or any other type, for neither columns nor JSON say \
+         of which type a value is",
         "leave the column out with --columns, or write it as text or JSON text in the source",
     );
     check_refused(

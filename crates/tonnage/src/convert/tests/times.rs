@@ -154,3 +154,31 @@ fn instants() {
         ["22008: '294247-01-10 04:00:54.775807' is out of range in Europe/Berlin"]
     );
 }
+
+#[test]
+fn durations_and_intervals_are_iso_text() {
+    use arrow::{
+        array::{DurationMillisecondArray, IntervalMonthDayNanoArray, IntervalYearMonthArray, ListArray},
+        datatypes::{DurationSecondType, IntervalMonthDayNano},
+    };
+    check(
+        DurationMillisecondArray::from(vec![Some(90_061_500), None, Some(-1)]),
+        ColumnType::TEXT,
+        &["PT25H1M1.5S", "null", "PT-0.001S"],
+    );
+    check(
+        IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(14, -3, 1_000)]),
+        ColumnType::TEXT,
+        &["P14M-3DT0.000001S"],
+    );
+    check(
+        IntervalYearMonthArray::from(vec![-13]),
+        ColumnType::TEXT,
+        &["P-13M"],
+    );
+    check(
+        ListArray::from_iter_primitive::<DurationSecondType, _, _>([Some(vec![Some(60), None])]),
+        ColumnType::Json,
+        &["[\"PT1M\",null]"],
+    );
+}

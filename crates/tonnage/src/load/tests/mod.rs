@@ -1,6 +1,7 @@
 //! The engine against the reference target: whatever fails, every row stands once and the account is exact.
 
 mod numbers;
+mod pace;
 mod prepared;
 mod whole;
 

@@ -35,6 +35,7 @@ impl Numbers {
             arrow,
             suggested: Some(ty),
             nullable: true,
+            null_word: None,
         };
         let columns = vec![
             column("id", DataType::Int64, ColumnType::Int64),

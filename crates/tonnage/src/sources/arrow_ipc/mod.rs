@@ -396,6 +396,7 @@ fn columns_of(schema: &Schema) -> Vec<SourceColumn> {
         arrow: innermost(field.data_type()).clone(),
         suggested: suggested(field),
         nullable: field.is_nullable(),
+        null_word: None,
     };
     schema.fields().iter().map(column).collect()
 }

@@ -109,6 +109,7 @@ impl CsvSource {
             arrow: DataType::Utf8,
             suggested: Some(guess.column_type()),
             nullable: guess.nulls(),
+            null_word: guess.null_word(),
         });
         let schema = SourceSchema {
             shown,

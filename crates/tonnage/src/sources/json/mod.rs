@@ -111,6 +111,8 @@ impl JsonSource {
                 arrow: DataType::Utf8,
                 suggested: Some(guess.column_type()),
                 nullable: guess.nulls() || *rows < sample.rows,
+                // JSON has a null of its own.
+                null_word: None,
             })
             .collect();
         let schema = SourceSchema {

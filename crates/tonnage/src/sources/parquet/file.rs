@@ -307,6 +307,7 @@ fn columns(metadata: &ArrowReaderMetadata, roots: &[usize]) -> Vec<SourceColumn>
                 arrow: field.data_type().clone(),
                 suggested,
                 nullable: field.is_nullable(),
+                null_word: None,
             }
         })
         .collect()

@@ -255,6 +255,7 @@ impl Target for Memory {
             nullable: c.nullable,
             has_default: false,
             generated: false,
+            numbered: None,
             equality: Equality::Provable,
         });
         let table = Table {

@@ -1,31 +1,37 @@
 //! Types that travel as text, which the server turns into values by their own input functions.
 //!
-//! Only types whose text means the same everywhere do: none that a setting of the session (DateStyle, TimeZone,
-//! lc_monetary) or a modifier (digits that are rounded off, spaces that are cut off) could change without a word.
+//! Only types whose text means the same everywhere do, or can be written so that it does: none that a setting of the
+//! session (lc_monetary) or a modifier (digits of an interval that are rounded off) could change without a word.
 
-use super::types::{ServerType, oid};
+use super::{
+    composition::Types,
+    spelling::Spelling,
+    types::{ServerType, oid},
+};
 use crate::types::ColumnType;
 
-/// Object ids of built-in types that travel as text.
+/// Object ids of built-in types whose text is the value, whatever the session's settings.
 mod as_text {
+    pub const OID: u32 = 26;
     pub const XML: u32 = 142;
+    pub const POINT: u32 = 600;
+    pub const LSEG: u32 = 601;
+    pub const PATH: u32 = 602;
+    pub const BOX: u32 = 603;
+    pub const POLYGON: u32 = 604;
+    pub const LINE: u32 = 628;
     pub const CIDR: u32 = 650;
+    pub const CIRCLE: u32 = 718;
     pub const MACADDR8: u32 = 774;
     pub const MACADDR: u32 = 829;
     pub const INET: u32 = 869;
     pub const BIT: u32 = 1560;
     pub const VARBIT: u32 = 1562;
-    pub const INT4RANGE: u32 = 3904;
-    pub const NUMRANGE: u32 = 3906;
-    pub const INT8RANGE: u32 = 3926;
-    pub const INT4MULTIRANGE: u32 = 4451;
-    pub const NUMMULTIRANGE: u32 = 4532;
-    pub const INT8MULTIRANGE: u32 = 4536;
+    pub const PG_LSN: u32 = 3220;
+    pub const JSONPATH: u32 = 4072;
 }
 
 const MONEY: u32 = 790;
-/// Ranges and multiranges of dates and timestamps.
-const RANGES_OF_TIMES: [u32; 6] = [3908, 3910, 3912, 4533, 4534, 4535];
 
 /// How the server makes a value of text.
 #[derive(Debug, Clone)]
@@ -34,6 +40,8 @@ pub(super) struct Cast {
     pub name: String,
     /// Whether the binary form is the text as well, so that a COPY needs no cast.
     pub direct: bool,
+    /// How its text is written.
+    pub spelling: Spelling,
 }
 
 impl Cast {
@@ -50,94 +58,129 @@ pub(super) enum Carried {
     Binary(ColumnType),
     /// As text.
     Text {
+        /// What arrives: text, or JSON for a row.
+        ty: ColumnType,
         /// See [`Cast::direct`].
         direct: bool,
+        /// See [`Cast::spelling`].
+        spelling: Spelling,
     },
     /// Not at all, and why, where there is more to say than that nobody has taught us.
     Not(Option<&'static str>),
 }
 
-/// A type as the catalogue has it; of the base type for a domain.
-pub(super) struct Declared<'a> {
-    /// The type itself.
-    pub server: ServerType,
-    /// `pg_type.typtype`.
-    pub kind: &'a str,
-    /// Object id of an array's elements, else 0.
-    pub element: u32,
-    /// Whether these are of an enum.
-    pub element_is_enum: bool,
-    /// Extension and name, for the type of an extension.
-    pub extension: Option<&'a str>,
-}
-
-/// Decides how values travel.
-pub(super) fn carry(declared: &Declared) -> Carried {
-    let Declared {
-        server,
-        kind,
-        element,
-        element_is_enum,
-        extension,
-    } = *declared;
+/// Decides how values travel. `server` is no domain; `types` has it and all that it is made of, unless it is binary.
+pub(super) fn carry(server: ServerType, types: &Types) -> Carried {
     if let Some(ty) = server.column_type() {
         return Carried::Binary(ty);
     }
-    if element != 0 {
-        return match element_is_enum || travels_in_array(element) {
-            true if server.modifier == -1 || element == as_text::BIT || element == as_text::VARBIT => {
-                Carried::Text { direct: false }
-            }
-            true => Carried::Not(Some("whose elements would be cut or rounded to fit")),
-            false if is_of_time(element) => Carried::Not(Some(OF_TIME)),
-            false => Carried::Not(None),
-        };
-    }
-    match (kind, server.oid, extension) {
-        ("e", ..) | (_, _, Some("citext.citext")) => Carried::Text { direct: true },
-        (_, _, Some("hstore.hstore" | "ltree.ltree")) => Carried::Text { direct: false },
-        ("c", ..) => Carried::Not(Some("a composite type")),
-        (_, MONEY, _) => Carried::Not(Some("whose text depends on lc_monetary")),
-        (_, oid::INTERVAL, _) if server.modifier == -1 => Carried::Text { direct: false },
-        (_, oid::INTERVAL, _) => Carried::Not(Some("which rounds what it is given")),
-        (_, other, _) if is_plain(other) => Carried::Text { direct: false },
-        (_, other, _) if RANGES_OF_TIMES.contains(&other) => Carried::Not(Some(OF_TIME)),
-        _ => Carried::Not(None),
+    let Some(made) = types.get(&server.oid) else {
+        return Carried::Not(None);
+    };
+    let direct = made.kind == "e" || made.extension.as_deref() == Some("citext.citext");
+    match spelling(server, types) {
+        Ok(spelling) => Carried::Text {
+            ty: match spelling {
+                Spelling::Row(_) => ColumnType::Json,
+                _ => ColumnType::TEXT,
+            },
+            direct,
+            spelling,
+        },
+        Err(why) => Carried::Not(why),
     }
 }
 
-const OF_TIME: &str = "whose text depends on DateStyle and TimeZone";
+/// How values of a type are spelled, or why they cannot be.
+fn spelling(server: ServerType, types: &Types) -> Result<Spelling, Option<&'static str>> {
+    let made = types.get(&server.oid).ok_or(None)?;
+    let part = |oid: u32| spelling(ServerType { oid, modifier: -1 }, types);
+    if made.kind == "d" {
+        let base = ServerType {
+            oid: made.base,
+            modifier: made.base_modifier,
+        };
+        return spelling(base, types);
+    }
+    if made.element != 0 {
+        let element = ServerType {
+            oid: made.element,
+            // The modifier of an array is that of its elements.
+            modifier: server.modifier,
+        };
+        // Its elements are not divided by commas.
+        if made.element == as_text::BOX {
+            return Err(None);
+        }
+        return Ok(Spelling::Array(Box::new(spelling(element, types)?)));
+    }
+    match made.kind.as_str() {
+        "r" => return Ok(Spelling::Range(Box::new(part(made.bound)?))),
+        "m" => return Ok(Spelling::Multirange(Box::new(part(made.bound)?))),
+        "e" => return Ok(Spelling::AsIs),
+        "c" => {
+            let field = |(name, oid, modifier): &(String, u32, i32)| {
+                let server = ServerType {
+                    oid: *oid,
+                    modifier: *modifier,
+                };
+                spelling(server, types).map(|spelling| (name.clone(), spelling))
+            };
+            return Ok(Spelling::Row(
+                made.fields.iter().map(field).collect::<Result<_, _>>()?,
+            ));
+        }
+        _ => {}
+    }
+    if let Some("citext.citext" | "hstore.hstore" | "ltree.ltree") = made.extension.as_deref() {
+        return Ok(Spelling::AsIs);
+    }
+    Ok(match server.oid {
+        oid::DATE => Spelling::Date,
+        oid::TIME => Spelling::Time(server.tick()),
+        oid::TIMESTAMP => Spelling::Timestamp(server.tick()),
+        oid::TIMESTAMPTZ => Spelling::Instant(server.tick()),
+        oid::INTERVAL if server.modifier == -1 => Spelling::Interval,
+        oid::INTERVAL => return Err(Some("which rounds what it is given")),
+        oid::JSON | oid::JSONB => Spelling::Json,
+        MONEY => return Err(Some("whose text depends on lc_monetary")),
+        _ => match server.column_type() {
+            Some(ColumnType::Decimal { .. } | ColumnType::Numeric) => {
+                let scale = server.precision_scale().map(|(_, scale)| scale);
+                scale.map_or(Spelling::AsIs, Spelling::Numeric)
+            }
+            Some(
+                ColumnType::Text {
+                    chars_max: Some(most),
+                }
+                | ColumnType::Char { chars: most },
+            ) => Spelling::Characters(most),
+            Some(_) => Spelling::AsIs,
+            None if is_plain(server.oid) => Spelling::AsIs,
+            None => return Err(None),
+        },
+    })
+}
 
 fn is_plain(type_oid: u32) -> bool {
     use as_text::*;
     matches!(
         type_oid,
-        XML | CIDR
+        OID | XML
+            | POINT
+            | LSEG
+            | PATH
+            | BOX
+            | POLYGON
+            | LINE
+            | CIDR
+            | CIRCLE
             | MACADDR8
             | MACADDR
             | INET
             | BIT
             | VARBIT
-            | INT4RANGE
-            | NUMRANGE
-            | INT8RANGE
-            | INT4MULTIRANGE
-            | NUMMULTIRANGE
-            | INT8MULTIRANGE
+            | PG_LSN
+            | JSONPATH
     )
-}
-
-fn travels_in_array(element: u32) -> bool {
-    let binary = ServerType {
-        oid: element,
-        modifier: -1,
-    };
-    is_plain(element) || (binary.column_type().is_some() && !is_of_time(element))
-}
-
-fn is_of_time(type_oid: u32) -> bool {
-    matches!(
-        type_oid,
-        oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL
-    ) || RANGES_OF_TIMES.contains(&type_oid)
 }

@@ -3,15 +3,14 @@
 use tokio_postgres::{Client, GenericClient, types::ToSql};
 
 use super::{
-    carry::{Carried, Cast, Declared, carry},
-    errors,
+    carry::{Carried, Cast, carry},
+    composition, errors,
     types::{ServerType, oid},
 };
 use crate::{
     error::{Error, Result},
     operation::Operation,
-    table::{Column, Equality, Key, Table, TableIdentity, TableName},
-    types::ColumnType,
+    table::{Column, Equality, Key, Numbered, Table, TableIdentity, TableName},
 };
 
 /// A table, with what only this target needs to know of it.
@@ -117,15 +116,15 @@ const COLUMNS: &str = "\
            a.attidentity::text, a.attgenerated::text, coalesce(l.collisdeterministic, true), \
            CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || \
                 pg_catalog.quote_ident(l.collname) FROM pg_catalog.pg_namespace n WHERE n.oid = l.collnamespace) END, \
-           pg_catalog.format_type(u.oid, -1), b.typtype::text, \
-           CASE WHEN b.typcategory = 'A' AND b.typlen = -1 THEN b.typelem ELSE 0 END, \
-           coalesce((SELECT e.typtype = 'e' FROM pg_catalog.pg_type e \
-                     WHERE e.oid = b.typelem AND b.typcategory = 'A'), false), \
+           pg_catalog.format_type(u.oid, -1), b.typtype = 'e', \
            (SELECT pg_catalog.quote_ident(n.nspname) FROM pg_catalog.pg_namespace n WHERE n.oid = b.typnamespace), \
-           (SELECT e.extname || '.' || b.typname FROM pg_catalog.pg_depend d \
-                   JOIN pg_catalog.pg_extension e ON e.oid = d.refobjid \
+           EXISTS (SELECT FROM pg_catalog.pg_depend d \
             WHERE d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.objid = b.oid AND d.deptype = 'e' \
-              AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass) \
+              AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass), \
+           a.atthasdef AND EXISTS (SELECT FROM pg_catalog.pg_depend d \
+                   JOIN pg_catalog.pg_class s ON s.oid = d.objid AND s.relkind = 'S' \
+            WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refclassid = d.classid \
+              AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype = 'a') \
     FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid \
     CROSS JOIN LATERAL ( \
         WITH RECURSIVE chain (oid, kind, base, base_modifier, modifier, not_null) AS ( \
@@ -138,7 +137,8 @@ const COLUMNS: &str = "\
     LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
     WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// Indexes that ON CONFLICT (columns) can use: unique, ready, of all rows, of plain columns, checked at once.
+/// Indexes that ON CONFLICT (columns) can use: unique, ready, of all rows, of plain columns, checked at once; a key
+/// WITHOUT OVERLAPS is an exclusion. Servers before 15 do not know NULLS NOT DISTINCT.
 const KEYS: &str = "\
     SELECT i.indisprimary, \
            ARRAY(SELECT a.attname::text FROM unnest(i.indkey) WITH ORDINALITY k (attnum, position) \
@@ -147,9 +147,10 @@ const KEYS: &str = "\
            ARRAY(SELECT coalesce(l.collisdeterministic, true) \
                  FROM unnest(i.indcollation) WITH ORDINALITY k (collation_oid, position) \
                  LEFT JOIN pg_catalog.pg_collation l ON l.oid = k.collation_oid \
-                 WHERE k.position <= i.indnkeyatts ORDER BY k.position) \
+                 WHERE k.position <= i.indnkeyatts ORDER BY k.position), \
+           coalesce((pg_catalog.to_jsonb(i) ->> 'indnullsnotdistinct')::bool, false) \
     FROM pg_catalog.pg_index i \
-    WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate \
+    WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indimmediate AND NOT i.indisexclusion \
       AND i.indpred IS NULL AND i.indexprs IS NULL \
     ORDER BY i.indisprimary DESC, i.indexrelid";
 
@@ -253,6 +254,15 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
     )
     .map_err(errors::statement)?;
 
+    let mut others = Vec::new();
+    for row in &columns {
+        let (oid, modifier) = (get(row, 2)?, get(row, 3)?);
+        if (ServerType { oid, modifier }).column_type().is_none() {
+            others.push(oid);
+        }
+    }
+    let types = composition::read(client, others).await?;
+
     let mut shape = Vec::new();
     let mut described = Vec::with_capacity(columns.len());
     let mut table_columns = Vec::with_capacity(columns.len());
@@ -279,21 +289,21 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
             line.push_str(" generated");
         }
         shape.push(line);
-        let kind: String = get(row, 11)?;
-        let schema: String = get(row, 14)?;
-        let extension: Option<String> = get(row, 15)?;
-        let carried = carry(&Declared {
-            server,
-            kind: &kind,
-            element: get(row, 12)?,
-            element_is_enum: get(row, 13)?,
-            extension: extension.as_deref(),
-        });
-        let (ty, cast) = match carried {
+        let is_enum: bool = get(row, 11)?;
+        let schema: String = get(row, 12)?;
+        let of_extension: bool = get(row, 13)?;
+        let (ty, cast) = match carry(server, &types) {
             Carried::Binary(ty) => (Some(ty), None),
-            Carried::Text { direct } => {
+            Carried::Text { ty, direct, spelling } => {
                 let name = get(row, 10)?;
-                (Some(ColumnType::TEXT), Some(Cast { name, direct }))
+                (
+                    Some(ty),
+                    Some(Cast {
+                        name,
+                        direct,
+                        spelling,
+                    }),
+                )
             }
             Carried::Not(None) => (None, None),
             Carried::Not(Some(why)) => {
@@ -306,7 +316,7 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
             identity_always: identity == "a",
             collation: get(row, 9)?,
             cast,
-            equal: extension.map(|_| format!("OPERATOR({schema}.=)")),
+            equal: of_extension.then(|| format!("OPERATOR({schema}.=)")),
         });
         table_columns.push(Column {
             name,
@@ -315,14 +325,20 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
             nullable: !not_null,
             has_default: get::<bool>(row, 5)? || !identity.is_empty(),
             generated: !generated.is_empty(),
-            equality: match kind.as_str() {
+            numbered: match identity.as_str() {
+                "a" => Some(Numbered::Always),
+                "d" => Some(Numbered::ByDefault),
+                _ => get::<bool>(row, 14)?.then_some(Numbered::ByDefault),
+            },
+            equality: match is_enum {
                 // Labels are equal where their bytes are.
-                "e" => Equality::Provable,
-                _ => server.equality(get(row, 8)?),
+                true => Equality::Provable,
+                false => server.equality(get(row, 8)?),
             },
         });
     }
 
+    let mut nulls_not_distinct: Vec<String> = Vec::new();
     let mut table_keys: Vec<Key> = Vec::with_capacity(keys.len());
     for row in &keys {
         let columns: Vec<String> = get(row, 1)?;
@@ -332,6 +348,12 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
             if !deterministic && let Some(column) = table_columns.iter_mut().find(|c| c.name == *name) {
                 column.equality = Equality::ServerOnly;
             }
+        }
+        // Here two nulls are the same key, everywhere else a null equals nothing: no operation can go by it.
+        let nullable = |name: &String| table_columns.iter().any(|c| c.name == *name && c.nullable);
+        if get::<bool>(row, 3)? && columns.iter().any(nullable) {
+            nulls_not_distinct.push(format!("({})", columns.join(", ")));
+            continue;
         }
         if !table_keys.iter().any(|key| key.columns == columns) {
             table_keys.push(Key {
@@ -369,6 +391,12 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
     if !inserting.is_empty() {
         notes.push(format!("COPY passes by the INSERT rule {}", inserting.join(", ")));
     }
+    if !nulls_not_distinct.is_empty() {
+        notes.push(format!(
+            "the unique key {} takes nulls for equal (NULLS NOT DISTINCT), so rows cannot be recognised by it",
+            nulls_not_distinct.join(", ")
+        ));
+    }
     if row_security {
         notes.push("row security applies to this role, so COPY cannot be used".to_owned());
     }
@@ -383,6 +411,12 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
         notes.push(
             "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys".to_owned(),
         );
+    }
+    if described
+        .iter()
+        .any(|d| d.cast.as_ref().is_some_and(|cast| cast.spelling.has_interval()))
+    {
+        notes.push("text is read as intervals with intervalstyle = postgres, set for the session".to_owned());
     }
     let texts: Vec<_> = table_columns
         .iter()

@@ -21,8 +21,8 @@ use arrow::{
 
 use super::{
     carry::Cast,
-    interval::Intervals,
     numeric::{self, NotExact},
+    spelling::Spelling,
     types::{ServerType, oid},
 };
 use crate::{
@@ -366,11 +366,6 @@ const TIMESTAMP_RANGE: (&str, &str) = (
 );
 const NEVER: (&str, &str) = (sqlstate::WOULD_CHANGE, "value cannot be sent");
 
-/// Microseconds that a value of this type must be a multiple of; 1 for most.
-fn tick(server: ServerType) -> i64 {
-    server.second_digits().map_or(1, |digits| 10i64.pow(6 - digits))
-}
-
 fn fixed<T: ArrowPrimitiveType, const N: usize>(
     array: &PrimitiveArray<T>,
     refusal: (&'static str, &'static str),
@@ -428,7 +423,7 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             Some(days.to_be_bytes())
         }),
         (oid::TIME, ColumnType::Time) => {
-            let tick = tick(server);
+            let tick = server.tick();
             fixed(
                 array.as_primitive_opt::<Time64MicrosecondType>()?,
                 TIME_RANGE,
@@ -436,7 +431,7 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             )
         }
         (oid::TIMESTAMP, ColumnType::Timestamp) | (oid::TIMESTAMPTZ, ColumnType::TimestampTz) => {
-            let tick = tick(server);
+            let tick = server.tick();
             let array = array.as_primitive_opt::<TimestampMicrosecondType>()?;
             fixed(array, TIMESTAMP_RANGE, move |micros| {
                 // The least value is the server's -infinity.
@@ -486,13 +481,28 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
                 Ok(())
             },
         )),
-        (oid::INTERVAL, ColumnType::Text { .. }) => {
-            let text = array.as_string_opt::<i32>()?.clone();
-            Box::new(Intervals::new(text, bytes(array, None)?))
-        }
         (oid::UUID, ColumnType::Uuid) => Box::new(Uuids(array.as_fixed_size_binary_opt()?.clone())),
         _ => return None,
     })
+}
+
+/// Text that is to be written in the way of its type.
+fn spelled(array: &ArrayRef, spelling: &Spelling) -> Option<Box<dyn Field>> {
+    let spelling = spelling.clone();
+    Some(Box::new(Prepared::new(
+        array.as_string_opt::<i32>()?.clone(),
+        move |values: &StringArray, row: usize, out: &mut Vec<u8>| {
+            let mut text = String::new();
+            spelling
+                .write(values.value(row), &mut text)
+                .map_err(|fault| NotExact {
+                    code: fault.code,
+                    message: fault.message,
+                })?;
+            out.extend_from_slice(text.as_bytes());
+            Ok(())
+        },
+    )))
 }
 
 /// A column that will be written: its name for messages, and its type on both sides.
@@ -553,7 +563,11 @@ impl Encoder {
         for (array, column) in batch.columns().iter().zip(columns) {
             // The scale of a decimal and the zone of a timestamp are in the Arrow type alone.
             let expected = Some(array).filter(|array| *array.data_type() == column.ty.arrow());
-            let field = expected.and_then(|array| field(array, column.ty, column.server));
+            let spelling = column.cast.as_ref().map(|cast| &cast.spelling);
+            let field = expected.and_then(|array| match spelling.filter(|spelling| !spelling.is_free()) {
+                Some(spelling) => spelled(array, spelling),
+                None => field(array, column.ty, column.server),
+            });
             fields.push(field.ok_or_else(|| {
                 Error::bug(format!(
                     "column '{}' of type {} arrived as Arrow {}",

@@ -6,20 +6,21 @@
 //! it moves. Nothing becomes durable by being dropped: a COPY and a transaction that are not finished by name are
 //! undone by the server.
 //!
-//! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `types` and `carry` (what a table is),
-//! `encode` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
+//! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `composition`, `types` and `carry` (what a
+//! table is), `encode`, `spelling` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
 
 mod carry;
 mod catalog;
+mod composition;
 mod connect;
 mod encode;
 mod errors;
-mod interval;
 mod ledger;
 mod numeric;
 mod prepare;
 mod settings;
 mod shadow;
+mod spelling;
 mod statements;
 mod tls;
 mod types;
@@ -55,6 +56,7 @@ pub const DRIVER: Driver = Driver {
     schemes: &["postgresql", "postgres"],
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
+    keywords: settings::OPTIONS,
     operations: &["insert", "upsert", "ignore", "update", "delete"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "binary COPY",

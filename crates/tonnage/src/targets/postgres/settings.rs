@@ -3,6 +3,7 @@
 //! A password is never shown: not by `Debug`, not by an error, not by [`redact`]. Its origin is remembered, so that a
 //! refused one can be traced to the place where it was written.
 
+mod keywords;
 mod service;
 
 use std::{
@@ -180,7 +181,7 @@ impl UrlParts {
 }
 
 /// The options a URL may carry.
-const OPTIONS: &[&str] = &[
+pub(super) const OPTIONS: &[&str] = &[
     "host",
     "hostaddr",
     "port",
@@ -199,6 +200,12 @@ const OPTIONS: &[&str] = &[
     "target_session_attrs",
 ];
 
+/// Whether a target is a connection string of keywords rather than a URL.
+fn is_keywords(target: &str) -> bool {
+    let before_value = target.split_once('=').map_or("", |(before, _)| before);
+    !before_value.is_empty() && !before_value.contains([':', '/'])
+}
+
 fn decode(text: &str, part: &str) -> Result<String> {
     let decoded = percent_decode_str(text)
         .decode_utf8()
@@ -212,6 +219,9 @@ fn decode(text: &str, part: &str) -> Result<String> {
 }
 
 fn split_url(url: &str) -> Result<UrlParts> {
+    if is_keywords(url) {
+        return keywords::split(url);
+    }
     let rest = url
         .strip_prefix("postgresql://")
         .or_else(|| url.strip_prefix("postgres://"))
@@ -596,6 +606,9 @@ fn password_fields(line: &str) -> Vec<Field> {
 
 /// The URL as it may be shown: the password, in either of its two places, becomes `***`.
 pub(super) fn redact(url: &str) -> String {
+    if is_keywords(url) {
+        return keywords::redact(url);
+    }
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
     };

@@ -84,10 +84,9 @@ pub(super) fn columns(plan: &Plan, described: &Described) -> Result<Vec<EncodedC
                 ))
                 .hint("the table was altered while it was loaded")
             })?;
-            let server = match (&found.cast, found.server.oid) {
-                // The digits of an interval are looked at.
-                (None, _) | (Some(_), oid::INTERVAL) => found.server,
-                (Some(_), _) => ServerType {
+            let server = match found.cast {
+                None => found.server,
+                Some(_) => ServerType {
                     oid: oid::TEXT,
                     modifier: -1,
                 },

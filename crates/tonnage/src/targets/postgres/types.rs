@@ -70,6 +70,11 @@ impl ServerType {
         }
     }
 
+    /// Microseconds that a value of this type must be a multiple of; 1 for most.
+    pub fn tick(self) -> i64 {
+        self.second_digits().map_or(1, |digits| 10i64.pow(6 - digits))
+    }
+
     /// What a column of this type holds; none where it cannot be written.
     pub fn column_type(self) -> Option<ColumnType> {
         Some(match self.oid {

@@ -170,6 +170,12 @@ impl PostgresWriter {
                 ))
             })?;
         let columns = statements::columns(plan, &described)?;
+        let casts = columns.iter().filter_map(|c| c.cast.as_ref());
+        if casts.into_iter().any(|cast| cast.spelling.has_interval()) {
+            // Another style may take the sign of the first number for that of all.
+            let style = "SET intervalstyle TO postgres";
+            client.batch_execute(style).await.map_err(errors::statement)?;
+        }
         let texts = statements::statements(plan, &described, &columns, synchronous_commit);
         let path = match texts.way {
             Way::Copy(copy) => Path::Copy(prepare(&client, &copy).await?),

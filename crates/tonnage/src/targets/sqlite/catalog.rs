@@ -300,6 +300,8 @@ impl Parts {
                     nullable: is_alias || !column.not_null,
                     has_default: is_alias || column.has_default,
                     generated: column.generated,
+                    // Its counts follow the values that are given.
+                    numbered: None,
                     equality: if provable {
                         Equality::Provable
                     } else {

@@ -51,6 +51,7 @@ pub const DRIVER: Driver = Driver {
     schemes: &["sqlite"],
     example: "sqlite:path.db",
     extensions: &["db", "sqlite", "sqlite3"],
+    keywords: &[],
     operations: &["insert", "upsert", "ignore", "update", "delete"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "a prepared statement in large transactions",

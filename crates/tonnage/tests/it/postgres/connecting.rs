@@ -2,7 +2,7 @@
 
 use tonnage::{ErrorKind, operation::Durability, targets::DRIVERS};
 
-use super::{Place, connect, session, url, variable};
+use super::{Place, Server, connect, session, url, variable};
 
 /// The parts of the test cluster's URL.
 fn parts() -> (String, String, u16) {
@@ -371,7 +371,7 @@ async fn an_unknown_database_is_named() {
 
 #[tokio::test]
 async fn a_lost_session_is_opened_again() {
-    let place = Place::new().await;
+    let place = Place::on(Server::System).await;
     place.run("CREATE TABLE t (id int8)").await;
     place.table("t").await;
     let name = format!("lost_{}", place.schema);

@@ -14,7 +14,17 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, batch, connect};
+use super::{Place, Server, batch, connect};
+
+on_every_server! {
+    a_run_from_start_to_finish,
+    a_slot_that_is_elsewhere_is_not_moved,
+    a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out,
+    a_retry_waits_for_its_dying_predecessor,
+    first_runs_at_once_make_one_ledger,
+    a_table_is_emptied_with_the_start_or_not_at_all,
+    a_slot_is_updated_in_place,
+}
 
 fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
     NewRun {
@@ -88,9 +98,8 @@ async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
     place.target.writer(&plan, Some(handle)).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_run_from_start_to_finish() {
-    let place = Place::new().await;
+async fn a_run_from_start_to_finish(server: Server) {
+    let place = Place::on(server).await;
     let ledger = place.target.ledger();
     assert!(ledger.runs().await.unwrap().is_empty());
     assert_eq!(place.number("SELECT count(*) FROM pg_class WHERE relname = 'tonnage_runs' AND relnamespace = current_schema()::regnamespace").await, 0, "looking makes nothing");
@@ -186,9 +195,8 @@ async fn a_run_from_start_to_finish() {
     assert_eq!(ledger.runs().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn a_slot_that_is_elsewhere_is_not_moved() {
-    let place = Place::new().await;
+async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
+    let place = Place::on(server).await;
     let handle = started(&place, "run").await;
     let mut writer = writer(&place, &handle).await;
     let wrong = [
@@ -219,9 +227,8 @@ async fn a_slot_that_is_elsewhere_is_not_moved() {
     );
 }
 
-#[tokio::test]
-async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out() {
-    let place = Place::new().await;
+async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: Server) {
+    let place = Place::on(server).await;
     let old = started(&place, "run").await;
     let mut old_writer = writer(&place, &old).await;
     let mut late_writer = writer(&place, &old).await;
@@ -279,9 +286,8 @@ async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out() {
         .unwrap();
 }
 
-#[tokio::test]
-async fn a_retry_waits_for_its_dying_predecessor() {
-    let place = Place::new().await;
+async fn a_retry_waits_for_its_dying_predecessor(server: Server) {
+    let place = Place::on(server).await;
     let handle = started(&place, "run").await;
     let mut first = writer(&place, &handle).await;
     let mut retry = writer(&place, &handle).await;
@@ -306,9 +312,8 @@ async fn a_retry_waits_for_its_dying_predecessor() {
     }
 }
 
-#[tokio::test]
-async fn first_runs_at_once_make_one_ledger() {
-    let place = Place::new().await;
+async fn first_runs_at_once_make_one_ledger(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id int8)").await;
     let table = place.table("t").await;
     let starts = (0..8).map(|number| {
@@ -337,9 +342,8 @@ async fn first_runs_at_once_make_one_ledger() {
     assert_eq!(place.target.ledger().runs().await.unwrap().len(), 4);
 }
 
-#[tokio::test]
-async fn a_table_is_emptied_with_the_start_or_not_at_all() {
-    let place = Place::new().await;
+async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE TABLE t (id int8); INSERT INTO t VALUES (1)")
         .await;
@@ -355,9 +359,8 @@ async fn a_table_is_emptied_with_the_start_or_not_at_all() {
     assert_eq!(place.number("SELECT count(*) FROM t").await, 1);
 }
 
-#[tokio::test]
-async fn a_slot_is_updated_in_place() {
-    let place = Place::new().await;
+async fn a_slot_is_updated_in_place(server: Server) {
+    let place = Place::on(server).await;
     started(&place, "run").await;
     // Room on the page and no index on what changes is what it takes.
     let options = place

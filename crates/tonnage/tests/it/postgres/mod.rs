@@ -1,4 +1,21 @@
-//! PostgreSQL, against the server of scripts/with-servers.
+//! PostgreSQL, against the servers of scripts/with-servers.
+
+/// Makes of each function of a [`Server`] a test on each.
+macro_rules! on_every_server {
+    ($($test:ident),+ $(,)?) => {
+        $(mod $test {
+            #[tokio::test]
+            async fn on_the_systems_server() {
+                super::$test(super::super::Server::System).await;
+            }
+
+            #[tokio::test]
+            async fn on_postgresql_18() {
+                super::$test(super::super::Server::Newest).await;
+            }
+        })+
+    };
+}
 
 mod connecting;
 mod ledger;
@@ -34,9 +51,28 @@ pub fn variable(name: &str) -> String {
         .unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which starts the servers"))
 }
 
-/// The URL of the test cluster.
+/// The test servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// Of the system's packages, with TLS.
+    System,
+    /// The newest release.
+    Newest,
+}
+
+impl Server {
+    /// The URL of its cluster.
+    pub fn url(self) -> String {
+        variable(match self {
+            Self::System => "TONNAGE_TEST_POSTGRES_URL",
+            Self::Newest => "TONNAGE_TEST_POSTGRES18_URL",
+        })
+    }
+}
+
+/// The URL of the test cluster with TLS.
 pub fn url() -> String {
-    variable("TONNAGE_TEST_POSTGRES_URL")
+    Server::System.url()
 }
 
 /// Connects as a user of the library does.
@@ -70,17 +106,17 @@ pub struct Place {
 static PLACES: Semaphore = Semaphore::const_new(8);
 
 impl Place {
-    pub async fn new() -> Self {
+    pub async fn on(server: Server) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let permit = PLACES.acquire().await.unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let schema = format!("place_{}_{number}", std::process::id());
-        let admin = session(&url()).await;
+        let admin = session(&server.url()).await;
         admin
             .batch_execute(&format!("CREATE SCHEMA {schema}"))
             .await
             .unwrap();
-        let url = format!("{}?options=-csearch_path%3D{schema}", url());
+        let url = format!("{}?options=-csearch_path%3D{schema}", server.url());
         Self {
             target: connect(&url).await.unwrap(),
             client: session(&url).await,

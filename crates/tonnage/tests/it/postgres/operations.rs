@@ -11,7 +11,16 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, batch};
+use super::{Place, Server, batch};
+
+on_every_server! {
+    what_an_operation_leaves_out_is_counted,
+    an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all,
+    rows_that_a_trigger_leaves_out_do_not_pass_for_skipped,
+    a_row_a_statement_names_the_first_bad_row,
+    a_rule_that_rewrites_an_operation_is_refused,
+    loads_do_what_the_model_does,
+}
 
 const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 
@@ -93,9 +102,8 @@ fn tables() -> Vec<String> {
     ]
 }
 
-#[tokio::test]
-async fn what_an_operation_leaves_out_is_counted() {
-    let place = Place::new().await;
+async fn what_an_operation_leaves_out_is_counted(server: Server) {
+    let place = Place::on(server).await;
     let cases: [(Operation, Given, &str, u64); 6] = [
         (
             ignore(),
@@ -171,9 +179,8 @@ async fn what_an_operation_leaves_out_is_counted() {
     }
 }
 
-#[tokio::test]
-async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all() {
-    let place = Place::new().await;
+async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
         .await;
@@ -207,9 +214,8 @@ async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all() {
     }
 }
 
-#[tokio::test]
-async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped() {
-    let place = Place::new().await;
+async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped(server: Server) {
+    let place = Place::on(server).await;
     let cases = [
         (ignore(), "INSERT", "1x 2x 4x 6a"),
         (update(), "UPDATE", "1x 2a 4x"),
@@ -265,9 +271,8 @@ async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped() {
     }
 }
 
-#[tokio::test]
-async fn a_row_a_statement_names_the_first_bad_row() {
-    let place = Place::new().await;
+async fn a_row_a_statement_names_the_first_bad_row(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE TABLE t (k int8 PRIMARY KEY, v varchar(3) CHECK (v <> 'bad')); INSERT INTO t VALUES (-1, 'x')")
         .await;
@@ -321,9 +326,8 @@ async fn a_row_a_statement_names_the_first_bad_row() {
     assert_eq!(contents(&place).await, "-1x");
 }
 
-#[tokio::test]
-async fn a_rule_that_rewrites_an_operation_is_refused() {
-    let place = Place::new().await;
+async fn a_rule_that_rewrites_an_operation_is_refused(server: Server) {
+    let place = Place::on(server).await;
     let upsert = Operation::Upsert { key: key() };
     let cases: [(&str, &[Operation], &[Operation]); 3] = [
         (
@@ -403,9 +407,8 @@ fn model(mode: Mode, table: &mut BTreeMap<u64, String>, rows: &[(u64, String)]) 
     (rejected, left_out)
 }
 
-#[tokio::test]
-async fn loads_do_what_the_model_does() {
-    let place = Place::new().await;
+async fn loads_do_what_the_model_does(server: Server) {
+    let place = Place::on(server).await;
     let dir = tempfile::tempdir().unwrap();
     let database = Database::connect(&place.url).await.unwrap();
     let mut dice = Dice(7);

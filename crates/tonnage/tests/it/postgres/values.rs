@@ -18,7 +18,13 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, batch};
+use super::{Place, Server, batch};
+
+on_every_server! {
+    every_type_keeps_its_extremes,
+    what_the_column_would_change_or_cannot_hold_is_refused,
+    any_value_comes_back_from_the_server,
+}
 
 const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 
@@ -95,9 +101,8 @@ fn array<A: arrow::array::Array + 'static>(array: A) -> ArrayRef {
     Arc::new(array)
 }
 
-#[tokio::test]
-async fn every_type_keeps_its_extremes() {
-    let place = Place::new().await;
+async fn every_type_keeps_its_extremes(server: Server) {
+    let place = Place::on(server).await;
     let p = &place;
     check(
         p,
@@ -351,9 +356,8 @@ async fn every_type_keeps_its_extremes() {
     check(p, "cents", array(decimals), "v::text", &[Some("0.05")]).await;
 }
 
-#[tokio::test]
-async fn what_the_column_would_change_or_cannot_hold_is_refused() {
-    let place = Place::new().await;
+async fn what_the_column_would_change_or_cannot_hold_is_refused(server: Server) {
+    let place = Place::on(server).await;
     let p = &place;
     let text = |value: &str| array(StringArray::from(vec![value]));
     let micros = |value: i64| array(TimestampMicrosecondArray::from(vec![value]));
@@ -651,9 +655,8 @@ const SAMPLES: &[Sample] = &[
     },
 ];
 
-#[tokio::test]
-async fn any_value_comes_back_from_the_server() {
-    let place = Place::new().await;
+async fn any_value_comes_back_from_the_server(server: Server) {
+    let place = Place::on(server).await;
     let mut runner = TestRunner::new(Config::default());
     // All types side by side, so that fields of every size follow each other; several chunks of a COPY.
     let declared: Vec<_> = SAMPLES

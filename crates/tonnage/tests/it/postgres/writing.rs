@@ -11,7 +11,28 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, batch, upsert};
+use super::{Place, Server, batch, upsert};
+
+on_every_server! {
+    a_load_of_many_chunks_arrives_in_order,
+    what_is_not_committed_is_not_there,
+    steps_out_of_order_are_defects,
+    a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint,
+    under_a_savepoint_the_transaction_goes_on,
+    a_duplicate_key_is_a_bad_row,
+    rows_that_a_trigger_leaves_out_are_not_lost_in_silence,
+    an_upsert_replaces_the_loaded_columns_only,
+    an_upsert_of_keys_alone_leaves_rows_as_they_are,
+    keys_that_only_the_server_can_compare_keep_the_last_row,
+    identity_columns_take_the_values_given,
+    deferred_constraints_fail_with_the_row_and_not_at_commit,
+    durability_is_set_for_the_transaction_where_it_differs,
+    a_table_that_is_replaced_is_not_written,
+    a_lost_connection_is_unsent_before_commit,
+    a_connection_lost_at_commit_is_in_doubt,
+    only_exact_keys_are_supported_for_an_upsert,
+    a_partitioned_table_is_loaded_through_its_parent,
+}
 
 const METHODS: [Method; 2] = [Method::Native, Method::Array];
 
@@ -43,9 +64,8 @@ async fn failed(writer: &mut Box<dyn Writer>, rows: &RecordBatch, guard: Guard) 
         .expect("the batch holds a bad row")
 }
 
-#[tokio::test]
-async fn a_load_of_many_chunks_arrives_in_order() {
-    let place = Place::new().await;
+async fn a_load_of_many_chunks_arrives_in_order(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE TABLE t (o bigserial, id int8, note text)")
         .await;
@@ -71,9 +91,8 @@ async fn a_load_of_many_chunks_arrives_in_order() {
     );
 }
 
-#[tokio::test]
-async fn what_is_not_committed_is_not_there() {
-    let place = Place::new().await;
+async fn what_is_not_committed_is_not_there(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     for method in METHODS {
         let plan = place.plan("t", &["id", "note"], Operation::Insert, method).await;
@@ -89,9 +108,8 @@ async fn what_is_not_committed_is_not_there() {
     }
 }
 
-#[tokio::test]
-async fn steps_out_of_order_are_defects() {
-    let place = Place::new().await;
+async fn steps_out_of_order_are_defects(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
@@ -109,9 +127,8 @@ async fn steps_out_of_order_are_defects() {
     );
 }
 
-#[tokio::test]
-async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint() {
-    let place = Place::new().await;
+async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE TABLE t (id int8 CHECK (id <> 13), note varchar(5) NOT NULL)")
         .await;
@@ -151,9 +168,8 @@ async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint() 
     assert_eq!(place.number("SELECT count(*) FROM t").await, 0);
 }
 
-#[tokio::test]
-async fn under_a_savepoint_the_transaction_goes_on() {
-    let place = Place::new().await;
+async fn under_a_savepoint_the_transaction_goes_on(server: Server) {
+    let place = Place::on(server).await;
     for (operation, method) in [
         (Operation::Insert, Method::Native),
         (Operation::Insert, Method::Array),
@@ -191,9 +207,8 @@ async fn under_a_savepoint_the_transaction_goes_on() {
     }
 }
 
-#[tokio::test]
-async fn a_duplicate_key_is_a_bad_row() {
-    let place = Place::new().await;
+async fn a_duplicate_key_is_a_bad_row(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE TABLE t (id int8 PRIMARY KEY, note text); INSERT INTO t VALUES (5, 'old')")
         .await;
@@ -212,9 +227,8 @@ async fn a_duplicate_key_is_a_bad_row() {
     }
 }
 
-#[tokio::test]
-async fn rows_that_a_trigger_leaves_out_are_not_lost_in_silence() {
-    let place = Place::new().await;
+async fn rows_that_a_trigger_leaves_out_are_not_lost_in_silence(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text); \
@@ -245,9 +259,8 @@ async fn rows_that_a_trigger_leaves_out_are_not_lost_in_silence() {
     assert_eq!(place.number("SELECT count(*) FROM t").await, 2);
 }
 
-#[tokio::test]
-async fn an_upsert_replaces_the_loaded_columns_only() {
-    let place = Place::new().await;
+async fn an_upsert_replaces_the_loaded_columns_only(server: Server) {
+    let place = Place::on(server).await;
     for method in METHODS {
         place
             .run(
@@ -282,9 +295,8 @@ async fn an_upsert_replaces_the_loaded_columns_only() {
     }
 }
 
-#[tokio::test]
-async fn an_upsert_of_keys_alone_leaves_rows_as_they_are() {
-    let place = Place::new().await;
+async fn an_upsert_of_keys_alone_leaves_rows_as_they_are(server: Server) {
+    let place = Place::on(server).await;
     for method in METHODS {
         place
             .run("DROP TABLE IF EXISTS t; CREATE TABLE t (id int8 PRIMARY KEY, kept text); INSERT INTO t VALUES (1, 'old')")
@@ -306,9 +318,8 @@ async fn an_upsert_of_keys_alone_leaves_rows_as_they_are() {
     }
 }
 
-#[tokio::test]
-async fn keys_that_only_the_server_can_compare_keep_the_last_row() {
-    let place = Place::new().await;
+async fn keys_that_only_the_server_can_compare_keep_the_last_row(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false); \
@@ -355,9 +366,8 @@ async fn keys_that_only_the_server_can_compare_keep_the_last_row() {
     }
 }
 
-#[tokio::test]
-async fn identity_columns_take_the_values_given() {
-    let place = Place::new().await;
+async fn identity_columns_take_the_values_given(server: Server) {
+    let place = Place::on(server).await;
     for (operation, method) in [
         (Operation::Insert, Method::Native),
         (Operation::Insert, Method::Array),
@@ -379,9 +389,8 @@ async fn identity_columns_take_the_values_given() {
     }
 }
 
-#[tokio::test]
-async fn deferred_constraints_fail_with_the_row_and_not_at_commit() {
-    let place = Place::new().await;
+async fn deferred_constraints_fail_with_the_row_and_not_at_commit(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE parents (id int8 PRIMARY KEY); \
@@ -399,10 +408,9 @@ async fn deferred_constraints_fail_with_the_row_and_not_at_commit() {
     }
 }
 
-#[tokio::test]
-async fn durability_is_set_for_the_transaction_where_it_differs() {
+async fn durability_is_set_for_the_transaction_where_it_differs(server: Server) {
     use tonnage::operation::Durability;
-    let place = Place::new().await;
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text DEFAULT 'x', seen text DEFAULT current_setting('synchronous_commit'))",
@@ -429,9 +437,8 @@ async fn durability_is_set_for_the_transaction_where_it_differs() {
     );
 }
 
-#[tokio::test]
-async fn a_table_that_is_replaced_is_not_written() {
-    let place = Place::new().await;
+async fn a_table_that_is_replaced_is_not_written(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
@@ -452,9 +459,8 @@ async fn a_table_that_is_replaced_is_not_written() {
     );
 }
 
-#[tokio::test]
-async fn a_lost_connection_is_unsent_before_commit() {
-    let place = Place::new().await;
+async fn a_lost_connection_is_unsent_before_commit(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
@@ -477,9 +483,8 @@ async fn a_lost_connection_is_unsent_before_commit() {
     assert_eq!(place.number("SELECT count(*) FROM t").await, 0);
 }
 
-#[tokio::test]
-async fn a_connection_lost_at_commit_is_in_doubt() {
-    let place = Place::new().await;
+async fn a_connection_lost_at_commit_is_in_doubt(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text); \
@@ -504,9 +509,8 @@ async fn a_connection_lost_at_commit_is_in_doubt() {
     assert_eq!(error.kind(), ErrorKind::InDoubt, "{error}");
 }
 
-#[tokio::test]
-async fn only_exact_keys_are_supported_for_an_upsert() {
-    let place = Place::new().await;
+async fn only_exact_keys_are_supported_for_an_upsert(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE t (a int4, b int4, c int4 UNIQUE DEFERRABLE, d int4, PRIMARY KEY (a, b)); \
@@ -538,9 +542,8 @@ async fn only_exact_keys_are_supported_for_an_upsert() {
     assert_eq!(instead, "add a primary key or a unique constraint on (a)");
 }
 
-#[tokio::test]
-async fn a_partitioned_table_is_loaded_through_its_parent() {
-    let place = Place::new().await;
+async fn a_partitioned_table_is_loaded_through_its_parent(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text, PRIMARY KEY (id)) PARTITION BY RANGE (id); \

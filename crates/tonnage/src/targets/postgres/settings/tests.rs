@@ -53,6 +53,9 @@ fn the_url_comes_before_the_environment() {
         ("postgresql://u@h/d?user=v&dbname=e", "v@h:1111/e"),
         ("postgresql://?hostaddr=10.0.0.1&host=h", "envuser@h:1111/envdb"),
         ("postgresql://u@?hostaddr=10.0.0.1", "u@envhost:1111/envdb"),
+        ("host=h user=u dbname=d", "u@h:1111/d"),
+        ("dbname='my db' port = 7", "envuser@envhost:7/my db"),
+        ("host=/tmp,h2 port=1,2 user=u", "u@/tmp/.s.PGSQL.1,h2:2/envdb"),
     ];
     for (url, expected) in cases {
         assert_eq!(summary(&resolve(url, &environment)), expected, "{url}");
