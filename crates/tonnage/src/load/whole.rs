@@ -76,7 +76,7 @@ impl LaneTask {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
             }
-            Err(error) if error.kind() == ErrorKind::InDoubt => self.settle(error, steps).await?,
+            Err(error) if error.kind() == ErrorKind::InDoubt => self.resolve(error, steps).await?,
             Err(error) => return Err(error),
         }
         shared.count(&self.whole.advances, self.whole.superseded);
@@ -84,7 +84,7 @@ impl LaneTask {
     }
 
     /// Asks the ledger whether a commit of `steps`, whose answer was lost, has happened.
-    async fn settle(&mut self, lost: Error, steps: Vec<Advance>) -> Result<()> {
+    async fn resolve(&mut self, lost: Error, steps: Vec<Advance>) -> Result<()> {
         if steps.is_empty() {
             return Err(lost.hint("without a ledger nothing says whether its rows are there"));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tokio_postgres::Client;
+use tokio_postgres::GenericClient;
 
 use super::{catalog::get, errors};
 use crate::error::Result;
@@ -49,7 +49,7 @@ const TYPES: &str = "\
     WHERE t.oid = ANY ($1)";
 
 /// Reads `wanted` and all that they are made of.
-pub(super) async fn read(client: &Client, wanted: impl IntoIterator<Item = u32>) -> Result<Types> {
+pub(super) async fn read(client: &impl GenericClient, wanted: impl IntoIterator<Item = u32>) -> Result<Types> {
     let mut types = Types::new();
     let mut missing: BTreeSet<u32> = wanted.into_iter().collect();
     while !missing.is_empty() {
