@@ -22,6 +22,35 @@ fn parts(place: &Place) -> (String, String, String) {
 }
 
 #[test]
+fn a_connection_string_of_keywords_is_a_database() {
+    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let (user, password, rest) = parts(&place);
+    let (address, name) = rest.split_once('/').expect("a database");
+    let (host, port) = address.split_once(':').expect("a port");
+    let target = format!("host={host} port={port} user = {user} password={password} dbname={name}");
+    let ran = place.run(&format!("load orders.csv '{target}' -t orders"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(place.sql("SELECT count(*) FROM orders"), ["2"]);
+    assert!(
+        ran.stderr.contains("password=***") && !ran.stderr.contains(&password),
+        "{}",
+        ran.stderr
+    );
+    for wrong in [
+        target.replace("dbname", "dbnam"),
+        target.replace(&password, "s3cret"),
+    ] {
+        let ran = place.run(&format!("load orders.csv '{wrong}' -t orders"));
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(
+            !ran.stderr.contains(&password) && !ran.stderr.contains("s3cret"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
 fn a_name_stands_for_a_url_and_a_password() {
     let place = Place::with(Database::Postgres, TABLE, FILES);
     let (user, password, rest) = parts(&place);
