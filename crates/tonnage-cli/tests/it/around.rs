@@ -40,6 +40,7 @@ fn full(database: crate::support::Database) -> &'static str {
              CREATE UNIQUE INDEX \"one customer\" ON \"or ders\" (lower(customer));
              COMMENT ON TABLE \"or ders\" IS 'all of it'; COMMENT ON COLUMN \"or ders\".total IS 'in cents';
              COMMENT ON INDEX by_total IS 'for the report';
+             ALTER TABLE \"or ders\" OWNER TO writer_{name};
              GRANT SELECT ON \"or ders\" TO reader_{name}, PUBLIC; GRANT UPDATE (total) ON \"or ders\" TO writer_{name};
              INSERT INTO \"or ders\" (customer, total) VALUES ('old', 40)"
         }

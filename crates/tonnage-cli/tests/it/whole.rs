@@ -33,7 +33,7 @@ fn a_run_that_fails_leaves_the_table_as_it_was_and_can_be_repeated() {
         "--sort full --truncate --jobs 4",
         "--method array --batch-rows 7",
         "--method batch --batch-rows 50",
-        "--mode upsert",
+        "--mode upsert --batch-rows 40",
         "--mode upsert --method array --batch-rows 40",
         "--ledger none --truncate",
     ];

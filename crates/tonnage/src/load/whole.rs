@@ -139,6 +139,9 @@ pub(super) fn undone(error: Error, plan: &Plan, ownership: &mut Ownership, progr
     }
     match error.hint_text() {
         Some(_) => error,
+        None if error.kind() == ErrorKind::Cancelled => {
+            error.hint("nothing was written: the same command loads it from the beginning")
+        }
         None => error.hint("nothing was written: mend the cause, then load again"),
     }
 }

@@ -173,7 +173,7 @@ async fn an_end_that_is_none_commits_nothing() {
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     assert_eq!(
         error.hint_text(),
-        Some("nothing was written: mend the cause, then load again")
+        Some("nothing was written: the same command loads it from the beginning")
     );
     assert_eq!((ended.report.rows.written, memory.rows("t").len()), (0, 0));
 }

@@ -69,7 +69,8 @@ pub(super) enum Account {
     Told,
 }
 
-const STAGE: &str = "pg_temp.tonnage_stage";
+/// The table of the session that COPY goes through.
+pub(super) const STAGE: &str = "pg_temp.tonnage_stage";
 
 /// The plan's columns with their types on both sides.
 pub(super) fn columns(plan: &Plan, described: &Described) -> Result<Vec<EncodedColumn>> {

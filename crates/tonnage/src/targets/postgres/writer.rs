@@ -3,6 +3,8 @@
 //! A transaction is `Idle`, `Open` or `Broken` (the server refuses everything but its end). COMMIT is sent only when
 //! it is open: a COMMIT of a broken transaction would undo it and report success.
 
+mod single;
+
 use std::{ops::Range, pin::pin};
 
 use arrow::array::RecordBatch;
@@ -27,7 +29,7 @@ use crate::{
     ledger::RunHandle,
     plan::Plan,
     reject::sqlstate,
-    slot::{Advance, gather},
+    slot::Advance,
     table::TableName,
     target::{Claim, Failure, Guard, Outcome, Writer},
 };
@@ -218,35 +220,6 @@ impl PostgresWriter {
             truncate: (plan.single_transaction && plan.preparation.truncates())
                 .then(|| (plan.table.name.clone(), statements::truncate(&plan.table.name))),
         })
-    }
-
-    /// Moves further slots in the open transaction.
-    async fn go_on(&mut self, advances: &[Advance]) -> Result<Claim> {
-        let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) else {
-            return Ok(Claim::Held);
-        };
-        let (statement, parameters) = mover.claim(advances);
-        let moved = self.client.execute(statement, &borrowed(&parameters)).await;
-        let moved = moved
-            .inspect_err(|_| self.state = State::Broken)
-            .map_err(errors::statement)?;
-        if moved != advances.len() as u64 {
-            self.give_up().await;
-            return Ok(Claim::Moved);
-        }
-        gather(&mut self.claimed, advances);
-        Ok(Claim::Held)
-    }
-
-    /// Empties the table, where that belongs to the transaction.
-    async fn empty(&mut self) -> Result<()> {
-        let Some((name, statement)) = &self.truncate else {
-            return Ok(());
-        };
-        let emptied = self.client.batch_execute(statement).await;
-        emptied
-            .inspect_err(|_| self.state = State::Broken)
-            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
     }
 
     /// Undoes what there is, on the way out of a failure that matters more.
@@ -621,6 +594,7 @@ impl Writer for PostgresWriter {
                 failure: None,
             });
         }
+        self.clear_stage().await?;
         let applied = match guard {
             Guard::None => self.apply(rows, &mut sent).await,
             Guard::Savepoint => {
