@@ -52,6 +52,7 @@ pub mod sinks;
 pub mod slot;
 pub mod source;
 pub mod sources;
+pub mod statement;
 pub mod table;
 pub mod target;
 pub mod targets;

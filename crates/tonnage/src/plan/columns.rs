@@ -127,7 +127,7 @@ pub(super) fn match_columns(
     Ok(plan)
 }
 
-fn column_type(
+pub(super) fn column_type(
     table: &Table,
     column: &Column,
     suggested: Option<ColumnType>,

@@ -14,6 +14,7 @@ mod catalog;
 mod connect;
 mod encode;
 mod errors;
+mod execute;
 mod interval;
 mod ledger;
 mod numeric;
@@ -41,6 +42,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
     targets::{Driver, Password},
@@ -83,6 +85,8 @@ struct PostgresTarget {
     session: tokio::sync::Mutex<Client>,
     /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
     traits: Mutex<BTreeMap<String, Traits>>,
+    /// Why rows of the statement last described may not be sent together, if so.
+    obstacle: Mutex<Option<String>>,
 }
 
 /// What decides on the operations that a table allows.
@@ -138,6 +142,7 @@ impl PostgresTarget {
             synchronous_commit: catalog::get(&row, 2)?,
             session: tokio::sync::Mutex::new(client),
             traits: Mutex::default(),
+            obstacle: Mutex::default(),
             settings,
         })
     }
@@ -158,7 +163,23 @@ impl Target for PostgresTarget {
         &self.capabilities
     }
 
+    fn dialect(&self) -> Option<Dialect> {
+        Some(execute::DIALECT)
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let session = self.session().await?;
+        let described = execute::describe(&session, statement).await?;
+        let obstacle = execute::obstacle(&session, statement).await?;
+        *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = obstacle;
+        Ok(described.table)
+    }
+
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
+        if let Operation::Statement { statement, .. } = operation {
+            let obstacle = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
+            return execute::support(statement, method, obstacle.as_deref());
+        }
         let key = operation.key();
         if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
             let instead = match table.keys.as_slice() {
@@ -193,7 +214,7 @@ impl Target for PostgresTarget {
         }
         // Nobody could tell the rows that a rule has taken elsewhere from those that the operation left out.
         let rewritten: &[RuleEvent] = match operation {
-            Operation::Insert => &[],
+            Operation::Insert | Operation::Statement { .. } => &[],
             Operation::Upsert { .. } | Operation::Ignore { .. } => &[RuleEvent::Insert, RuleEvent::Update],
             Operation::Update { .. } => &[RuleEvent::Update],
             Operation::Delete { .. } => &[RuleEvent::Delete],
