@@ -27,8 +27,15 @@ pub(super) fn match_parameters(
             return Err(no_parameter(parameters, to).at(format!("--map {from}={to}")));
         }
     }
-    let named = source.named || options.columns.is_some();
-    let fields = options.columns.as_deref().filter(|_| !source.named);
+    if source.named && options.columns.is_some() {
+        return Err(Error::config(format!(
+            "--columns names fields that have no names; those of {} have",
+            source.shown
+        ))
+        .hint("--map SRC=PARAMETER takes a parameter from a column of another name"));
+    }
+    let fields = options.columns.as_deref();
+    let named = source.named || fields.is_some();
     let mut columns = Vec::with_capacity(parameters.columns.len());
     for (target, parameter) in parameters.columns.iter().enumerate() {
         let mapped = options
