@@ -58,7 +58,7 @@ pub mod target;
 pub mod targets;
 pub mod types;
 
-pub use database::{Database, Load};
+pub use database::{Database, Exec, Load};
 pub use error::{Error, ErrorKind, Result};
 pub use types::ColumnType;
 

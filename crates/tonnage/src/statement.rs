@@ -51,6 +51,7 @@ pub struct Statement {
     /// Where parameters stand in the text, in order, and which they are.
     places: Vec<(Range<usize>, usize)>,
     assigned: Vec<(Taker, usize)>,
+    compared: Vec<(String, usize)>,
     values: Option<Values>,
     may_conflict: bool,
 }
@@ -137,6 +138,10 @@ impl Statement {
             Verb::Update => read.updated(after),
             Verb::Delete | Verb::Merge => Vec::new(),
         };
+        let compared = match verb {
+            Verb::Update | Verb::Delete if first == 0 => read.compared(after),
+            _ => Vec::new(),
+        };
         let may_conflict = verb == Verb::Insert
             && (first..tokens.len()).any(|at| {
                 (read.is(at, "ON") && read.is(at + 1, "CONFLICT"))
@@ -146,6 +151,7 @@ impl Statement {
             verb,
             table,
             assigned,
+            compared,
             values,
             may_conflict,
             places: tokens
@@ -187,6 +193,12 @@ impl Statement {
     /// Columns of [`Statement::table`] that take a parameter as it is, and the parameter's index.
     pub fn assigned(&self) -> &[(Taker, usize)] {
         &self.assigned
+    }
+
+    /// Columns of [`Statement::table`] that are compared with a parameter as it is, and the parameter's index; none where
+    /// other tables take part.
+    pub fn compared(&self) -> &[(String, usize)] {
+        &self.compared
     }
 
     /// Whether every execution adds exactly one row and looks at no other: a plain `INSERT .. VALUES (..)`.
@@ -676,6 +688,27 @@ impl Reader<'_> {
             .collect();
         found.extend(self.set(end, self.tokens.len()));
         found
+    }
+
+    /// `WHERE a = :a AND b = :b` of a statement about one table.
+    fn compared(&self, from: usize) -> Vec<(String, usize)> {
+        let rest = from..self.tokens.len();
+        let others = ["SELECT", "FROM", "USING", "JOIN"];
+        if rest.clone().any(|at| others.iter().any(|word| self.is(at, word))) {
+            return Vec::new();
+        }
+        let joins = |at: usize, words: &[&str]| words.iter().any(|word| self.is(at, word));
+        let compared = rest.filter_map(|at| {
+            let begins = joins(at, &["WHERE", "AND", "OR"]);
+            let ends = at + 4 == self.tokens.len() || joins(at + 4, &["AND", "OR"]);
+            match self.tokens.get(at + 3)?.kind {
+                Kind::Parameter(index) if begins && ends && self.sign(at + 2) == Some(b'=') => {
+                    Some((self.name(at + 1)?, index))
+                }
+                _ => None,
+            }
+        });
+        compared.collect()
     }
 
     fn updated(&self, after: usize) -> Vec<(Taker, usize)> {

@@ -7,6 +7,7 @@ mod connections;
 mod database;
 mod documents;
 mod events;
+mod exec;
 mod flights;
 mod interrupts;
 mod kill;

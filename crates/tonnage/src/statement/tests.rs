@@ -358,6 +358,26 @@ fn columns_that_take_a_parameter_as_it_is_are_known() {
 }
 
 #[test]
+fn columns_that_are_compared_with_a_parameter_are_known() {
+    let cases = [
+        (
+            "update t set a = :x where b = :y and \"C\" = :z or d = :x",
+            vec![("b", 1), ("C", 2), ("d", 0)],
+        ),
+        ("delete from t where a = :x + 1 and b = :y", vec![("b", 1)]),
+        ("delete from t where b = :y || 'x'", vec![]),
+        ("delete from t where b = (select :y)", vec![]),
+        ("update t set a = 1 from u where b = :y", vec![]),
+    ];
+    for (text, expected) in cases {
+        let statement = parsed(text, SQLITE);
+        let compared = statement.compared().iter();
+        let compared: Vec<_> = compared.map(|(name, index)| (name.as_str(), *index)).collect();
+        assert_eq!(compared, expected, "{text}");
+    }
+}
+
+#[test]
 fn only_a_row_of_bare_parameters_may_stand_among_others() {
     let bare = |text: &str| {
         let statement = parsed(text, POSTGRES);

@@ -54,7 +54,7 @@ pub const DRIVER: Driver = Driver {
     schemes: &["postgresql", "postgres"],
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
-    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    operations: &["insert", "upsert", "ignore", "update", "delete", "statement"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "binary COPY",
     durability: &[Durability::Relaxed, Durability::Durable],

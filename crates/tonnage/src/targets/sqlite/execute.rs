@@ -1,7 +1,8 @@
 //! Statements of the user's own.
 //!
 //! SQLite has no types for parameters. One that goes into a column as it is has the column's, so that no value is
-//! rewritten by its affinity; any other is of the source's type and is bound as it is.
+//! rewritten by its affinity; one that is compared with a column has its type too. Any other is of the source's type
+//! and is bound as it is.
 
 use rusqlite::Connection;
 
@@ -67,7 +68,9 @@ pub(super) fn describe(connection: &Connection, statement: &Statement) -> Result
         .iter()
         .enumerate()
         .map(|(index, name)| {
-            let taken = taking.as_ref().and_then(|table| taken(statement, index, table));
+            let table = taking.as_ref();
+            let taken =
+                table.and_then(|table| taken(statement, index, table).or(compared(statement, index, table)));
             Column {
                 name: name.clone(),
                 ty: taken.map_or(Some(ColumnType::Any), |column| column.ty),
@@ -98,7 +101,8 @@ pub(super) fn describe(connection: &Connection, statement: &Statement) -> Result
 /// The statement's table, if its columns take parameters.
 fn taking(connection: &Connection, statement: &Statement) -> Result<Option<Table>> {
     let schema = statement.table().schema.as_deref();
-    if statement.assigned().is_empty() || schema.is_some_and(|schema| !schema.eq_ignore_ascii_case("main")) {
+    let none = statement.assigned().is_empty() && statement.compared().is_empty();
+    if none || schema.is_some_and(|schema| !schema.eq_ignore_ascii_case("main")) {
         return Ok(None);
     }
     catalog::table(connection, statement.table()).or(Ok(None))
@@ -123,6 +127,15 @@ fn taken<'a>(statement: &Statement, index: usize, table: &'a Table) -> Option<&'
         }
     }
     found
+}
+
+/// The column that parameter `index` is compared with, whose type it has then.
+fn compared<'a>(statement: &Statement, index: usize, table: &'a Table) -> Option<&'a Column> {
+    let (name, _) = statement
+        .compared()
+        .iter()
+        .find(|(_, parameter)| *parameter == index)?;
+    find_by_name(&table.columns, name, |c| &c.name)
 }
 
 /// What a writer has to know of a statement.

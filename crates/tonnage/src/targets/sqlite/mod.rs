@@ -51,7 +51,7 @@ pub const DRIVER: Driver = Driver {
     schemes: &["sqlite"],
     example: "sqlite:path.db",
     extensions: &["db", "sqlite", "sqlite3"],
-    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    operations: &["insert", "upsert", "ignore", "update", "delete", "statement"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "a prepared statement in large transactions",
     durability: &[Durability::Relaxed, Durability::Durable],
