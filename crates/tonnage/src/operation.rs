@@ -1,6 +1,6 @@
 //! What happens to a row, how rows travel, and what a commit promises.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use crate::statement::Statement;
 
@@ -32,7 +32,7 @@ pub enum Operation {
     /// A row gives the parameters of one execution of a statement of the user's.
     Statement {
         /// The statement.
-        statement: Statement,
+        statement: Arc<Statement>,
         /// Parameters that say what an execution touches: executions that differ in them touch different rows. Empty
         /// where nothing says so.
         key: Vec<String>,

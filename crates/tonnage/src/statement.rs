@@ -439,9 +439,8 @@ impl<'a> Lexer<'a> {
         self.at += 1;
         while self.at < self.bytes.len() {
             let byte = self.peek(0);
-            if byte == b'\\' && backslashes {
-                self.at += 2;
-            } else if byte == close && self.peek(1) == close && close != b']' {
+            let doubled = byte == close && self.peek(1) == close && close != b']';
+            if doubled || (byte == b'\\' && backslashes) {
                 self.at += 2;
             } else if byte == close {
                 self.at += 1;

@@ -41,7 +41,7 @@ pub struct Usage {
 /// See the module.
 #[derive(Debug, Args)]
 pub struct RowsArgs {
-    /// Fill table column DST from source column SRC
+    /// Fill table column, or parameter, DST from source column SRC
     #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
     map: Vec<(String, String)>,
 

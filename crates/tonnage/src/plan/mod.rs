@@ -231,7 +231,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         ));
     }
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
-    notes.extend(statement::order(&operation, slot_by));
+    if jobs_max > 1 {
+        notes.extend(statement::order(&operation, slot_by));
+    }
     if slot_by == SlotBy::One && jobs_max > 1 && operation.key().is_empty() {
         jobs_max = 1;
     }

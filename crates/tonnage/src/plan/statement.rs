@@ -1,5 +1,7 @@
 //! What a statement of the user's adds to a plan: its parameters are the columns of a table that is none.
 
+use std::sync::Arc;
+
 use super::{LoadOptions, PlanColumn, SlotBy, columns::column_type};
 use crate::{
     error::{Error, Result},
@@ -147,7 +149,7 @@ pub(super) fn operation(
     });
     Ok(Operation::Statement {
         key: key.collect::<Result<_>>()?,
-        statement: statement.clone(),
+        statement: Arc::new(statement.clone()),
     })
 }
 

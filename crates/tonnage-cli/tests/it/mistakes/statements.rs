@@ -93,7 +93,7 @@ pub(super) const STATEMENTS: &[Mistake] = &[
         name: "a parameter of no type, PostgreSQL",
         on: Postgres,
         arguments: "exec orders.csv {db} --sql 'delete from orders where :id is null'",
-        says: "error: the statement, column 26: could not determine data type of parameter $1\n\
+        says: "error: the statement: could not determine data type of parameter :id\n\
                hint: say what it is: CAST(:name AS type)\n",
         code: 1,
         ..PLAIN

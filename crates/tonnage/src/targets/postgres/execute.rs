@@ -252,7 +252,11 @@ fn refused(error: tokio_postgres::Error, statement: &Statement) -> Error {
         Some(byte) => format!("the statement, {}", statement.place(byte, placeholder)),
         None => "the statement".to_owned(),
     };
-    let error = Error::schema(described.to_string()).at(place);
+    let mut message = described.to_string();
+    for (index, name) in statement.parameters().iter().enumerate().rev() {
+        message = message.replace(&placeholder(index), &format!(":{name}"));
+    }
+    let error = Error::schema(message).at(place);
     let error = match described.hint_text() {
         Some(hint) => error.hint(hint.to_owned()),
         None => error,

@@ -85,8 +85,8 @@ struct PostgresTarget {
     session: tokio::sync::Mutex<Client>,
     /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
     traits: Mutex<BTreeMap<String, Traits>>,
-    /// Why rows of the statement last described may not be sent together, if so.
-    obstacle: Mutex<Option<String>>,
+    /// By text, of the statements that were described: why their rows may not be sent together, if so.
+    obstacles: Mutex<BTreeMap<String, Option<String>>>,
 }
 
 /// What decides on the operations that a table allows.
@@ -142,7 +142,7 @@ impl PostgresTarget {
             synchronous_commit: catalog::get(&row, 2)?,
             session: tokio::sync::Mutex::new(client),
             traits: Mutex::default(),
-            obstacle: Mutex::default(),
+            obstacles: Mutex::default(),
             settings,
         })
     }
@@ -171,14 +171,16 @@ impl Target for PostgresTarget {
         let session = self.session().await?;
         let described = execute::describe(&session, statement).await?;
         let obstacle = execute::obstacle(&session, statement).await?;
-        *self.obstacle.lock().unwrap_or_else(PoisonError::into_inner) = obstacle;
+        let mut obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+        obstacles.insert(statement.text().to_owned(), obstacle);
         Ok(described.table)
     }
 
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
         if let Operation::Statement { statement, .. } = operation {
-            let obstacle = self.obstacle.lock().unwrap_or_else(PoisonError::into_inner);
-            return execute::support(statement, method, obstacle.as_deref());
+            let obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+            let obstacle = obstacles.get(statement.text()).and_then(Option::as_deref);
+            return execute::support(statement, method, obstacle);
         }
         let key = operation.key();
         if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
