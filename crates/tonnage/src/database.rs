@@ -39,6 +39,15 @@ impl Database {
         self.load_from(Input::Files(vec![input.into()]))
     }
 
+    /// A statement with `:name` parameters to be run for every row of a source:
+    /// `db.exec("update stock set quantity = quantity + :moved where id = :id").from("moves.csv").run()`.
+    pub fn exec(&self, statement: impl Into<String>) -> Exec {
+        Exec {
+            database: self.clone(),
+            statement: statement.into(),
+        }
+    }
+
     /// A load of any source.
     pub fn load_source(&self, source: impl Source + 'static) -> Load {
         self.load_from(Input::Source(Box::new(source)))
@@ -52,6 +61,32 @@ impl Database {
             text: TextOptions::default(),
             options: LoadOptions::new(TableName::bare("")),
         }
+    }
+}
+
+/// A statement that waits for its rows.
+pub struct Exec {
+    database: Database,
+    statement: String,
+}
+
+impl Exec {
+    /// Its rows are those of files: a path, a glob or a directory.
+    #[must_use]
+    pub fn from(self, input: impl Into<String>) -> Load {
+        self.of(Input::Files(vec![input.into()]))
+    }
+
+    /// Its rows are those of any source.
+    #[must_use]
+    pub fn from_source(self, source: impl Source + 'static) -> Load {
+        self.of(Input::Source(Box::new(source)))
+    }
+
+    fn of(self, from: Input) -> Load {
+        self.database
+            .load_from(from)
+            .options(|options| options.statement = Some(self.statement))
     }
 }
 
@@ -106,6 +141,13 @@ impl Load {
     #[must_use]
     pub fn delete<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
         self.keyed(Mode::Delete, key)
+    }
+
+    /// The parameters that say which rows a statement touches: rows that differ in them may be applied at the same time.
+    #[must_use]
+    pub fn touches<S: Into<String>>(mut self, parameters: impl IntoIterator<Item = S>) -> Self {
+        self.options.key = parameters.into_iter().map(Into::into).collect();
+        self
     }
 
     fn keyed<S: Into<String>>(mut self, mode: Mode, key: impl IntoIterator<Item = S>) -> Self {
@@ -226,7 +268,7 @@ impl Load {
 
     /// Decides the load and writes nothing: [`Prepared::plan`] is what it would do.
     pub async fn prepare(self) -> Result<Prepared> {
-        if self.options.table.name.is_empty() {
+        if self.options.table.name.is_empty() && self.options.statement.is_none() {
             return Err(Error::config("no table was named").hint(".table(\"orders\") names it"));
         }
         let source = match self.from {

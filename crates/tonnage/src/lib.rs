@@ -53,12 +53,13 @@ pub mod sinks;
 pub mod slot;
 pub mod source;
 pub mod sources;
+pub mod statement;
 pub mod table;
 pub mod target;
 pub mod targets;
 pub mod types;
 
-pub use database::{Database, Load};
+pub use database::{Database, Exec, Load};
 pub use error::{Error, ErrorKind, Result};
 pub use types::ColumnType;
 

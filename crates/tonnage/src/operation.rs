@@ -1,6 +1,8 @@
 //! What happens to a row, how rows travel, and what a commit promises.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
+
+use crate::statement::Statement;
 
 /// What happens to a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,14 @@ pub enum Operation {
         /// As for [`Operation::Upsert`].
         key: Vec<String>,
     },
+    /// A row gives the parameters of one execution of a statement of the user's.
+    Statement {
+        /// The statement.
+        statement: Arc<Statement>,
+        /// Parameters that say what an execution touches: executions that differ in them touch different rows. Empty
+        /// where nothing says so.
+        key: Vec<String>,
+    },
 }
 
 impl Operation {
@@ -38,6 +48,7 @@ impl Operation {
             Self::Ignore { .. } => "ignore",
             Self::Update { .. } => "update",
             Self::Delete { .. } => "delete",
+            Self::Statement { .. } => "statement",
         }
     }
 
@@ -46,6 +57,16 @@ impl Operation {
         match self {
             Self::Insert => &[],
             Self::Upsert { key } | Self::Ignore { key } | Self::Update { key } | Self::Delete { key } => key,
+            Self::Statement { key, .. } => key,
+        }
+    }
+
+    /// Whether the rows that it leaves out are those whose key is there; else they are those whose key is not.
+    pub fn leaves_out_present(&self) -> bool {
+        match self {
+            Self::Ignore { .. } => true,
+            Self::Statement { statement, .. } => statement.may_conflict(),
+            Self::Insert | Self::Upsert { .. } | Self::Update { .. } | Self::Delete { .. } => false,
         }
     }
 }

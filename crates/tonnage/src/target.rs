@@ -10,6 +10,7 @@ use crate::{
     plan::Plan,
     preparation::{Foreseen, Preparation},
     slot::Advance,
+    statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
 };
 
@@ -69,6 +70,19 @@ pub trait Target: Send + Sync {
             ))
             .hint("--truncate empties the table first")),
         }
+    }
+
+    /// How its statements are written; none where it runs none of the user's own.
+    fn dialect(&self) -> Option<Dialect> {
+        None
+    }
+
+    /// Prepares a statement, runs nothing, and answers a table whose columns are its parameters in order, each of the
+    /// type that the database found for it ([`ColumnType::Any`](crate::ColumnType::Any) where it has none). Its
+    /// identity's shape changes with these types; its object is given by the engine.
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let _ = statement;
+        Err(Error::bug("a statement for a database that runs none"))
     }
 
     /// Session settings a writer changes, a line each (`synchronous_commit = off`), for the plan.

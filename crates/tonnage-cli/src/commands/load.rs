@@ -1,31 +1,13 @@
 //! `tonnage load`: files into a table.
 
-use std::{
-    cell::OnceCell,
-    io::Write,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
-
 use clap::{Args, ValueEnum};
 use tonnage::{
-    ColumnType, Error, ErrorKind, Result,
-    load::{Ended, Progress, Stop, prepare},
-    operation::{Durability, Method},
-    plan::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
-    report::{Grouped, Report},
-    sources::{self, Format, TextOptions},
-    targets,
+    Error, Result,
+    plan::{Create, LoadOptions, Mode, Sort},
 };
 
-use crate::{
-    Ending,
-    connection::ConnectionArgs,
-    interrupt::{Interrupt, requested, unless_interrupted},
-    options::{byte, count, pair, rate, size},
-    progress::{self, Style},
-};
+use super::rows::{RowsArgs, Usage, column_types};
+use crate::{Ending, options::pair};
 
 /// Load files into a table: every row once, bad ones put aside, resumable
 #[derive(Debug, Args)]
@@ -67,135 +49,18 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "What to do")]
     recreate: bool,
 
-    /// All rows or none: one job writes them in one transaction
-    #[arg(short = '1', long, help_heading = "What to do")]
-    single_transaction: bool,
-
-    /// Fill table column DST from source column SRC
-    #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
-    map: Vec<(String, String)>,
-
-    /// The table columns to load; without a header, the names of the fields in order
-    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
-    columns: Option<Vec<String>>,
-
-    /// Read at most N rows
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "What to do")]
-    limit: Option<u64>,
-
-    /// How rows travel
-    #[arg(long, value_enum, default_value_t = MethodName::Auto, help_heading = "How to do it")]
-    method: MethodName,
-
-    /// Connections that write at once [default: one a processor, at most 4; 1 where the database has one writer]
-    #[arg(short, long, value_name = "N", help_heading = "How to do it")]
-    jobs: Option<usize>,
-
-    /// Rows of a write at most; a write is a commit
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "How to do it")]
-    batch_rows: Option<u64>,
-
-    /// Bytes of a write at most [default: 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "How to do it")]
-    batch_bytes: Option<usize>,
-
     /// Drop the secondary indexes of an empty table when the run starts, and build them again at its end; a run that
     /// is interrupted builds them when it is resumed or forgotten
     #[arg(long, help_heading = "How to do it")]
     rebuild_indexes: bool,
 
-    /// Rows or bytes a second at most: 50k/s, 20MB/s
-    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to do it")]
-    rate: Option<Rate>,
-
-    /// What a commit promises [default: durable]
-    #[arg(long, value_enum, help_heading = "How to do it")]
-    durability: Option<DurabilityName>,
+    #[command(flatten)]
+    rows: RowsArgs,
 
     /// Sort rows by primary key: not at all, within each block, or all of them before the first is written (spills
     /// to temporary files) [auto: block where there is a primary key]
     #[arg(long, value_enum, default_value_t = SortName::Auto, help_heading = "How to do it")]
     sort: SortName,
-
-    /// What a bad row does: stop the run, or go to the rejects file [default: stop; reject with --rejects]
-    #[arg(long, value_enum, help_heading = "Bad rows and resuming")]
-    on_error: Option<OnErrorName>,
-
-    /// Where bad rows go, as JSON lines [default: ./TABLE-RUN.rejects.jsonl]
-    #[arg(long, value_name = "PATH", help_heading = "Bad rows and resuming")]
-    rejects: Option<PathBuf>,
-
-    /// Stop after more rejects than this, a number or a share such as 5%
-    #[arg(long, value_name = "N|N%", value_parser = rejects_max, default_value = "1000", help_heading = "Bad rows and resuming")]
-    max_rejects: RejectsMax,
-
-    /// Go on with an unfinished run of the same input; a new run where there is none
-    #[arg(long, conflicts_with = "restart", help_heading = "Bad rows and resuming")]
-    resume: bool,
-
-    /// Forget an unfinished run of the same input and load from the beginning
-    #[arg(long, help_heading = "Bad rows and resuming")]
-    restart: bool,
-
-    /// Where positions are kept: tables tonnage_runs and tonnage_slots beside yours, or nowhere
-    #[arg(long, value_enum, default_value_t = LedgerName::Auto, help_heading = "Bad rows and resuming")]
-    ledger: LedgerName,
-
-    /// The format [default: by the files' endings; csv for standard input]
-    #[arg(long, value_enum, help_heading = "How to read")]
-    format: Option<FormatName>,
-
-    /// Between fields: one character, or \t [default: , for CSV, tab for TSV]
-    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
-    delimiter: Option<u8>,
-
-    /// Around fields: one character, or none
-    #[arg(long, value_name = "C", default_value = "\"", help_heading = "How to read")]
-    quote: String,
-
-    /// Before a quote inside a quoted field [default: the quote is doubled]
-    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
-    escape: Option<u8>,
-
-    /// The first line is a row, not names
-    #[arg(long, help_heading = "How to read")]
-    no_header: bool,
-
-    /// Unquoted text that means null, instead of the empty field; may be given again
-    #[arg(long, value_name = "TEXT", help_heading = "How to read")]
-    null: Vec<String>,
-
-    /// Skip lines that begin with this character
-    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
-    comment: Option<u8>,
-
-    /// The character set of text files
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "utf-8",
-        help_heading = "How to read"
-    )]
-    encoding: String,
-
-    /// The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC
-    #[arg(long, value_name = "ZONE", help_heading = "How to read")]
-    timezone: Option<String>,
-
-    #[command(flatten)]
-    connection: ConnectionArgs,
-
-    /// Print the plan and write nothing
-    #[arg(long, help_heading = "What to show")]
-    dry_run: bool,
-
-    /// Write the account as one JSON object to PATH (- is standard output)
-    #[arg(long, value_name = "PATH", help_heading = "What to show")]
-    report: Option<PathBuf>,
-
-    /// How progress is shown
-    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
-    progress: Style,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -219,28 +84,6 @@ enum CreateName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MethodName {
-    /// The fastest safe one
-    Auto,
-    /// A row a statement, a commit a row
-    Single,
-    /// A row a statement, a commit a batch
-    Batch,
-    /// Many rows a statement
-    Array,
-    /// The database's own bulk path
-    Native,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DurabilityName {
-    /// The last commits may be lost if the machine fails
-    Relaxed,
-    /// Commits survive the loss of power
-    Durable,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SortName {
     Auto,
     None,
@@ -248,143 +91,22 @@ enum SortName {
     Full,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OnErrorName {
-    Stop,
-    Reject,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LedgerName {
-    Auto,
-    Target,
-    None,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatName {
-    Csv,
-    Tsv,
-    Json,
-    Parquet,
-    Arrow,
-}
-
-fn rejects_max(text: &str) -> Result<RejectsMax, String> {
-    match text.strip_suffix('%') {
-        Some(percent) => match percent.trim().parse::<f64>() {
-            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(RejectsMax::Percent(percent)),
-            _ => Err("write a share from 0% to 100%".to_owned()),
-        },
-        None => count(text).map(RejectsMax::Rows),
-    }
-}
+const USAGE: Usage = Usage {
+    command: "load",
+    options: "-t TABLE",
+};
 
 /// Loads; the summary goes to standard error.
 pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
-    let (inputs, url) = places(&args.places)?;
     let options = options(args)?;
-    let mut text = text_options(args)?;
-    if !text.header && options.columns.is_none() && options.create != Create::No {
+    if args.rows.headerless() && options.columns.is_none() && options.create != Create::No {
         tracing::info!("without a header the new table's columns are c1, c2 ..; --columns names them");
     }
-    text.timezone = options.timezone.clone();
-    let format = args.format.map(|f| match f {
-        FormatName::Csv => Format::Csv,
-        FormatName::Tsv => Format::Tsv,
-        FormatName::Json => Format::Json,
-        FormatName::Parquet => Format::Parquet,
-        FormatName::Arrow => Format::Arrow,
-    });
-    let password = args.connection.password(url)?;
-    let (inputs, url) = (inputs.to_vec(), url.to_owned());
-    // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
-    let preparing = tokio::spawn(async move {
-        let source = sources::open(&inputs, format, &text)?;
-        let target = targets::connect_with(&url, password).await?;
-        prepare(target, targets::redact(&url), source, options).await
-    });
-    let prepared = async {
-        let prepared = preparing.await;
-        prepared.unwrap_or_else(|error| Err(Error::bug(format!("the load was not prepared: {error}"))))
-    };
-    let prepared = match unless_interrupted(prepared).await {
-        Ok(prepared) => prepared,
-        Err(interrupted) => return interrupted.ending(),
-    };
-    if args.dry_run {
-        print!("{}", prepared.plan());
-        return Ok(Ending::Done);
-    }
-    let show_style = if quiet { Style::None } else { args.progress };
-    for setting in &prepared.plan().settings_changed {
-        tracing::info!("setting: {setting}");
-    }
-    for lost in &prepared.plan().guarantees_lost {
-        tracing::info!("given up: {lost}");
-    }
-    let progress: Arc<Progress> = Arc::default();
-    let stop = Stop::default();
-    let first = OnceCell::new();
-    let bytes_total = prepared.bytes_total();
-    let resumable = prepared.resumable();
-    let load = prepared.run(progress.clone(), stop.clone());
-    let ended = tokio::select! {
-        ended = load => ended?,
-        never = progress::show(show_style, progress, bytes_total) => match never {},
-        interrupt = interrupted(stop, &first) => {
-            let message = "interrupted; what was not committed is undone";
-            let error = Error::new(ErrorKind::Cancelled, message);
-            let error = if resumable { error.hint("go on with --resume") } else { error };
-            return Ok(Ending::Interrupted(interrupt, error));
-        }
-    };
-    if let Some(path) = &args.report {
-        write_report(path, &ended.report)?;
-    }
-    finish(ended, quiet, first.get().copied())
-}
-
-/// The sources and the database, which comes last.
-fn places(places: &[String]) -> Result<(&[String], &str)> {
-    let Some((target, inputs)) = places.split_last() else {
-        return Err(Error::config("no source and no database"));
-    };
-    let is_file = Path::new(target).is_file();
-    if let Err(error) = targets::driver(target) {
-        return Err(match is_file {
-            true => Error::config(format!(
-                "the last argument, '{target}', is a file and not a database"
-            ))
-            .hint(format!(
-                "name the database last, as in cp: tonnage load {} shop.db -t TABLE",
-                places.join(" ")
-            )),
-            false => error,
-        });
-    }
-    if inputs.is_empty() {
-        return Err(
-            Error::config(format!("no source: '{target}' is the database")).hint(format!(
-                "name the files first: tonnage load FILE.. {target} -t TABLE; - is standard input"
-            )),
-        );
-    }
-    Ok((inputs, target))
+    args.rows.carry_out(&args.places, USAGE, options, quiet).await
 }
 
 fn options(args: &LoadArgs) -> Result<LoadOptions> {
-    let types = args
-        .types
-        .iter()
-        .map(|(name, ty)| {
-            let parsed = ty.parse::<ColumnType>();
-            Ok((
-                name.clone(),
-                parsed.map_err(|error| error.at(format!("--type {name}")))?,
-            ))
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let types = column_types(&args.types)?;
     if !types.is_empty() && args.create.is_none() {
         return Err(Error::config("--type is for tables that --create makes")
             .hint("a column's own type decides how text is read"));
@@ -398,23 +120,6 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             ModeName::Delete => Mode::Delete,
         },
         key: args.key.clone(),
-        method: match args.method {
-            MethodName::Auto => None,
-            MethodName::Single => Some(Method::Single),
-            MethodName::Batch => Some(Method::Batch),
-            MethodName::Array => Some(Method::Array),
-            MethodName::Native => Some(Method::Native),
-        },
-        batch_rows: args.batch_rows.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
-        batch_bytes: args.batch_bytes,
-        jobs: match args.jobs {
-            Some(0) => return Err(Error::config("--jobs must be at least 1")),
-            jobs => jobs,
-        },
-        durability: args.durability.map(|d| match d {
-            DurabilityName::Relaxed => Durability::Relaxed,
-            DurabilityName::Durable => Durability::Durable,
-        }),
         sort: match args.sort {
             SortName::Auto => None,
             SortName::None => Some(Sort::None),
@@ -424,129 +129,12 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
         truncate: args.truncate,
         recreate: args.recreate,
         rebuild_indexes: args.rebuild_indexes,
-        single_transaction: args.single_transaction,
         create: match args.create {
             None => Create::No,
             Some(CreateName::Missing) => Create::Missing,
             Some(CreateName::New) => Create::New,
         },
         types,
-        map: args.map.clone(),
-        columns: args.columns.clone(),
-        limit: args.limit,
-        rate: args.rate,
-        on_error: match (args.on_error, &args.rejects) {
-            (Some(OnErrorName::Reject), _) | (None, Some(_)) => OnError::Reject,
-            (Some(OnErrorName::Stop), Some(_)) => {
-                return Err(
-                    Error::config("--rejects and --on-error stop contradict each other")
-                        .hint("leave one of them out"),
-                );
-            }
-            (Some(OnErrorName::Stop) | None, None) => OnError::Stop,
-        },
-        rejects: args.rejects.clone(),
-        rejects_max: args.max_rejects,
-        attempt: match (args.resume, args.restart) {
-            (true, _) => Attempt::Resume,
-            (_, true) => Attempt::Restart,
-            _ => Attempt::New,
-        },
-        ledger: match args.ledger {
-            LedgerName::Auto | LedgerName::Target => LedgerPlace::Target,
-            LedgerName::None => LedgerPlace::None,
-        },
-        timezone: args.timezone.clone(),
-        ..LoadOptions::new(args.table.parse()?)
+        ..args.rows.options(args.table.parse()?)?
     })
-}
-
-fn text_options(args: &LoadArgs) -> Result<TextOptions> {
-    Ok(TextOptions {
-        delimiter: args.delimiter,
-        quote: match args.quote.as_str() {
-            "none" | "" => None,
-            quote => Some(byte(quote).map_err(|e| Error::config(format!("--quote '{quote}': {e}")))?),
-        },
-        escape: args.escape,
-        header: !args.no_header,
-        nulls: if args.null.is_empty() {
-            vec![String::new()]
-        } else {
-            args.null.clone()
-        },
-        comment: args.comment,
-        encoding: args.encoding.clone(),
-        ..TextOptions::default()
-    })
-}
-
-/// The first interrupt, which is kept in `first`, lets what is being written finish; the second, or ten seconds, ends
-/// the process.
-async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
-    let interrupt = requested().await;
-    let _ = first.set(interrupt);
-    eprintln!("stopping: what is being written is finished; interrupt again to leave at once");
-    stop.request();
-    tokio::select! {
-        again = requested() => again,
-        () = tokio::time::sleep(Duration::from_secs(10)) => interrupt,
-    }
-}
-
-fn write_report(path: &Path, report: &Report) -> Result<()> {
-    let mut json = serde_json::to_string_pretty(report)
-        .map_err(|e| Error::bug(format!("the report cannot be written as JSON: {e}")))?;
-    json.push('\n');
-    let written = match path == Path::new("-") {
-        true => std::io::stdout().write_all(json.as_bytes()),
-        false => std::fs::write(path, json),
-    };
-    written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
-}
-
-fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<Ending> {
-    let Ended { report, error } = ended;
-    if !quiet {
-        eprint!("{}", summary(&report));
-    }
-    match (error, interrupt) {
-        (Some(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
-            Ok(Ending::Interrupted(interrupt, error))
-        }
-        (Some(error), _) => Err(error),
-        (None, _) if report.rejects.is_some() => Ok(Ending::Rejects),
-        (None, _) => Ok(Ending::Done),
-    }
-}
-
-/// The account in a few lines.
-fn summary(report: &Report) -> String {
-    let mut text = format!(
-        "{} into {} {}: {} rows written in {:.2} s, {} rows/s\n",
-        report.operation,
-        report.target,
-        report.table,
-        Grouped(report.rows.written),
-        report.seconds,
-        Grouped(report.rows_per_second as u64)
-    );
-    text.push_str(&format!(
-        "  {} by {} job{}, {} commit{}, durability {}, bound by the {}\n",
-        report.method,
-        report.jobs,
-        if report.jobs == 1 { "" } else { "s" },
-        Grouped(report.commits),
-        if report.commits == 1 { "" } else { "s" },
-        report.durability,
-        report.bound_by
-    ));
-    text.push_str(&format!("  {}\n", report.rows));
-    if let Some(rejects) = &report.rejects {
-        text.push_str(&format!("  rejects in {rejects}\n"));
-    }
-    for note in &report.notes {
-        text.push_str(&format!("  note: {note}\n"));
-    }
-    text
 }

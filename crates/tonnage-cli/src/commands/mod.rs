@@ -1,7 +1,9 @@
 //! One file a command.
 
 pub mod documents;
+pub mod exec;
 pub mod generate;
 pub mod load;
+pub mod rows;
 pub mod runs;
 pub mod targets;

@@ -8,6 +8,7 @@ mod connections;
 mod database;
 mod documents;
 mod events;
+mod exec;
 mod flights;
 mod formats;
 mod interrupts;

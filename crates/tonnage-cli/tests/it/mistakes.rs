@@ -1,10 +1,12 @@
 //! What people get wrong, and the exact words that tell them: what and where, then the next step.
 
 mod cases;
+mod statements;
 mod whole;
 
 use self::{
     cases::{MISTAKES, ORDERS},
+    statements::STATEMENTS,
     whole::WHOLE,
 };
 use crate::support::{
@@ -52,7 +54,7 @@ impl Mistake {
 
 #[test]
 fn a_mistake_is_told_with_its_place_and_the_next_step() {
-    every(MISTAKES.iter().chain(WHOLE), |mistake| {
+    every(MISTAKES.iter().chain(WHOLE).chain(STATEMENTS), |mistake| {
         let place = Place::with(mistake.on, mistake.sql, mistake.files);
         if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {
             place.write("passwords", "*:*:*:*:wrong\n");

@@ -33,13 +33,13 @@ use self::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
-    operation::Operation,
     parse::{ParseContext, timezone},
     plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, Sort, decide},
     preparation::{Foreseen, Preparation, shadow},
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
     slot::{Counts, SlotState},
     source::{ReadRequest, Source, SourceSchema},
+    statement::Statement,
     table::{
         Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, columns_hint, find_by_name,
         nearest,
@@ -79,6 +79,29 @@ pub async fn prepare(
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
     };
+    if let Some(text) = &options.statement {
+        let (statement, table) = describe(&*target, text).await?;
+        let foreseen = Foreseen::default();
+        let plan = decide_for(
+            &*target,
+            table,
+            Some(statement),
+            None,
+            &*source,
+            &options,
+            foreseen,
+        )?;
+        Convert::new(&plan, source.schema(), &context)?;
+        return Ok(Prepared {
+            target,
+            url,
+            source,
+            options,
+            context,
+            create: None,
+            plan,
+        });
+    }
     let found = target.table(&options.table).await?;
     let (table, create) = match (found, options.create) {
         (Some(table), Create::New) => {
@@ -97,7 +120,15 @@ pub async fn prepare(
         Some(_) => Foreseen::default(),
         None => target.foresee(&table, options.preparation()?).await?,
     };
-    let plan = decide_for(&*target, table, create.as_ref(), &*source, &options, foreseen)?;
+    let plan = decide_for(
+        &*target,
+        table,
+        None,
+        create.as_ref(),
+        &*source,
+        &options,
+        foreseen,
+    )?;
     // Refuses now what cannot be carried exactly.
     Convert::new(&plan, source.schema(), &context)?;
     Ok(Prepared {
@@ -111,9 +142,30 @@ pub async fn prepare(
     })
 }
 
+/// A statement, and the table of its parameters. Which run it is depends on its text and on the table that it names.
+async fn describe(target: &dyn Target, text: &str) -> Result<(Statement, Table)> {
+    let Some(dialect) = target.dialect() else {
+        let product = &target.capabilities().product;
+        return Err(Error::config(format!("{product} runs no statements of your own"))
+            .hint("`tonnage targets` lists what each database can do"));
+    };
+    let statement = Statement::parse(text, dialect)?;
+    let mut table = target.describe(&statement).await?;
+    // A name that means no table, as that of a view, has nothing beside the text to tell it by.
+    let named = target.table(statement.table()).await.unwrap_or_default();
+    table.name = named
+        .as_ref()
+        .map_or(statement.table(), |named| &named.name)
+        .clone();
+    let object = named.map(|named| named.identity.object).unwrap_or_default();
+    table.identity.object = format!("{object} {}", statement.text());
+    Ok((statement, table))
+}
+
 fn decide_for(
     target: &dyn Target,
     table: Table,
+    statement: Option<Statement>,
     create: Option<&TableSpec>,
     source: &dyn Source,
     options: &LoadOptions,
@@ -123,6 +175,7 @@ fn decide_for(
     decide(&Premises {
         capabilities: target.capabilities(),
         table: table.clone(),
+        statement,
         create: create.map(|spec| target.create_statement(spec)).transpose()?,
         source: source.schema(),
         resumable: source.identity().is_some(),
@@ -302,7 +355,7 @@ impl Prepared {
             let foreseen = target.foresee(&table, plan.preparation).await?;
             plan = Plan {
                 create: plan.create,
-                ..decide_for(&*target, table, None, &*source, &options, foreseen)?
+                ..decide_for(&*target, table, None, None, &*source, &options, foreseen)?
             };
         }
         let plan = Arc::new(plan);
@@ -547,7 +600,7 @@ fn report(
 ) -> Report {
     let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let left_out = get(&progress.left_out);
-    let ignores = matches!(plan.operation, Operation::Ignore { .. });
+    let ignores = plan.operation.leaves_out_present();
     let mut rows = Rows {
         read: get(&progress.read),
         written: get(&progress.written),

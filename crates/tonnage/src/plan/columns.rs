@@ -129,7 +129,7 @@ pub(super) fn match_columns(
     Ok(plan)
 }
 
-fn column_type(
+pub(super) fn column_type(
     table: &Table,
     column: &Column,
     suggested: Option<ColumnType>,
@@ -173,7 +173,7 @@ pub(super) fn check_numbered(
         Operation::Insert | Operation::Ignore { .. } => (true, false),
         Operation::Upsert { .. } => (true, true),
         Operation::Update { .. } => (false, true),
-        Operation::Delete { .. } => (false, false),
+        Operation::Delete { .. } | Operation::Statement { .. } => (false, false),
     };
     let asked = |name: &str| {
         let named = |given: &str| table.column(given).is_some_and(|c| c.name == name);

@@ -4,6 +4,7 @@
 mod columns;
 mod options;
 mod show;
+mod statement;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +21,7 @@ use crate::{
     preparation::{Foreseen, Preparation},
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
+    statement::Statement,
     table::{Equality, Table},
     target::Capabilities,
     types::ColumnType,
@@ -162,8 +164,10 @@ impl Plan {
 pub struct Premises<'a> {
     /// What the database can do.
     pub capabilities: &'a Capabilities,
-    /// The table, there or about to be created.
+    /// The table, there or about to be created; for a statement its parameters.
     pub table: Arc<Table>,
+    /// The statement to be run for every row.
+    pub statement: Option<Statement>,
     /// The statement that will create it.
     pub create: Option<String>,
     /// What the source holds.
@@ -192,8 +196,17 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         options,
         ..
     } = premises;
-    let columns = match_columns(table, premises.source, options)?;
-    let operation = operation(table, premises.source, &columns, options)?;
+    let (columns, operation) = match &premises.statement {
+        Some(statement) => (
+            statement::match_parameters(table, premises.source, options)?,
+            statement::operation(statement, table, options)?,
+        ),
+        None => {
+            let columns = match_columns(table, premises.source, options)?;
+            let operation = operation(table, premises.source, &columns, options)?;
+            (columns, operation)
+        }
+    };
     let columns = match &operation {
         Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
         _ => columns,
@@ -209,6 +222,10 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     };
     let slot_by = match &operation {
         Operation::Insert => SlotBy::Block,
+        Operation::Statement { statement, key } if key.is_empty() => match statement.stands_alone() {
+            true => SlotBy::Block,
+            false => SlotBy::One,
+        },
         keyed if !keyed.key().iter().all(provable) => SlotBy::One,
         // One writer keeps the order of keys by itself, and one slot keeps the order of a sort.
         _ if capabilities.writers_max == Some(1) => SlotBy::One,
@@ -246,6 +263,12 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         }
     }
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
+    if jobs_max > 1 {
+        notes.extend(statement::order(&operation, slot_by));
+    }
+    if slot_by == SlotBy::One && jobs_max > 1 && operation.key().is_empty() {
+        jobs_max = 1;
+    }
     if slot_by == SlotBy::One && jobs_max > 1 {
         jobs_max = 1;
         notes.push(format!(

@@ -18,7 +18,10 @@ pub struct LoadOptions {
     pub table: TableName,
     /// What happens to rows.
     pub mode: Mode,
-    /// The columns that recognise a row; empty takes the primary key.
+    /// A statement with `:name` parameters to run for every row, in place of table and mode.
+    pub statement: Option<String>,
+    /// The columns that recognise a row; empty takes the primary key. Of a statement the parameters that say what it
+    /// touches; empty where nothing says so.
     pub key: Vec<String>,
     /// How rows travel.
     pub method: Option<Method>,
@@ -120,6 +123,7 @@ impl LoadOptions {
         Self {
             table,
             mode: Mode::Insert,
+            statement: None,
             key: Vec::new(),
             method: None,
             batch_rows: None,

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{LedgerPlace, OnError, Plan, SlotBy, Sort};
+use crate::operation::Operation;
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -10,6 +11,11 @@ impl fmt::Display for Plan {
         line("database", &self.product)?;
         if let Some(create) = &self.create {
             line("create", &create.replace('\n', "\n             "))?;
+        }
+        let mut title = "columns";
+        if let Operation::Statement { statement, .. } = &self.operation {
+            line("statement", &statement.text().replace('\n', "\n             "))?;
+            title = "parameters";
         }
         line("table", &self.table.name)?;
         let key = self.operation.key();
@@ -26,7 +32,7 @@ impl fmt::Display for Plan {
                 true => String::new(),
                 false => format!(" from {}", column.source_name),
             };
-            let title = if index == 0 { "columns" } else { "" };
+            let title = if index == 0 { title } else { "" };
             line(title, &format!("{} {}{from}", column.name, column.ty))?;
         }
         line("jobs", &self.jobs)?;

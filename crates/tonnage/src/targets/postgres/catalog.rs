@@ -27,7 +27,7 @@ pub(super) struct Described {
     /// Its rows are in partitions.
     pub partitioned: bool,
     /// Events at which a BEFORE ROW trigger of it or of a partition sees rows, as bits of `tgtype`.
-    triggered: i16,
+    pub triggered: i16,
     /// Events that a rule rewrites, with the rule's name.
     pub rules: Vec<(RuleEvent, String)>,
 }
@@ -62,6 +62,8 @@ impl Described {
             }
             Operation::Update { .. } => trigger::UPDATE,
             Operation::Delete { .. } => trigger::DELETE,
+            // It says itself which rows it leaves out.
+            Operation::Statement { .. } => 0,
         };
         self.triggered & events != 0
     }

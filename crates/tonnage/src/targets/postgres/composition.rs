@@ -49,7 +49,10 @@ const TYPES: &str = "\
     WHERE t.oid = ANY ($1)";
 
 /// Reads `wanted` and all that they are made of.
-pub(super) async fn read(client: &impl GenericClient, wanted: impl IntoIterator<Item = u32>) -> Result<Types> {
+pub(super) async fn read(
+    client: &impl GenericClient,
+    wanted: impl IntoIterator<Item = u32>,
+) -> Result<Types> {
     let mut types = Types::new();
     let mut missing: BTreeSet<u32> = wanted.into_iter().collect();
     while !missing.is_empty() {

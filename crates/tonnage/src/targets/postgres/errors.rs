@@ -111,9 +111,9 @@ fn described(db: &DbError, kind: ErrorKind) -> Error {
 pub(super) fn kind(db: &DbError) -> ErrorKind {
     let code = db.code().code();
     match code {
-        // Raised by a trigger or a function, or a value too large for its index: a row's fault, as far as anyone can
-        // tell.
-        "P0001" | "54000" => ErrorKind::Rejected,
+        // Raised by a trigger or a function, a value too large for its index, or one for which a subquery has several
+        // rows: a row's fault, as far as anyone can tell.
+        "P0001" | "54000" | "21000" => ErrorKind::Rejected,
         // Serialization failure, deadlock, lock not available, too many connections, out of memory or another limit
         // of configuration, statement or lock timeout.
         "40001" | "40P01" | "55P03" | "53200" | "53300" | "53400" | "57014" => ErrorKind::Overloaded,

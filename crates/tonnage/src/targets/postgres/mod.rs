@@ -15,6 +15,7 @@ mod composition;
 mod connect;
 mod encode;
 mod errors;
+mod execute;
 mod ledger;
 mod numeric;
 mod prepare;
@@ -45,6 +46,7 @@ use crate::{
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
+    statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
     targets::{Driver, Password},
@@ -57,7 +59,7 @@ pub const DRIVER: Driver = Driver {
     example: "postgresql://user@localhost:5432/database",
     extensions: &[],
     keywords: settings::OPTIONS,
-    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    operations: &["insert", "upsert", "ignore", "update", "delete", "statement"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "binary COPY",
     durability: &[Durability::Relaxed, Durability::Durable],
@@ -88,6 +90,8 @@ struct PostgresTarget {
     session: tokio::sync::Mutex<Client>,
     /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
     traits: Mutex<BTreeMap<String, Traits>>,
+    /// By text, of the statements that were described: why their rows may not be sent together, if so.
+    obstacles: Mutex<BTreeMap<String, Option<String>>>,
 }
 
 /// What decides on the operations that a table allows.
@@ -143,6 +147,7 @@ impl PostgresTarget {
             synchronous_commit: catalog::get(&row, 2)?,
             session: tokio::sync::Mutex::new(client),
             traits: Mutex::default(),
+            obstacles: Mutex::default(),
             settings,
         })
     }
@@ -163,7 +168,25 @@ impl Target for PostgresTarget {
         &self.capabilities
     }
 
+    fn dialect(&self) -> Option<Dialect> {
+        Some(execute::DIALECT)
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let session = self.session().await?;
+        let described = execute::describe(&session, statement).await?;
+        let obstacle = execute::obstacle(&session, statement).await?;
+        let mut obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+        obstacles.insert(statement.text().to_owned(), obstacle);
+        Ok(described.table)
+    }
+
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
+        if let Operation::Statement { statement, .. } = operation {
+            let obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+            let obstacle = obstacles.get(statement.text()).and_then(Option::as_deref);
+            return execute::support(statement, method, obstacle);
+        }
         let key = operation.key();
         if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
             let instead = match table.keys.as_slice() {
@@ -198,7 +221,7 @@ impl Target for PostgresTarget {
         }
         // Nobody could tell the rows that a rule has taken elsewhere from those that the operation left out.
         let rewritten: &[RuleEvent] = match operation {
-            Operation::Insert => &[],
+            Operation::Insert | Operation::Statement { .. } => &[],
             Operation::Upsert { .. } | Operation::Ignore { .. } => &[RuleEvent::Insert, RuleEvent::Update],
             Operation::Update { .. } => &[RuleEvent::Update],
             Operation::Delete { .. } => &[RuleEvent::Delete],

@@ -64,6 +64,8 @@ pub(super) enum Account {
     Rest,
     /// Nothing: rows of one upsert meet each other, and all count as written.
     Unchecked,
+    /// It touches any number of rows; a row sent counts as written where it touches some.
+    Any,
     /// A trigger may leave rows out, or rows of one update meet each other: it answers with the rows that it touched,
     /// those that it should have touched, and how many of the rows sent count as written.
     Told,
@@ -132,6 +134,10 @@ pub(super) fn statements(
     };
     let begin = begin(plan.durability, synchronous_commit, described.deferred);
     let way = match (plan.method, &plan.operation) {
+        (Method::Array, Operation::Statement { statement, .. }) => {
+            Way::Array(super::execute::array(statement, columns))
+        }
+        (_, Operation::Statement { statement, .. }) => Way::Row(super::execute::row(statement, columns)),
         (Method::Native, Operation::Insert) if !merge.casts_in_stage() => {
             Way::Copy(format!("COPY {table} ({names}) FROM STDIN WITH (FORMAT binary)"))
         }
@@ -287,6 +293,8 @@ impl Merge<'_> {
             Operation::Update { .. } => Account::Rest,
             Operation::Delete { .. } if self.described.may_leave_out(self.operation) => Account::Told,
             Operation::Delete { .. } => Account::Rest,
+            Operation::Statement { statement, .. } if statement.stands_alone() => Account::All,
+            Operation::Statement { .. } => Account::Any,
         }
     }
 
@@ -337,6 +345,7 @@ impl Merge<'_> {
                     self.same_key()
                 )
             }
+            Operation::Statement { .. } => given.from.clone(),
             // A row that several of the rows sent name is removed, and counted, once.
             Operation::Delete { .. } => format!(
                 "DELETE FROM {} USING {} WHERE {}",

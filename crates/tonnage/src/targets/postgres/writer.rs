@@ -21,12 +21,14 @@ use super::{
     catalog,
     encode::{ColumnFault, EncodedColumn, Encoder},
     errors::{self, TextCodes},
+    execute,
     ledger::{Mover, borrowed},
     statements::{self, Account, Way},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
+    operation::Operation,
     plan::Plan,
     reject::sqlstate,
     slot::Advance,
@@ -162,8 +164,13 @@ impl PostgresWriter {
         run: Option<&RunHandle>,
         synchronous_commit: &str,
     ) -> Result<Self> {
-        let described = catalog::describe(&client, &plan.table.name)
-            .await?
+        let described = match &plan.operation {
+            Operation::Statement { statement, .. } => {
+                Some(execute::describe_again(&client, statement, plan).await?)
+            }
+            _ => catalog::describe(&client, &plan.table.name).await?,
+        };
+        let described = described
             .filter(|described| described.table.identity.object == plan.table.identity.object)
             .ok_or_else(|| {
                 Error::schema(format!(
@@ -290,6 +297,7 @@ impl PostgresWriter {
             Account::All => (rows, rows),
             Account::Rest => (told.touched.min(rows), told.touched),
             Account::Unchecked => (told.touched, rows),
+            Account::Any => (told.touched, told.touched.min(rows)),
             Account::Told => (told.expected, told.written),
         };
         match rows.checked_sub(written).filter(|_| told.touched == expected) {

@@ -16,6 +16,7 @@ mod catalog;
 mod connect;
 mod encode;
 mod errors;
+mod execute;
 mod identity;
 mod ledger;
 mod number;
@@ -41,6 +42,7 @@ use crate::{
     plan::Plan,
     preparation::{Foreseen, Preparation},
     slot::{Counts, SlotState},
+    statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
 };
@@ -52,7 +54,7 @@ pub const DRIVER: Driver = Driver {
     example: "sqlite:path.db",
     extensions: &["db", "sqlite", "sqlite3"],
     keywords: &[],
-    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    operations: &["insert", "upsert", "ignore", "update", "delete", "statement"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "a prepared statement in large transactions",
     durability: &[Durability::Relaxed, Durability::Durable],
@@ -186,8 +188,22 @@ impl Target for SqliteTarget {
                 why: "where a key comes twice in one UPDATE .. FROM, SQLite takes any of its rows".to_owned(),
                 instead: "native updates a row a statement; there is no round trip to save".to_owned(),
             },
+            (Operation::Statement { .. }, Method::Native | Method::Array) => Support::No {
+                why: "a statement of your own has one row".to_owned(),
+                instead: "--method batch; there is no round trip to save".to_owned(),
+            },
             _ => Support::Yes,
         }
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        Some(execute::DIALECT)
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let statement = statement.clone();
+        self.on_required(move |connection| execute::describe(connection, &statement))
+            .await
     }
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {

@@ -6,6 +6,7 @@ use super::types;
 use crate::{
     error::{Error, Result},
     operation::Operation,
+    statement::Statement,
     table::{ColumnSpec, TableSpec},
     types::ColumnType,
 };
@@ -107,6 +108,11 @@ impl KeyColumn {
     }
 }
 
+/// Parameter `index` of a statement of the user's.
+pub(super) fn parameter(index: usize) -> String {
+    format!("?{}", index + 1)
+}
+
 /// The rows that a statement rightly leaves as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Spares {
@@ -118,6 +124,8 @@ pub(super) enum Spares {
     Present,
     /// Rows whose key is not there.
     Absent,
+    /// Those that a statement of the user's leaves as they are.
+    Any,
 }
 
 /// What the statements of a load are made from.
@@ -156,6 +164,8 @@ enum Form {
         head: String,
         row: String,
     },
+    /// The user's own, for one row.
+    Statement(String),
 }
 
 impl Change {
@@ -222,6 +232,7 @@ impl Change {
                 };
                 (delete, key_at.clone(), Spares::Absent)
             }
+            Operation::Statement { .. } => return Err(Error::bug("a statement is none of ours")),
         };
         Ok(Self {
             form,
@@ -232,12 +243,26 @@ impl Change {
         })
     }
 
+    /// The user's own statement; its parameters are the columns.
+    pub(super) fn of_statement(statement: &Statement) -> Self {
+        Self {
+            form: Form::Statement(statement.render(parameter)),
+            parameters: (0..statement.parameters().len()).collect(),
+            lookup: String::new(),
+            key: Vec::new(),
+            spares: match statement.stands_alone() {
+                true => Spares::Nothing,
+                false => Spares::Any,
+            },
+        }
+    }
+
     /// The statement for this many rows.
     pub(super) fn sql(&self, rows: usize) -> String {
         let all = |row: &str, between: &str| vec![row; rows].join(between);
         match &self.form {
             Form::Insert { head, row, tail } => format!("{head}{}{tail}", all(row, ", ")),
-            Form::Update(update) => update.clone(),
+            Form::Update(only) | Form::Statement(only) => only.clone(),
             Form::Delete { head, row } => format!("{head}{}", all(row, " OR ")),
         }
     }
@@ -264,7 +289,7 @@ impl Change {
 
     /// Whether one statement can apply many rows.
     pub(super) fn takes_many(&self) -> bool {
-        !matches!(self.form, Form::Update(_))
+        !matches!(self.form, Form::Update(_) | Form::Statement(_))
     }
 }
 

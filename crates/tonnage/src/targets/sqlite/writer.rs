@@ -21,14 +21,14 @@ use super::{
     connect::{self, Location},
     encode::{Encoded, Encoder},
     errors::{self, Doing},
-    ledger,
+    execute, ledger,
     sql::{Change, Changed, Spares},
     thread::Thread,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
-    operation::Method,
+    operation::{Method, Operation},
     plan::Plan,
     reject::sqlstate,
     slot::{Advance, Counts, gather},
@@ -372,6 +372,16 @@ impl Shape {
                 .hint("it was dropped or made again meanwhile; start the load anew")
         };
         let schema_version = schema_version(connection)?;
+        if let Operation::Statement { statement, .. } = &plan.operation {
+            let prepared = execute::prepare(connection, statement, plan)?;
+            return Ok(Self {
+                schema_version,
+                change: Change::of_statement(statement),
+                rows_a_statement: 1,
+                encoder: Encoder::new(prepared.columns)?,
+                triggers: prepared.leaves_traces,
+            });
+        }
         let Behaviour {
             affinities,
             triggers,
@@ -474,7 +484,7 @@ impl Prepared<'_> {
         }
         Ok(Ok(match self.change.spares() {
             Spares::Nothing | Spares::Same => 0,
-            Spares::Present | Spares::Absent => idle,
+            Spares::Present | Spares::Absent | Spares::Any => idle,
         }))
     }
 
@@ -482,6 +492,7 @@ impl Prepared<'_> {
     fn spares(&self, encoded: &Encoded, row: usize) -> Result<bool> {
         let spared = match self.change.spares() {
             Spares::Nothing => return Ok(false),
+            Spares::Any => return Ok(true),
             _ if !self.triggers => return Ok(true),
             Spares::Same | Spares::Present => true,
             Spares::Absent => false,

@@ -1,0 +1,483 @@
+//! What the commands share that take rows from files to a database: how rows are read, how they travel, what becomes
+//! of bad ones, and the run from its plan to its account.
+
+use std::{
+    cell::OnceCell,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::{Args, ValueEnum};
+use tonnage::{
+    ColumnType, Error, ErrorKind, Result,
+    load::{Ended, Progress, Stop, prepare},
+    operation::{Durability, Method},
+    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
+    report::{Grouped, Report},
+    sources::{self, Format, TextOptions},
+    table::TableName,
+    targets,
+};
+
+use crate::{
+    Ending,
+    connection::ConnectionArgs,
+    interrupt::{Interrupt, requested, unless_interrupted},
+    options::{byte, count, pair, rate, size},
+    progress::{self, Style},
+};
+
+/// How a command is called, for messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Its name.
+    pub command: &'static str,
+    /// What it cannot do without, behind the database.
+    pub options: &'static str,
+}
+
+/// See the module.
+#[derive(Debug, Args)]
+pub struct RowsArgs {
+    /// All rows or none: one job writes them in one transaction
+    #[arg(short = '1', long, help_heading = "What to do")]
+    single_transaction: bool,
+
+    /// Fill table column, or parameter, DST from source column SRC
+    #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
+    map: Vec<(String, String)>,
+
+    /// The table columns to load; without a header, the names of the fields in order
+    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
+    columns: Option<Vec<String>>,
+
+    /// Read at most N rows
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "What to do")]
+    limit: Option<u64>,
+
+    /// How rows travel
+    #[arg(long, value_enum, default_value_t = MethodName::Auto, help_heading = "How to do it")]
+    method: MethodName,
+
+    /// Connections that write at once [default: one a processor, at most 4; 1 where the database has one writer]
+    #[arg(short, long, value_name = "N", help_heading = "How to do it")]
+    jobs: Option<usize>,
+
+    /// Rows of a write at most; a write is a commit
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "How to do it")]
+    batch_rows: Option<u64>,
+
+    /// Bytes of a write at most [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "How to do it")]
+    batch_bytes: Option<usize>,
+
+    /// Rows or bytes a second at most: 50k/s, 20MB/s
+    #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to do it")]
+    rate: Option<Rate>,
+
+    /// What a commit promises [default: durable]
+    #[arg(long, value_enum, help_heading = "How to do it")]
+    durability: Option<DurabilityName>,
+
+    /// What a bad row does: stop the run, or go to the rejects file [default: stop; reject with --rejects]
+    #[arg(long, value_enum, help_heading = "Bad rows and resuming")]
+    on_error: Option<OnErrorName>,
+
+    /// Where bad rows go, as JSON lines [default: ./TABLE-RUN.rejects.jsonl]
+    #[arg(long, value_name = "PATH", help_heading = "Bad rows and resuming")]
+    rejects: Option<PathBuf>,
+
+    /// Stop after more rejects than this, a number or a share such as 5%
+    #[arg(long, value_name = "N|N%", value_parser = rejects_max, default_value = "1000", help_heading = "Bad rows and resuming")]
+    max_rejects: RejectsMax,
+
+    /// Go on with an unfinished run of the same input; a new run where there is none
+    #[arg(long, conflicts_with = "restart", help_heading = "Bad rows and resuming")]
+    resume: bool,
+
+    /// Forget an unfinished run of the same input and load from the beginning
+    #[arg(long, help_heading = "Bad rows and resuming")]
+    restart: bool,
+
+    /// Where positions are kept: tables tonnage_runs and tonnage_slots beside yours, or nowhere
+    #[arg(long, value_enum, default_value_t = LedgerName::Auto, help_heading = "Bad rows and resuming")]
+    ledger: LedgerName,
+
+    /// The format [default: by the files' endings; csv for standard input]
+    #[arg(long, value_enum, help_heading = "How to read")]
+    format: Option<FormatName>,
+
+    /// Between fields: one character, or \t [default: , for CSV, tab for TSV]
+    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
+    delimiter: Option<u8>,
+
+    /// Around fields: one character, or none
+    #[arg(long, value_name = "C", default_value = "\"", help_heading = "How to read")]
+    quote: String,
+
+    /// Before a quote inside a quoted field [default: the quote is doubled]
+    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
+    escape: Option<u8>,
+
+    /// The first line is a row, not names
+    #[arg(long, help_heading = "How to read")]
+    no_header: bool,
+
+    /// Unquoted text that means null, instead of the empty field; may be given again
+    #[arg(long, value_name = "TEXT", help_heading = "How to read")]
+    null: Vec<String>,
+
+    /// Skip lines that begin with this character
+    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
+    comment: Option<u8>,
+
+    /// The character set of text files
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "utf-8",
+        help_heading = "How to read"
+    )]
+    encoding: String,
+
+    /// The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC
+    #[arg(long, value_name = "ZONE", help_heading = "How to read")]
+    timezone: Option<String>,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+
+    /// Print the plan and write nothing
+    #[arg(long, help_heading = "What to show")]
+    dry_run: bool,
+
+    /// Write the account as one JSON object to PATH (- is standard output)
+    #[arg(long, value_name = "PATH", help_heading = "What to show")]
+    report: Option<PathBuf>,
+
+    /// How progress is shown
+    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
+    progress: Style,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MethodName {
+    /// The fastest safe one
+    Auto,
+    /// A row a statement, a commit a row
+    Single,
+    /// A row a statement, a commit a batch
+    Batch,
+    /// Many rows a statement
+    Array,
+    /// The database's own bulk path
+    Native,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DurabilityName {
+    /// The last commits may be lost if the machine fails
+    Relaxed,
+    /// Commits survive the loss of power
+    Durable,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OnErrorName {
+    Stop,
+    Reject,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LedgerName {
+    Auto,
+    Target,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FormatName {
+    Csv,
+    Tsv,
+    Json,
+    Parquet,
+    Arrow,
+}
+
+fn rejects_max(text: &str) -> Result<RejectsMax, String> {
+    match text.strip_suffix('%') {
+        Some(percent) => match percent.trim().parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(RejectsMax::Percent(percent)),
+            _ => Err("write a share from 0% to 100%".to_owned()),
+        },
+        None => count(text).map(RejectsMax::Rows),
+    }
+}
+
+/// `--type` as pairs.
+pub fn column_types(types: &[(String, String)]) -> Result<Vec<(String, ColumnType)>> {
+    types
+        .iter()
+        .map(|(name, ty)| {
+            let parsed = ty.parse::<ColumnType>();
+            Ok((
+                name.clone(),
+                parsed.map_err(|error| error.at(format!("--type {name}")))?,
+            ))
+        })
+        .collect()
+}
+
+impl RowsArgs {
+    /// Whether the first line is a row.
+    pub fn headerless(&self) -> bool {
+        self.no_header
+    }
+
+    /// The options of a load into `table` as far as these arguments go.
+    pub fn options(&self, table: TableName) -> Result<LoadOptions> {
+        Ok(LoadOptions {
+            method: match self.method {
+                MethodName::Auto => None,
+                MethodName::Single => Some(Method::Single),
+                MethodName::Batch => Some(Method::Batch),
+                MethodName::Array => Some(Method::Array),
+                MethodName::Native => Some(Method::Native),
+            },
+            batch_rows: self.batch_rows.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+            batch_bytes: self.batch_bytes,
+            jobs: match self.jobs {
+                Some(0) => return Err(Error::config("--jobs must be at least 1")),
+                jobs => jobs,
+            },
+            durability: self.durability.map(|d| match d {
+                DurabilityName::Relaxed => Durability::Relaxed,
+                DurabilityName::Durable => Durability::Durable,
+            }),
+            single_transaction: self.single_transaction,
+            map: self.map.clone(),
+            columns: self.columns.clone(),
+            limit: self.limit,
+            rate: self.rate,
+            on_error: match (self.on_error, &self.rejects) {
+                (Some(OnErrorName::Reject), _) | (None, Some(_)) => OnError::Reject,
+                (Some(OnErrorName::Stop), Some(_)) => {
+                    return Err(
+                        Error::config("--rejects and --on-error stop contradict each other")
+                            .hint("leave one of them out"),
+                    );
+                }
+                (Some(OnErrorName::Stop) | None, None) => OnError::Stop,
+            },
+            rejects: self.rejects.clone(),
+            rejects_max: self.max_rejects,
+            attempt: match (self.resume, self.restart) {
+                (true, _) => Attempt::Resume,
+                (_, true) => Attempt::Restart,
+                _ => Attempt::New,
+            },
+            ledger: match self.ledger {
+                LedgerName::Auto | LedgerName::Target => LedgerPlace::Target,
+                LedgerName::None => LedgerPlace::None,
+            },
+            timezone: self.timezone.clone(),
+            ..LoadOptions::new(table)
+        })
+    }
+
+    fn text_options(&self) -> Result<TextOptions> {
+        Ok(TextOptions {
+            delimiter: self.delimiter,
+            quote: match self.quote.as_str() {
+                "none" | "" => None,
+                quote => Some(byte(quote).map_err(|e| Error::config(format!("--quote '{quote}': {e}")))?),
+            },
+            escape: self.escape,
+            header: !self.no_header,
+            nulls: if self.null.is_empty() {
+                vec![String::new()]
+            } else {
+                self.null.clone()
+            },
+            comment: self.comment,
+            encoding: self.encoding.clone(),
+            ..TextOptions::default()
+        })
+    }
+
+    /// Moves the rows of `places`, of which the last is the database, as `options` say; the summary goes to standard
+    /// error. `usage` is shown where a place is missing.
+    pub async fn carry_out(
+        &self,
+        places: &[String],
+        usage: Usage,
+        options: LoadOptions,
+        quiet: bool,
+    ) -> Result<Ending> {
+        let (inputs, url) = self::places(places, usage)?;
+        let mut text = self.text_options()?;
+        text.timezone = options.timezone.clone();
+        let format = self.format.map(|f| match f {
+            FormatName::Csv => Format::Csv,
+            FormatName::Tsv => Format::Tsv,
+            FormatName::Json => Format::Json,
+            FormatName::Parquet => Format::Parquet,
+            FormatName::Arrow => Format::Arrow,
+        });
+        let password = self.connection.password(url)?;
+        let (inputs, url) = (inputs.to_vec(), url.to_owned());
+        // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
+        let preparing = tokio::spawn(async move {
+            let source = sources::open(&inputs, format, &text)?;
+            let target = targets::connect_with(&url, password).await?;
+            prepare(target, targets::redact(&url), source, options).await
+        });
+        let prepared = async {
+            let prepared = preparing.await;
+            prepared.unwrap_or_else(|error| Err(Error::bug(format!("the rows were not prepared: {error}"))))
+        };
+        let prepared = match unless_interrupted(prepared).await {
+            Ok(prepared) => prepared,
+            Err(interrupted) => return interrupted.ending(),
+        };
+        if self.dry_run {
+            print!("{}", prepared.plan());
+            return Ok(Ending::Done);
+        }
+        let show_style = if quiet { Style::None } else { self.progress };
+        for setting in &prepared.plan().settings_changed {
+            tracing::info!("setting: {setting}");
+        }
+        for lost in &prepared.plan().guarantees_lost {
+            tracing::info!("given up: {lost}");
+        }
+        let progress: Arc<Progress> = Arc::default();
+        let stop = Stop::default();
+        let first = OnceCell::new();
+        let bytes_total = prepared.bytes_total();
+        let resumable = prepared.resumable();
+        let load = prepared.run(progress.clone(), stop.clone());
+        let ended = tokio::select! {
+            ended = load => ended?,
+            never = progress::show(show_style, progress, bytes_total) => match never {},
+            interrupt = interrupted(stop, &first) => {
+                let message = "interrupted; what was not committed is undone";
+                let error = Error::new(ErrorKind::Cancelled, message);
+                let error = if resumable { error.hint("go on with --resume") } else { error };
+                return Ok(Ending::Interrupted(interrupt, error));
+            }
+        };
+        if let Some(path) = &self.report {
+            write_report(path, &ended.report)?;
+        }
+        finish(ended, quiet, first.get().copied())
+    }
+}
+
+/// The sources and the database, which comes last.
+fn places(places: &[String], usage: Usage) -> Result<(&[String], &str)> {
+    let Some((target, inputs)) = places.split_last() else {
+        return Err(Error::config("no source and no database"));
+    };
+    let is_file = Path::new(target).is_file();
+    if let Err(error) = targets::driver(target) {
+        return Err(match is_file {
+            true => Error::config(format!(
+                "the last argument, '{target}', is a file and not a database"
+            ))
+            .hint(format!(
+                "name the database last, as in cp: tonnage {} {} shop.db {}",
+                usage.command,
+                places.join(" "),
+                usage.options
+            )),
+            false => error,
+        });
+    }
+    if inputs.is_empty() {
+        return Err(
+            Error::config(format!("no source: '{target}' is the database")).hint(format!(
+                "name the files first: tonnage {} FILE.. {target} {}; - is standard input",
+                usage.command, usage.options
+            )),
+        );
+    }
+    Ok((inputs, target))
+}
+
+/// The first interrupt, which is kept in `first`, lets what is being written finish; the second, or ten seconds, ends
+/// the process.
+async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
+    let interrupt = requested().await;
+    let _ = first.set(interrupt);
+    eprintln!("stopping: what is being written is finished; interrupt again to leave at once");
+    stop.request();
+    tokio::select! {
+        again = requested() => again,
+        () = tokio::time::sleep(Duration::from_secs(10)) => interrupt,
+    }
+}
+
+fn write_report(path: &Path, report: &Report) -> Result<()> {
+    let mut json = serde_json::to_string_pretty(report)
+        .map_err(|e| Error::bug(format!("the report cannot be written as JSON: {e}")))?;
+    json.push('\n');
+    let written = match path == Path::new("-") {
+        true => std::io::stdout().write_all(json.as_bytes()),
+        false => std::fs::write(path, json),
+    };
+    written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
+}
+
+fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<Ending> {
+    let Ended { report, error } = ended;
+    if !quiet {
+        eprint!("{}", summary(&report));
+    }
+    match (error, interrupt) {
+        (Some(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
+            Ok(Ending::Interrupted(interrupt, error))
+        }
+        (Some(error), _) => Err(error),
+        (None, _) if report.rejects.is_some() => Ok(Ending::Rejects),
+        (None, _) => Ok(Ending::Done),
+    }
+}
+
+/// The account in a few lines.
+fn summary(report: &Report) -> String {
+    let mut text = format!(
+        "{} {} {} {}: {} rows written in {:.2} s, {} rows/s\n",
+        report.operation,
+        if report.operation == "statement" {
+            "on"
+        } else {
+            "into"
+        },
+        report.target,
+        report.table,
+        Grouped(report.rows.written),
+        report.seconds,
+        Grouped(report.rows_per_second as u64)
+    );
+    text.push_str(&format!(
+        "  {} by {} job{}, {} commit{}, durability {}, bound by the {}\n",
+        report.method,
+        report.jobs,
+        if report.jobs == 1 { "" } else { "s" },
+        Grouped(report.commits),
+        if report.commits == 1 { "" } else { "s" },
+        report.durability,
+        report.bound_by
+    ));
+    text.push_str(&format!("  {}\n", report.rows));
+    if let Some(rejects) = &report.rejects {
+        text.push_str(&format!("  rejects in {rejects}\n"));
+    }
+    for note in &report.notes {
+        text.push_str(&format!("  note: {note}\n"));
+    }
+    text
+}
