@@ -85,6 +85,10 @@ fn normal(output: &str, resumed: bool) -> String {
             lines.push("Killed".to_owned());
             continue;
         }
+        // Progress is shown where a command takes its time, which it may on a busy machine.
+        if line.contains(" rows  ") && line.contains(" rows/s") {
+            continue;
+        }
         let words: Vec<_> = line.split(' ').collect();
         let word = |at: usize, word: &str| -> String {
             let next = words.get(at + 1).copied().unwrap_or_default();
