@@ -46,6 +46,7 @@ pub mod load;
 pub mod operation;
 pub mod parse;
 pub mod plan;
+pub mod reader;
 pub mod reject;
 pub mod report;
 pub mod sinks;

@@ -8,6 +8,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    reader::{ScanRequest, Snapshot},
     slot::Advance,
     table::{Table, TableName, TableSpec},
 };
@@ -62,6 +63,14 @@ pub trait Target: Send + Sync {
 
     /// A connection of its own that writes `plan`'s rows. Without `run` no ledger is kept.
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
+
+    /// Opens connections that see one state of what `request` asks for. `Schema` where there is no such table or
+    /// column, `Config` where it cannot be read in the way that was asked for.
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        let _ = request;
+        let product = &self.capabilities().product;
+        Err(Error::config(format!("{product} cannot be read from yet")))
+    }
 
     /// The ledger beside the tables.
     fn ledger(&self) -> &dyn Ledger;
