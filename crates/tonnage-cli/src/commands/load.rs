@@ -2,7 +2,6 @@
 
 use std::{
     cell::OnceCell,
-    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -25,6 +24,7 @@ use crate::{
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count, pair, rate, size},
     progress::{self, Style},
+    report::write_report,
 };
 
 /// Load files into a table: every row once, bad ones put aside, resumable
@@ -476,17 +476,6 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
         again = requested() => again,
         () = tokio::time::sleep(Duration::from_secs(10)) => interrupt,
     }
-}
-
-fn write_report(path: &Path, report: &Report) -> Result<()> {
-    let mut json = serde_json::to_string_pretty(report)
-        .map_err(|e| Error::bug(format!("the report cannot be written as JSON: {e}")))?;
-    json.push('\n');
-    let written = match path == Path::new("-") {
-        true => std::io::stdout().write_all(json.as_bytes()),
-        false => std::fs::write(path, json),
-    };
-    written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
 }
 
 fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<Ending> {

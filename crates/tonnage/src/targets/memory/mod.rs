@@ -4,6 +4,7 @@
 //! against it is a test of the engine. A transaction sees what is committed and its own rows; ledger rows are locked
 //! by the transaction that moves them, and who waits for one sees the truth afterwards.
 
+mod reader;
 mod view;
 
 use std::{
@@ -24,6 +25,7 @@ use crate::{
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    reader::{ScanRequest, Snapshot},
     slot::{Advance, Counts, SlotState},
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
@@ -280,6 +282,10 @@ impl Target for Memory {
             open: None,
             broken: false,
         }))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(self, request)
     }
 
     fn ledger(&self) -> &dyn Ledger {

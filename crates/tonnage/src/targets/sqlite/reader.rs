@@ -244,9 +244,7 @@ fn read(
         .collect::<Result<Vec<_>>>()?;
     let mut statement = connection.prepare_cached(&split.sql).map_err(failed)?;
     let mut found = statement
-        .query(params_from_iter(
-            split.parameters.iter().cloned().map(Value::from),
-        ))
+        .query(params_from_iter(&split.parameters))
         .map_err(failed)?;
     let (mut rows, mut bytes) = (0, 0);
     while let Some(row) = found.next().map_err(of_rows)? {
