@@ -236,8 +236,8 @@ impl Load {
             Input::Source(source) => source,
             Input::Database(from, relation) => {
                 let options = UnloadOptions::new(relation, Output::new("-"));
-                let source = DatabaseSource::open(&*from.target, &from.url, &options.request()?);
-                Box::new(source.await?)
+                let request = options.request()?;
+                Box::new(DatabaseSource::open(&*from.target, &from.url, &request).await?)
             }
         };
         prepare(self.database.target, self.database.url, source, self.options).await
