@@ -5,6 +5,8 @@
 
 mod files;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::PathBuf,

@@ -3,6 +3,7 @@
 mod ledger;
 mod operations;
 mod tables;
+mod unloading;
 mod values;
 mod writing;
 
