@@ -18,3 +18,4 @@ mod readme;
 mod rejects;
 mod snapshots;
 mod support;
+mod unload;

@@ -1,6 +1,7 @@
 //! What people get wrong, and the exact words that tell them: what and where, then the next step.
 
 mod cases;
+mod unloads;
 
 use self::cases::{MISTAKES, ORDERS};
 use crate::support::{
@@ -48,7 +49,7 @@ impl Mistake {
 
 #[test]
 fn a_mistake_is_told_with_its_place_and_the_next_step() {
-    every(MISTAKES, |mistake| {
+    every(MISTAKES.iter().chain(unloads::MISTAKES), |mistake| {
         let place = Place::with(mistake.on, mistake.sql, mistake.files);
         if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {
             place.write("passwords", "*:*:*:*:wrong\n");
