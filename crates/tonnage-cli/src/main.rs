@@ -8,6 +8,7 @@ mod connection;
 mod interrupt;
 mod options;
 mod progress;
+mod report;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ struct Cli {
 enum Command {
     Load(Box<commands::load::LoadArgs>),
     Exec(Box<commands::exec::ExecArgs>),
+    Unload(Box<commands::unload::UnloadArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
@@ -76,6 +78,7 @@ fn main() -> ExitCode {
         match &cli.command {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
             Command::Exec(args) => commands::exec::run(args, cli.quiet).await,
+            Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
             Command::Completions(args) => {

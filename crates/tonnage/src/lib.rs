@@ -47,6 +47,7 @@ pub mod operation;
 pub mod parse;
 pub mod plan;
 pub mod preparation;
+pub mod reader;
 pub mod reject;
 pub mod report;
 pub mod sinks;
@@ -58,8 +59,9 @@ pub mod table;
 pub mod target;
 pub mod targets;
 pub mod types;
+pub mod unload;
 
-pub use database::{Database, Exec, Load};
+pub use database::{Database, Exec, Load, Unload};
 pub use error::{Error, ErrorKind, Result};
 pub use types::ColumnType;
 

@@ -9,6 +9,7 @@ use crate::{
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
+    reader::{ScanRequest, Snapshot},
     slot::Advance,
     statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
@@ -90,6 +91,14 @@ pub trait Target: Send + Sync {
 
     /// A connection of its own that writes `plan`'s rows. Without `run` no ledger is kept.
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
+
+    /// Opens connections that see one state of what `request` asks for. `Schema` where there is no such table or
+    /// column, `Config` where it cannot be read in the way that was asked for.
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        let _ = request;
+        let product = &self.capabilities().product;
+        Err(Error::config(format!("{product} cannot be read from yet")))
+    }
 
     /// The ledger beside the tables.
     fn ledger(&self) -> &dyn Ledger;

@@ -2,11 +2,14 @@
 //!
 //! A source is brought to these types once, a target encodes from these types once: N mappings, not N x M.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{collections::HashMap, fmt, str::FromStr, sync::Arc};
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 
 use crate::error::{Error, Result};
+
+/// The metadata key of an Arrow field under which this crate keeps a column's [`ColumnType`].
+pub const TYPE_METADATA: &str = "tonnage.type";
 
 /// What a column holds, in no database's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -84,6 +87,27 @@ impl ColumnType {
             Self::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(Arc::from("UTC"))),
             Self::Uuid => DataType::FixedSizeBinary(16),
         }
+    }
+
+    /// The Arrow field of a column of this type. Its metadata says what the Arrow type does not: the type itself under
+    /// [`TYPE_METADATA`], and JSON and uuids as Arrow's extension types.
+    pub fn field(&self, name: &str, nullable: bool) -> Field {
+        let mut metadata = HashMap::from([(TYPE_METADATA.to_owned(), self.to_string())]);
+        let extension = match self {
+            Self::Json => Some("arrow.json"),
+            Self::Uuid => Some("arrow.uuid"),
+            _ => None,
+        };
+        if let Some(extension) = extension {
+            metadata.insert("ARROW:extension:name".to_owned(), extension.to_owned());
+        }
+        Field::new(name, self.arrow(), nullable).with_metadata(metadata)
+    }
+
+    /// The type that [`ColumnType::field`] has noted in `field`, where it is carried as that type still.
+    pub fn of_field(field: &Field) -> Option<Self> {
+        let noted: Self = field.metadata().get(TYPE_METADATA)?.parse().ok()?;
+        (noted.arrow() == *field.data_type()).then_some(noted)
     }
 
     /// Whether values are UTF-8 text in Arrow and free text to the database.

@@ -1,4 +1,4 @@
-//! `tonnage load`: files into a table.
+//! `tonnage load`: files, or rows of another database, into a table.
 
 use clap::{Args, ValueEnum};
 use tonnage::{
@@ -16,8 +16,8 @@ use crate::{Ending, options::pair};
   tonnage load 'orders/*.csv.gz' postgresql://app@db/shop -t orders --mode upsert --key id
   tonnage generate sbtest --rows 1M -o - | tonnage load - shop.db -t sbtest1 --create")]
 pub struct LoadArgs {
-    /// Files, globs or directories (- is standard input), and the database last: a URL, a file, or @NAME of
-    /// targets.toml
+    /// Files, globs or directories (- is standard input), or a database, and the database to load into last: a URL, a
+    /// file, or @NAME of targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,
 

@@ -7,3 +7,4 @@ pub mod load;
 pub mod rows;
 pub mod runs;
 pub mod targets;
+pub mod unload;

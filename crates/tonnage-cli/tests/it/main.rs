@@ -21,4 +21,5 @@ mod readme;
 mod rejects;
 mod snapshots;
 mod support;
+mod unload;
 mod whole;

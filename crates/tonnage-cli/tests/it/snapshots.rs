@@ -40,6 +40,7 @@ fn help() {
         "",
         "load",
         "exec",
+        "unload",
         "runs",
         "generate",
         "targets",

@@ -412,9 +412,12 @@ fn shown_unit(unit: &TimeUnit) -> &'static str {
 }
 
 /// The type a table's column would have that is made for an Arrow field: one that takes every value the field
-/// can hold, but for times finer than a microsecond. The extension types `arrow.uuid` and `arrow.json` are
-/// honoured. None for what this release does not carry.
+/// can hold, but for times finer than a microsecond. What [`ColumnType::field`] has noted is honoured, and so are the
+/// extension types `arrow.uuid` and `arrow.json`. None for what this release does not carry.
 pub fn suggested(field: &Field) -> Option<ColumnType> {
+    if let Some(noted) = ColumnType::of_field(field) {
+        return Some(noted);
+    }
     let extension = field.extension_type_name();
     let data_type = innermost(field.data_type());
     Some(match data_type {

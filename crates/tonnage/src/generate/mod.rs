@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 use arrow::{
     array::{ArrayRef, RecordBatch, StringArray},
     buffer::{OffsetBuffer, ScalarBuffer},
-    datatypes::{Field, Schema, SchemaRef},
+    datatypes::{Schema, SchemaRef},
 };
 
 use crate::{
@@ -26,10 +26,6 @@ mod sbtest;
 pub mod ycsb;
 
 pub use produce::{Generated, Generation, write};
-
-/// The field metadata that names a column's [`ColumnType`] (`varchar(40)`), where its Arrow type does not say
-/// it all.
-pub const TYPE_METADATA: &str = "tonnage.type";
 
 /// The most rows of one batch.
 pub const BATCH_ROWS_MAX: usize = 1 << 20;
@@ -159,17 +155,10 @@ impl Workload {
         self.definition().batch_rows
     }
 
-    /// Its Arrow schema. Each field names its [`ColumnType`] under [`TYPE_METADATA`]; JSON is marked as
-    /// Arrow's extension type as well.
+    /// Its Arrow schema; fields are made by [`ColumnType::field`].
     pub fn schema(&self) -> SchemaRef {
-        let fields = self.definition().columns.iter().map(|(name, ty, nullable)| {
-            let mut metadata = vec![(TYPE_METADATA.to_owned(), ty.to_string())];
-            if *ty == ColumnType::Json {
-                metadata.push(("ARROW:extension:name".to_owned(), "arrow.json".to_owned()));
-            }
-            Field::new(*name, ty.arrow(), *nullable == Nullable::Yes)
-                .with_metadata(metadata.into_iter().collect())
-        });
+        let columns = self.definition().columns.iter();
+        let fields = columns.map(|(name, ty, nullable)| ty.field(name, *nullable == Nullable::Yes));
         Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 

@@ -8,7 +8,10 @@ use arrow::{
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
-use crate::sinks::{Sink, csv};
+use crate::{
+    sinks::{Sink, csv},
+    types::TYPE_METADATA,
+};
 
 fn csv_text(batch: &RecordBatch) -> Vec<u8> {
     let mut encoder = csv::Encoder::new(&batch.schema(), &csv::CsvOptions::default()).unwrap();

@@ -5,6 +5,7 @@
 //! by the transaction that moves them, and who waits for one sees the truth afterwards.
 
 mod ledger;
+mod reader;
 mod view;
 
 use std::{
@@ -26,6 +27,7 @@ use crate::{
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
+    reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
@@ -328,6 +330,10 @@ impl Target for Memory {
             single_transaction: plan.single_transaction,
             truncate: plan.single_transaction && plan.preparation.truncates(),
         }))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(self, request)
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -1,6 +1,6 @@
 //! Tables as the system catalogue has them.
 
-use tokio_postgres::{Client, GenericClient, types::ToSql};
+use tokio_postgres::{GenericClient, types::ToSql};
 
 use super::{
     carry::{Carried, Cast, carry},
@@ -16,6 +16,10 @@ use crate::{
 /// A table, with what only this target needs to know of it.
 #[derive(Debug, Clone)]
 pub(super) struct Described {
+    /// Its object id.
+    pub oid: u32,
+    /// `pg_class.relkind`.
+    pub kind: String,
     /// As the engine sees it.
     pub table: Table,
     /// The columns' types, in the order of the table's columns.
@@ -182,7 +186,7 @@ const NAMES: &str = "\
     ORDER BY 1 NULLS FIRST, 2";
 
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
-pub(super) async fn names(client: &Client) -> Result<Vec<String>> {
+pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
     let ours: &[&str] = &[RUNS, SLOTS];
     let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
     rows.iter()
@@ -233,7 +237,7 @@ async fn find(client: &impl GenericClient, name: &TableName) -> Result<Option<Ca
     Ok(candidates.pop())
 }
 
-/// Reads a table; none where there is none of this name.
+/// Reads a table that is to be written; none where there is none of this name.
 pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> Result<Option<Described>> {
     let Some(found) = find(client, name).await? else {
         return Ok(None);
@@ -248,6 +252,21 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
         return Err(Error::schema(format!("{} is {what}, not a table", found.name))
             .hint("load into the table behind it"));
     }
+    describe_found(client, found).await.map(Some)
+}
+
+/// Reads anything that has rows: a view, too.
+pub(super) async fn describe_readable(
+    client: &impl GenericClient,
+    name: &TableName,
+) -> Result<Option<Described>> {
+    match find(client, name).await? {
+        Some(found) => describe_found(client, found).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result<Described> {
     let object: [&(dyn ToSql + Sync); 1] = [&found.oid];
     let (columns, keys, traits) = futures::try_join!(
         client.query(COLUMNS, &object),
@@ -432,7 +451,8 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
             texts.join(", ")
         ));
     }
-    Ok(Some(Described {
+    Ok(Described {
+        oid: found.oid,
         table: Table {
             name: found.name,
             identity: TableIdentity {
@@ -448,6 +468,7 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
         row_security,
         partitioned: found.kind == "p",
         triggered: get(&traits, 7)?,
+        kind: found.kind,
         rules,
-    }))
+    })
 }

@@ -167,6 +167,8 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
         notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
     }
     Ok(Described {
+        oid: 0,
+        kind: String::new(),
         table: Table {
             name: statement.table().clone(),
             identity: TableIdentity {

@@ -13,15 +13,18 @@ mod carry;
 mod catalog;
 mod composition;
 mod connect;
+mod decode;
 mod encode;
 mod errors;
 mod execute;
 mod ledger;
 mod numeric;
 mod prepare;
+mod reader;
 mod settings;
 mod shadow;
 mod spelling;
+mod splits;
 mod statements;
 mod tls;
 mod types;
@@ -46,6 +49,7 @@ use crate::{
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
+    reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
@@ -294,6 +298,10 @@ impl Target for PostgresTarget {
         let client = connect::open(&self.settings).await?;
         let writer = writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit).await?;
         Ok(Box::new(writer))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.settings, request).await
     }
 
     fn ledger(&self) -> &dyn Ledger {

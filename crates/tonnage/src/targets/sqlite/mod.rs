@@ -14,6 +14,7 @@
 
 mod catalog;
 mod connect;
+mod decode;
 mod encode;
 mod errors;
 mod execute;
@@ -21,6 +22,8 @@ mod identity;
 mod ledger;
 mod number;
 mod prepare;
+mod reader;
+mod scan;
 mod sql;
 mod temporal;
 mod thread;
@@ -41,6 +44,7 @@ use crate::{
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
+    reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
@@ -258,6 +262,10 @@ impl Target for SqliteTarget {
         Ok(Box::new(
             SqliteWriter::open(self.location.clone(), plan, run).await?,
         ))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.location, request).await
     }
 
     fn ledger(&self) -> &dyn Ledger {

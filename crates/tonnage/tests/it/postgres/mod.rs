@@ -22,6 +22,7 @@ mod ledger;
 mod operations;
 mod tables;
 mod texts;
+mod unloading;
 mod values;
 mod writing;
 
