@@ -1,7 +1,7 @@
 //! Bulk out: a table or the result of a query into files, each row once and of one state.
 //!
 //! Readers hand batches to the threads that write files: to one thread, in the order of the splits, where there is one
-//! file, else each to a thread of its own. Nothing stands under a final name before everything is written ([`files`]).
+//! file, else each to a thread of its own. Nothing stands under a final name before everything is written.
 
 mod files;
 mod stream;
