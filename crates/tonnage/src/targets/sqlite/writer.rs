@@ -18,6 +18,7 @@ use rusqlite::{CachedStatement, Connection, ffi, params};
 
 use super::{
     catalog::{self, Behaviour},
+    checkpoint::Checkpoints,
     connect::{self, Location},
     encode::{Encoded, Encoder},
     errors::{self, Doing},
@@ -91,6 +92,8 @@ impl Writer for SqliteWriter {
 /// What the thread owns.
 struct Session {
     connection: Connection,
+    /// Makes the connection's checkpoints, where the file keeps a write-ahead log.
+    _checkpoints: Option<Checkpoints>,
     plan: Plan,
     columns: Vec<String>,
     run: Option<RunHandle>,
@@ -111,14 +114,19 @@ struct Shape {
 
 impl Session {
     fn open(location: &Location, plan: Plan, run: Option<RunHandle>) -> Result<Self> {
-        let connection = location
+        let mut connection = location
             .open_existing()?
             .ok_or_else(|| Error::schema(format!("{} is gone", location.shown())))?;
-        connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
+        let wal = connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
+        let checkpoints = match wal {
+            true => Checkpoints::start(location, &mut connection)?,
+            false => None,
+        };
         let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
         let shape = Shape::read(&connection, &plan, &columns)?;
         Ok(Self {
             connection,
+            _checkpoints: checkpoints,
             plan,
             columns,
             run,
