@@ -2,8 +2,12 @@
 //!
 //! - A transaction is BEGIN IMMEDIATE: it waits for the file's one writer to end, then nobody else writes and
 //!   nobody changes the schema until it ends. Dropping the writer undoes it.
-//! - `native`, `batch` and `single` are one prepared statement a row (what differs is how often the engine
-//!   commits), `array` is one of up to [`ARRAY_ROWS`] rows; all send a batch to the thread once.
+//! - `native`, `batch` and `single` are one prepared statement a row (what differs is how often the engine commits),
+//!   `array` is one of up to [`ARRAY_ROWS`] rows; all send a batch to the thread once.
+//! - Into a table without keys, indexes and checks `native` inserts many rows a statement as well: a third faster there.
+//!   That statement keeps the rows before the one that NOT NULL refuses, and the connection counts them; after any
+//!   other refusal nobody knows which it kept, so the transaction is given up. Where bad rows are being looked for it
+//!   has one row.
 //! - What a statement left out is what it was sent less `sqlite3_changes`, which counts neither what triggers
 //!   nor what foreign keys do. Where a trigger may have left the row out (`RAISE(IGNORE)`), its key is looked
 //!   up: only a row that its operation spares is skipped, any other is refused.
@@ -28,7 +32,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
-    operation::Method,
+    operation::{Method, Operation},
     plan::Plan,
     reject::sqlstate,
     slot::{Advance, Counts},
@@ -220,7 +224,10 @@ impl Session {
             current: None,
         };
         let guarded = guard == Guard::Savepoint && self.shape.triggers;
-        let rows_a_statement = self.shape.rows_a_statement;
+        let rows_a_statement = match guard {
+            Guard::Savepoint if self.shape.change.keeps() => 1,
+            _ => self.shape.rows_a_statement,
+        };
         let encode_rows = (ENCODE_ROWS / rows_a_statement).max(1) * rows_a_statement;
         let mut start = 0;
         while start < rows.num_rows() {
@@ -268,7 +275,17 @@ impl Session {
                 .execute_batch("ROLLBACK TO tonnage_write; RELEASE tonnage_write")
                 .map_err(failed)?;
         }
-        let intact = open && (guarded || !self.shape.triggers);
+        let mut intact = open && (guarded || !self.shape.triggers);
+        let (mut first, mut suspect) = (first, (count == 1).then_some(first));
+        if count > 1 && self.shape.change.keeps() {
+            match &refusal {
+                Refusal::Failed(failure) if intact && errors::keeps_rows(failure) => {
+                    first += self.connection.changes().min(count as u64 - 1) as usize;
+                    suspect = Some(first);
+                }
+                _ => intact = false,
+            }
+        }
         let (error, column) = match refusal {
             Refusal::Skipped => {
                 let error = Error::new(
@@ -288,7 +305,7 @@ impl Session {
         };
         Ok(Failure {
             applied: if intact { first } else { 0 },
-            suspect: (count == 1).then_some(first),
+            suspect,
             intact,
             error,
             column,
@@ -371,6 +388,7 @@ impl Shape {
             affinities,
             triggers,
             conflict_clause,
+            plain,
             key,
             object,
         } = catalog::behaviour(connection, &table.name, plan.operation.key())?.ok_or_else(changed)?;
@@ -387,17 +405,22 @@ impl Shape {
                 })?;
             encoded.push((column.name.clone(), column.ty, *affinity));
         }
+        // With a key or an index a statement of many rows takes twice the time of as many statements: SQLite keeps a
+        // copy of every page that the statement changes.
+        let keeps = plain && plan.operation == Operation::Insert && plan.method == Method::Native;
         let change = Change::new(&Changed {
             table: &table.name,
             columns,
             operation: &plan.operation,
             key: &key,
             overrule: conflict_clause,
+            keeps,
         })?;
         // Which row of many was left out could not be told, so not by whom either.
         let ambiguous = triggers && change.spares() != Spares::Nothing;
         let rows_a_statement = match plan.method {
             Method::Array if change.takes_many() && !ambiguous => array_rows(columns.len()),
+            Method::Native if keeps => array_rows(columns.len()),
             _ => 1,
         };
         Ok(Self {
