@@ -1,177 +1,155 @@
 #!/usr/bin/env python3
-"""Side-by-side runs of tonnage and other tools on the same rows: alternating, medians, ratios.
+"""Side-by-side runs of tonnage and other tools on the same rows: alternating, medians, ratios with their intervals.
 
-    make bench                      everything
-    make bench ARGS='--runs 7 --only postgres-keys'
+    make bench                                      everything
+    make bench ARGS='--only postgres-keys'          one case
+    make bench ARGS='--rows 100000 --runs 1'        a quick look at all of them
+    make bench ARGS='--list'                        their names
 
-Every case runs all its contenders in turn, `--runs` times after one warm-up round, so that a drift of the machine
-falls on all of them. The first contender named `tonnage..` is what the others are compared with: a ratio above 1
-says how many times longer the other took. Tables are made anew before each run, outside the measured time.
+Every case runs all its contenders in turn, `--runs` times after one round that does not count, so that a drift of
+the machine falls on all of them. A ratio is the median of the rounds' own ratios, its interval goes from the least
+to the greatest: of seven rounds it holds the true median with a probability of 98 %. Tables are made anew before
+each run, outside the measured time.
+
+Results are kept in target/bench/results.json, the latest of each case and number of rows; `--write` makes a page of
+them.
 """
 
 import argparse
-import os
-import shutil
-import sqlite3
-import statistics
-import subprocess
+import json
 import sys
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-TONNAGE = ROOT / "target" / "release" / "tonnage"
-DATA = ROOT / "target" / "bench"
-URL = os.environ.get("TONNAGE_TEST_POSTGRES_URL", "")
+import cases
+import data
+import ledger
+import measure
+import page
 
-COLUMNS = "id int, k int, c char(120), pad char(60)"
-NO_KEYS = f"create table sbtest1 ({COLUMNS})"
-KEYS = f"create table sbtest1 ({COLUMNS}, primary key (id)); create index k_1 on sbtest1 (k)"
-
-
-def psql(sql):
-    subprocess.run(["psql", "-qX", "-v", "ON_ERROR_STOP=1", URL, "-c", "set client_min_messages = warning", "-c", sql], check=True)
+RESULTS = data.PLACE / "results.json"
 
 
-def fresh_postgres(ddl):
-    psql("drop table if exists sbtest1, tonnage_slots, tonnage_runs")
-    for statement in ddl.split("; "):
-        psql(statement)
-    psql("checkpoint")
-
-
-def fresh_sqlite(ddl):
-    for path in DATA.glob("bench.db*"):
-        path.unlink()
-    database = sqlite3.connect(DATA / "bench.db")
-    database.execute("pragma journal_mode = wal")
-    for statement in ddl.split("; "):
-        database.execute(statement)
-    database.commit()
-    database.close()
-
-
-def run(command, **options):
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
-
-
-def load(source, target, *options):
-    return lambda: run([TONNAGE, "load", "-q", DATA / source, target, "-t", "sbtest1", *options])
-
-
-def psql_copy():
-    run(["psql", "-qX", URL, "-c", f"\\copy sbtest1 from '{DATA}/sbtest.csv' with (format csv, header)"])
-
-
-def server_copy(*files):
-    def copy():
-        running = [
-            subprocess.Popen(["psql", "-qX", URL, "-c", f"copy sbtest1 from '{name}' with (format binary)"])
-            for name in files
+def hidden():
+    """Places that say nothing to a reader, and what stands for them. The longer first."""
+    places = [("target/bench", data.PLACE), ("tonnage", data.TONNAGE), ("bench", data.ROOT / "bench")]
+    if cases.URL.startswith("postgres"):
+        directory = Path(cases.os.environ["TONNAGE_TEST_POSTGRES_DATA"]).parent
+        places = [
+            ("$URL_TLS", cases.URL.replace("sslmode=disable", "sslmode=require")),
+            ("$URL", cases.URL),
+            ("SERVER", directory),
+            *places,
         ]
-        if any(process.wait() for process in running):
-            sys.exit("a COPY of the server failed")
-
-    return copy
+    return places
 
 
-def sqlite_import():
-    script = f".mode csv\n.import --skip 1 {DATA}/sbtest.csv sbtest1\n"
-    run(["sqlite3", DATA / "bench.db"], input=script.encode())
+def goal_line(goal, taken, rows):
+    """What a goal asks for, what was measured, and whether that reaches it; none where a contender is missing."""
+    if isinstance(goal, cases.ProcessorGoal):
+        if goal.of not in taken:
+            return None
+        middle, least, greatest = measure.interval([t.client * 1e6 / rows for t in taken[goal.of]])
+        text = f"{goal.of}: at most {goal.most} client processor seconds a million rows"
+        return text, f"{middle:.2f} [{least:.2f} .. {greatest:.2f}]", middle <= goal.most
+
+    def quickest(names):
+        there = [name for name in names if name in taken]
+        return min(there, key=lambda name: measure.interval([t.wall for t in taken[name]])[0], default=None)
+
+    of, against = quickest(goal.of), quickest(goal.against)
+    if of is None or against is None:
+        return None
+    if goal.most < 1:
+        # "So many times faster" reads better than a fraction.
+        middle, least, greatest = measure.ratios(taken[against], taken[of])
+        return goal.text, f"{middle:.2f} times faster [{least:.2f} .. {greatest:.2f}]", middle >= 1 / goal.most
+    middle, least, greatest = measure.ratios(taken[of], taken[against])
+    return goal.text, f"{middle:.2f} [{least:.2f} .. {greatest:.2f}]", middle <= goal.most
 
 
-def sqlite_attached():
-    run(["sqlite3", DATA / "bench.db", f"attach '{DATA}/full.db' as f; insert into sbtest1 select * from f.sbtest1"])
-
-
-def prepare(rows):
-    DATA.mkdir(parents=True, exist_ok=True)
-    made = DATA / f"rows-{rows}"
-    if made.exists():
-        return
-    shutil.rmtree(DATA)
-    DATA.mkdir(parents=True)
-    for name in ["sbtest.csv", "sbtest.parquet"]:
-        run([TONNAGE, "generate", "sbtest", "--rows", str(rows), "-o", DATA / name])
-    run([TONNAGE, "load", DATA / "sbtest.parquet", DATA / "full.db", "-t", "sbtest1", "--create"])
-    made.touch()
-
-
-def prepare_postgres(rows):
-    """The server's own binary copies, whole and in halves, where the server may read them."""
-    directory = Path(os.environ["TONNAGE_TEST_POSTGRES_DATA"]).parent / "socket"
-    fresh_postgres(NO_KEYS)
-    load("sbtest.parquet", URL)()
-    names = []
-    for name, where in [("all", "true"), ("a", f"id <= {rows // 2}"), ("b", f"id > {rows // 2}")]:
-        path = directory / f"{name}.copy"
-        psql(f"copy (select * from sbtest1 where {where}) to '{path}' with (format binary)")
-        names.append(str(path))
-    return names
-
-
-def cases(rows):
-    if URL:
-        whole, first, second = prepare_postgres(rows)
-        for name, ddl in [("postgres-no-keys", NO_KEYS), ("postgres-keys", KEYS)]:
-            rebuild = {}
-            if ddl == KEYS:
-                rebuild = {
-                    f"tonnage, {kind}, 2 jobs, --rebuild-indexes": load(file, URL, "-j", "2", "--rebuild-indexes")
-                    for kind, file in [("Parquet", "sbtest.parquet"), ("CSV", "sbtest.csv")]
-                }
-            yield name, lambda ddl=ddl: fresh_postgres(ddl), {
-                "tonnage, Parquet, 1 job": load("sbtest.parquet", URL, "-j", "1"),
-                "tonnage, Parquet, 2 jobs": load("sbtest.parquet", URL, "-j", "2"),
-                "tonnage, CSV, 1 job": load("sbtest.csv", URL, "-j", "1"),
-                "tonnage, CSV, 2 jobs": load("sbtest.csv", URL, "-j", "2"),
-                **rebuild,
-                "psql \\copy, CSV": psql_copy,
-                "server's COPY BINARY from a file": server_copy(whole),
-                "server's COPY BINARY, two at once": server_copy(first, second),
+def result(case, runs):
+    runs = min(runs, case.runs_max)
+    taken, failed = measure.measure(case, runs)
+    base = next(iter(case.contenders))
+    lines = []
+    for name, values in taken.items():
+        lines.append(
+            {
+                "contender": name,
+                "seconds": measure.interval([t.wall for t in values]),
+                "client": measure.interval([t.client for t in values])[0],
+                "server": measure.interval([t.server for t in values])[0],
+                "ratio": measure.ratios(values, taken[base]),
+                "command": measure.shown(case.contenders[name], hidden()),
             }
-    for name, ddl in [("sqlite-no-keys", NO_KEYS), ("sqlite-keys", KEYS.replace("id int,", "id integer,"))]:
-        rebuild = {}
-        if name == "sqlite-keys":
-            arguments = load("sbtest.parquet", DATA / "bench.db", "--rebuild-indexes")
-            rebuild = {"tonnage, Parquet, --rebuild-indexes": arguments}
-        yield name, lambda ddl=ddl: fresh_sqlite(ddl), {
-            "tonnage, Parquet": load("sbtest.parquet", DATA / "bench.db"),
-            "tonnage, CSV": load("sbtest.csv", DATA / "bench.db"),
-            **rebuild,
-            "tonnage, Parquet, relaxed": load("sbtest.parquet", DATA / "bench.db", "--durability", "relaxed"),
-            "sqlite3 .import, CSV": sqlite_import,
-            "INSERT SELECT from an attached file": sqlite_attached,
-        }
+        )
+    goals = [line for goal in case.goals if (line := goal_line(goal, taken, case.rows)) is not None]
+    notes = case.notes + [f"{name} could not run: {problem}" for name, problem in failed.items()]
+    return {
+        "name": case.name,
+        "title": case.title,
+        "rows": case.rows,
+        "runs": runs,
+        "lines": lines,
+        "goals": goals,
+        "notes": notes,
+    }
+
+
+def show(found):
+    print(f"\n{found['name']}: {found['title']}, {found['rows']:,} rows, {found['runs']} runs")
+    for line in found["lines"]:
+        middle, least, greatest = line["seconds"]
+        ratio = line["ratio"]
+        print(
+            f"  {line['contender']:<40} {middle:7.2f} s [{least:.2f} .. {greatest:.2f}]"
+            f"  ratio {ratio[0]:5.2f} [{ratio[1]:.2f} .. {ratio[2]:.2f}]"
+            f"  cpu client {line['client']:5.2f} server {line['server']:5.2f}"
+        )
+        print(f"      {line['command']}")
+    for text, measured, reached in found["goals"]:
+        print(f"  goal {'reached' if reached else 'MISSED '}: {text}: {measured}")
+    for note in found["notes"]:
+        print(f"  note: {note}")
+    sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=7, help="measured rounds (default 7)")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="sbtest rows (default 1,000,000)")
-    parser.add_argument("--only", action="append", help="only this case; may be given again")
+    parser.add_argument("--runs", type=int, default=7, help="measured rounds (default 7; slow cases take at most 3)")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="sbtest rows; the other files go with them (default 1,000,000)")
+    parser.add_argument("--only", action="append", metavar="CASE", help="only this case; may be given again")
+    parser.add_argument("--contender", action="append", metavar="TEXT", help="only contenders with this in their name")
+    parser.add_argument("--list", action="store_true", help="print the names of the cases")
+    parser.add_argument("--write", type=Path, metavar="PATH", help="write a page of the results kept, these included")
     arguments = parser.parse_args()
-    prepare(arguments.rows)
-    for name, fresh, contenders in cases(arguments.rows):
+    known = cases.all_cases(arguments.rows)
+    if arguments.list:
+        print(*known, sep="\n")
+        return
+    unknown = set(arguments.only or []) - set(known)
+    if unknown:
+        sys.exit(f"error: no case {', '.join(sorted(unknown))}\nhint: --list names them; PostgreSQL's need its server")
+    data.PLACE.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for name, make in known.items():
         if arguments.only and name not in arguments.only:
             continue
-        seconds = {contender: [] for contender in contenders}
-        for round_ in range(arguments.runs + 1):
-            for contender, action in contenders.items():
-                fresh()
-                started = time.monotonic()
-                action()
-                if round_ > 0:
-                    seconds[contender].append(time.monotonic() - started)
-        print(f"\n{name}: {arguments.rows:,} sbtest rows, {arguments.runs} runs, seconds")
-        base = seconds[next(iter(contenders))]
-        for contender, values in seconds.items():
-            ratios = sorted(value / of for value, of in zip(values, base))
-            print(
-                f"  {contender:<38} median {statistics.median(values):6.2f}  [{min(values):.2f} .. {max(values):.2f}]"
-                f"  ratio {statistics.median(ratios):5.2f}  [{ratios[0]:.2f} .. {ratios[-1]:.2f}]",
-                flush=True,
-            )
+        case = make()
+        if arguments.contender:
+            wanted = lambda contender: any(text in contender for text in arguments.contender)
+            case.contenders = {name: value for name, value in case.contenders.items() if wanted(name)}
+        if not case.contenders:
+            continue
+        found = result(case, arguments.runs)
+        if name == "ledger":
+            found["notes"] += ledger.cost(arguments.rows)["lines"]
+        show(found)
+        if not arguments.contender:
+            kept[f"{name} {case.rows}"] = found
+            RESULTS.write_text(json.dumps(kept, indent=1))
+    if arguments.write:
+        page.write(arguments.write, kept, arguments.rows, list(known))
 
 
 if __name__ == "__main__":

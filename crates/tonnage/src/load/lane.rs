@@ -54,6 +54,8 @@ pub struct LaneTask {
     rows_max: usize,
     /// The open transaction of a run that is one.
     pub(super) whole: Whole,
+    /// See [`LaneTask::connecting`].
+    connects_first: bool,
 }
 
 /// The keys of a write's rows.
@@ -103,7 +105,7 @@ impl From<Error> for Trouble {
 }
 
 impl LaneTask {
-    /// A lane that connects with its first write.
+    /// A lane that connects when its first rows come, or sooner: see [`LaneTask::connecting`].
     pub fn new(shared: Arc<Shared>) -> Result<Self> {
         let plan = &shared.plan;
         let keys = match plan.deduplicate {
@@ -131,15 +133,42 @@ impl LaneTask {
             left_out: 0,
             rows_max,
             whole: Whole::default(),
+            connects_first: false,
         })
+    }
+
+    /// Has the lane connect while the first block is still being read. If it fails, the first write tries again and
+    /// reports why.
+    pub fn connecting(mut self) -> Self {
+        self.connects_first = true;
+        self
     }
 
     /// Writes what arrives until nothing more does, or the run is stopped.
     pub async fn run(mut self, mut pieces: mpsc::UnboundedReceiver<Piece>) -> Result<Self> {
         let mut gather = Gather::new(self.shared.plan.clone());
         let mut open = true;
+        if self.connects_first {
+            let shared = self.shared.clone();
+            let waiting = Instant::now();
+            let (piece, writer) = futures::join!(
+                pieces.recv(),
+                shared.target.writer(&shared.plan, shared.handle.as_ref())
+            );
+            self.shared
+                .progress
+                .lanes_idle_nanos
+                .fetch_add(waiting.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.writer = writer.ok();
+            match piece {
+                Some(piece) => gather.push(piece),
+                None => open = false,
+            }
+        }
+        let mut first = true;
         loop {
-            while open && !gather.full() {
+            // The first rows go as they come, since a database that waits for a full write is idle.
+            while open && !gather.full() && !(first && gather.any()) {
                 let waiting = Instant::now();
                 match pieces.recv().await {
                     Some(piece) => gather.push(piece),
@@ -157,6 +186,7 @@ impl LaneTask {
             let Some(write) = gather.take(self.rows_max)? else {
                 return Ok(self);
             };
+            first = false;
             match self.shared.plan.single_transaction {
                 true => self.add(&write).await?,
                 false => self.execute(&write).await?,

@@ -282,10 +282,14 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
     let (blocks_in, blocks_out) = mpsc::channel(BLOCKS_QUEUED);
     let mut senders = Vec::new();
     let mut lanes = JoinSet::new();
-    for _ in 0..shared.plan.jobs {
+    for lane in 0..shared.plan.jobs {
         let (pieces_in, pieces_out) = mpsc::unbounded_channel();
         senders.push(pieces_in);
-        let task = LaneTask::new(shared.clone())?;
+        let mut task = LaneTask::new(shared.clone())?;
+        // The first rows go to the first lane; whether there are any for the others is not known yet.
+        if lane == 0 {
+            task = task.connecting();
+        }
         let shared = shared.clone();
         lanes.spawn(async move {
             let result = task.run(pieces_out).await;

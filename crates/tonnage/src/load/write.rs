@@ -177,6 +177,11 @@ impl Gather {
         self.pieces.push_back(piece);
     }
 
+    /// Whether there is any piece.
+    pub fn any(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
     /// Whether the pieces make a full write, so that waiting for more would gain nothing.
     pub fn full(&self) -> bool {
         if self.pieces.iter().any(|p| p.doom.is_some()) {

@@ -328,6 +328,26 @@ impl Parts {
             .any(|(kind, sql)| kind == "table" && sql.to_ascii_uppercase().contains("CONFLICT"))
     }
 
+    /// Whether the table has nothing that could refuse a row but types and NOT NULL, and no index. A column with the
+    /// name of a key word makes it look as if it had more.
+    fn is_plain(&self) -> bool {
+        const MORE: [&str; 9] = [
+            "PRIMARY",
+            "UNIQUE",
+            "REFERENCES",
+            "CHECK",
+            "AS",
+            "CONFLICT",
+            "STRICT",
+            "WITHOUT",
+            "VIRTUAL",
+        ];
+        self.sql.iter().all(|(kind, sql)| {
+            let mut words = sql.split(|c: char| !c.is_alphanumeric() && c != '_');
+            kind == "table" && !words.any(|word| MORE.iter().any(|more| word.eq_ignore_ascii_case(more)))
+        })
+    }
+
     fn into_table(self, found: Found, object: String) -> Table {
         let alias = self.rowid_alias(found.without_rowid);
         let (keys, collated) = self.keys();
@@ -403,6 +423,8 @@ pub(super) struct Behaviour {
     pub(super) triggers: bool,
     /// Whether the table's definition may tell SQLite to skip or replace rows.
     pub(super) conflict_clause: bool,
+    /// Whether nothing but types and NOT NULL can refuse a row, and no index is kept.
+    pub(super) plain: bool,
     /// The columns of the key that was asked for, in that order.
     pub(super) key: Vec<KeyColumn>,
     /// Which table this is.
@@ -429,6 +451,7 @@ pub(super) fn behaviour(connection: &Connection, name: &str, key: &[String]) -> 
         affinities,
         triggers: parts.sql.iter().any(|(kind, _)| kind == "trigger"),
         conflict_clause: parts.has_conflict_clause(),
+        plain: parts.is_plain(),
         key: parts.key_columns(key),
         object: identity::object(connection, &found.name, found.schema_rowid).map_err(failed)?,
     }))

@@ -22,8 +22,9 @@ const BUSY_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// Page cache of a writer, in KiB.
 const CACHE_KIB: u32 = 65_536;
 
-/// Pages the write-ahead log grows by before it is moved into the file; 32 MiB at 4 KiB pages.
-const WAL_AUTOCHECKPOINT_PAGES: u32 = 8_192;
+/// Page size of a file that is made here. SQLite's own choice is half of it, which costs twice the writes: a sixth more
+/// processor time for rows of 190 bytes.
+const PAGE_BYTES: u32 = 8_192;
 
 /// A database file and how to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +124,9 @@ impl Location {
             .map_err(failed)?;
         if pages == 0 {
             connection
+                .execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))
+                .map_err(failed)?;
+            connection
                 .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
                 .map_err(failed)?;
         }
@@ -185,17 +189,18 @@ pub(super) fn writer_settings(
         ("cache_size", format!("-{CACHE_KIB}")),
     ];
     if wal {
-        settings.push(("wal_autocheckpoint", WAL_AUTOCHECKPOINT_PAGES.to_string()));
+        // A connection of its own makes them; see `checkpoint`.
+        settings.push(("wal_autocheckpoint", "0".to_owned()));
     }
     settings
 }
 
-/// Sets a writer's connection.
+/// Sets a writer's connection; says whether the file keeps a write-ahead log.
 pub(super) fn set_up_writer(
     connection: &Connection,
     durability: Durability,
     busy_timeout: Duration,
-) -> Result<()> {
+) -> Result<bool> {
     let failed = |failure| errors::error(failure, Doing::Else);
     let wal = is_wal(connection).map_err(failed)?;
     for (pragma, value) in writer_settings(durability, wal, busy_timeout) {
@@ -204,7 +209,7 @@ pub(super) fn set_up_writer(
             .execute_batch(&format!("PRAGMA {pragma} = {value}"))
             .map_err(failed)?;
     }
-    Ok(())
+    Ok(wal)
 }
 
 #[cfg(test)]

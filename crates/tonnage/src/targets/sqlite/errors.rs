@@ -97,6 +97,18 @@ pub(super) fn is_rejection(failure: &rusqlite::Error) -> bool {
         && kind(code(failure), Doing::Rows) == ErrorKind::Rejected
 }
 
+/// Whether a statement OR FAIL that failed so has kept the rows before the one that failed.
+pub(super) fn keeps_rows(failure: &rusqlite::Error) -> bool {
+    matches!(
+        code(failure),
+        ffi::SQLITE_CONSTRAINT_UNIQUE
+            | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+            | ffi::SQLITE_CONSTRAINT_ROWID
+            | ffi::SQLITE_CONSTRAINT_NOTNULL
+            | ffi::SQLITE_CONSTRAINT_CHECK
+    )
+}
+
 /// The code's name: the extended one where it is known, else the primary one.
 fn name(code: i32) -> Option<&'static str> {
     let by_code = |wanted: i32| {

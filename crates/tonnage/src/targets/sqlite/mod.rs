@@ -13,6 +13,7 @@
 //! - Foreign keys are checked, also where the file's other users leave that off.
 
 mod catalog;
+mod checkpoint;
 mod connect;
 mod decode;
 mod encode;

@@ -139,6 +139,8 @@ pub(super) struct Changed<'a> {
     /// Keeps ON CONFLICT clauses of the table's definition from skipping or replacing rows. It overrules those
     /// in the statements of triggers too, so it is asked for only where there may be one to overrule.
     pub(super) overrule: bool,
+    /// Whether a statement of many rows is to keep those before the row that it fails at.
+    pub(super) keeps: bool,
 }
 
 /// The statement that applies rows, one parameter a value, row after row.
@@ -148,11 +150,14 @@ pub(super) struct Change {
     lookup: String,
     key: Vec<usize>,
     spares: Spares,
+    keeps: bool,
 }
 
 enum Form {
     Insert {
         head: String,
+        /// The head of a statement of many rows.
+        head_many: String,
         row: String,
         tail: String,
     },
@@ -160,10 +165,7 @@ enum Form {
     Update(String),
     /// Rows joined by OR: each is looked up by the index. An IN of row values with collations would visit the
     /// whole table.
-    Delete {
-        head: String,
-        row: String,
-    },
+    Delete { head: String, row: String },
     /// The user's own, for one row.
     Statement(String),
 }
@@ -176,6 +178,7 @@ impl Change {
             operation,
             key,
             overrule,
+            keeps,
         } = changed;
         let names = || columns.iter().map(String::as_str);
         let in_key = |column: usize| key.iter().any(|key| key.name == columns[column]);
@@ -189,8 +192,10 @@ impl Change {
         let is_row = is_row.join(" AND ");
         let or_abort = if *overrule { " OR ABORT" } else { "" };
         let table = quote(table);
+        let or_fail = if *keeps { " OR FAIL" } else { or_abort };
         let insert = |tail: String| Form::Insert {
             head: format!("INSERT{or_abort} INTO {table} ({}) VALUES ", quoted(names())),
+            head_many: format!("INSERT{or_fail} INTO {table} ({}) VALUES ", quoted(names())),
             row: format!("({})", vec!["?"; columns.len()].join(", ")),
             tail,
         };
@@ -240,12 +245,14 @@ impl Change {
             lookup: format!("SELECT 1 FROM {table} WHERE {is_row}"),
             key: key_at,
             spares,
+            keeps: *keeps,
         })
     }
 
     /// The user's own statement; its parameters are the columns.
     pub(super) fn of_statement(statement: &Statement) -> Self {
         Self {
+            keeps: false,
             form: Form::Statement(statement.render(parameter)),
             parameters: (0..statement.parameters().len()).collect(),
             lookup: String::new(),
@@ -261,7 +268,10 @@ impl Change {
     pub(super) fn sql(&self, rows: usize) -> String {
         let all = |row: &str, between: &str| vec![row; rows].join(between);
         match &self.form {
-            Form::Insert { head, row, tail } => format!("{head}{}{tail}", all(row, ", ")),
+            Form::Insert { head, row, tail, .. } if rows == 1 => format!("{head}{row}{tail}"),
+            Form::Insert {
+                head_many, row, tail, ..
+            } => format!("{head_many}{}{tail}", all(row, ", ")),
             Form::Update(only) | Form::Statement(only) => only.clone(),
             Form::Delete { head, row } => format!("{head}{}", all(row, " OR ")),
         }
@@ -285,6 +295,11 @@ impl Change {
     /// Which rows may be left as they are.
     pub(super) fn spares(&self) -> Spares {
         self.spares
+    }
+
+    /// Whether a statement of many rows keeps those before the row that it fails at.
+    pub(super) fn keeps(&self) -> bool {
+        self.keeps
     }
 
     /// Whether one statement can apply many rows.
@@ -348,6 +363,7 @@ mod tests {
             operation,
             key: &key.collect::<Vec<_>>(),
             overrule,
+            keeps: false,
         })
         .unwrap()
     }

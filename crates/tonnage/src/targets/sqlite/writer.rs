@@ -2,8 +2,12 @@
 //!
 //! - A transaction is BEGIN IMMEDIATE: it waits for the file's one writer to end, then nobody else writes and
 //!   nobody changes the schema until it ends. Dropping the writer undoes it.
-//! - `native`, `batch` and `single` are one prepared statement a row (what differs is how often the engine
-//!   commits), `array` is one of up to [`ARRAY_ROWS`] rows; all send a batch to the thread once.
+//! - `native`, `batch` and `single` are one prepared statement a row (what differs is how often the engine commits),
+//!   `array` is one of up to [`ARRAY_ROWS`] rows; all send a batch to the thread once.
+//! - Into a table without keys, indexes and checks `native` inserts many rows a statement as well: a third faster there.
+//!   That statement keeps the rows before the one that NOT NULL refuses, and the connection counts them; after any
+//!   other refusal nobody knows which it kept, so the transaction is given up. Where bad rows are being looked for it
+//!   has one row.
 //! - What a statement left out is what it was sent less `sqlite3_changes`, which counts neither what triggers
 //!   nor what foreign keys do. Where a trigger may have left the row out (`RAISE(IGNORE)`), its key is looked
 //!   up: only a row that its operation spares is skipped, any other is refused.
@@ -18,6 +22,7 @@ use rusqlite::{CachedStatement, Connection, ffi, params};
 
 use super::{
     catalog::{self, Behaviour},
+    checkpoint::Checkpoints,
     connect::{self, Location},
     encode::{Encoded, Encoder},
     errors::{self, Doing},
@@ -92,6 +97,8 @@ impl Writer for SqliteWriter {
 /// What the thread owns.
 struct Session {
     connection: Connection,
+    /// Makes the connection's checkpoints, where the file keeps a write-ahead log.
+    _checkpoints: Option<Checkpoints>,
     plan: Plan,
     columns: Vec<String>,
     run: Option<RunHandle>,
@@ -112,14 +119,19 @@ struct Shape {
 
 impl Session {
     fn open(location: &Location, plan: Plan, run: Option<RunHandle>) -> Result<Self> {
-        let connection = location
+        let mut connection = location
             .open_existing()?
             .ok_or_else(|| Error::schema(format!("{} is gone", location.shown())))?;
-        connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
+        let wal = connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
+        let checkpoints = match wal {
+            true => Checkpoints::start(location, &mut connection)?,
+            false => None,
+        };
         let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
         let shape = Shape::read(&connection, &plan, &columns)?;
         Ok(Self {
             connection,
+            _checkpoints: checkpoints,
             plan,
             columns,
             run,
@@ -225,7 +237,10 @@ impl Session {
             current: None,
         };
         let guarded = guard == Guard::Savepoint && self.shape.triggers;
-        let rows_a_statement = self.shape.rows_a_statement;
+        let rows_a_statement = match guard {
+            Guard::Savepoint if self.shape.change.keeps() => 1,
+            _ => self.shape.rows_a_statement,
+        };
         let encode_rows = (ENCODE_ROWS / rows_a_statement).max(1) * rows_a_statement;
         let mut start = 0;
         while start < rows.num_rows() {
@@ -273,7 +288,17 @@ impl Session {
                 .execute_batch("ROLLBACK TO tonnage_write; RELEASE tonnage_write")
                 .map_err(failed)?;
         }
-        let intact = open && (guarded || !self.shape.triggers);
+        let mut intact = open && (guarded || !self.shape.triggers);
+        let (mut first, mut suspect) = (first, (count == 1).then_some(first));
+        if count > 1 && self.shape.change.keeps() {
+            match &refusal {
+                Refusal::Failed(failure) if intact && errors::keeps_rows(failure) => {
+                    first += self.connection.changes().min(count as u64 - 1) as usize;
+                    suspect = Some(first);
+                }
+                _ => intact = false,
+            }
+        }
         let (error, column) = match refusal {
             Refusal::Skipped => {
                 let error = Error::new(
@@ -293,7 +318,7 @@ impl Session {
         };
         Ok(Failure {
             applied: if intact { first } else { 0 },
-            suspect: (count == 1).then_some(first),
+            suspect,
             intact,
             error,
             column,
@@ -386,6 +411,7 @@ impl Shape {
             affinities,
             triggers,
             conflict_clause,
+            plain,
             key,
             object,
         } = catalog::behaviour(connection, &table.name, plan.operation.key())?.ok_or_else(changed)?;
@@ -402,17 +428,22 @@ impl Shape {
                 })?;
             encoded.push((column.name.clone(), column.ty, *affinity));
         }
+        // With a key or an index a statement of many rows takes twice the time of as many statements: SQLite keeps a
+        // copy of every page that the statement changes.
+        let keeps = plain && plan.operation == Operation::Insert && plan.method == Method::Native;
         let change = Change::new(&Changed {
             table: &table.name,
             columns,
             operation: &plan.operation,
             key: &key,
             overrule: conflict_clause,
+            keeps,
         })?;
         // Which row of many was left out could not be told, so not by whom either.
         let ambiguous = triggers && change.spares() != Spares::Nothing;
         let rows_a_statement = match plan.method {
             Method::Array if change.takes_many() && !ambiguous => array_rows(columns.len()),
+            Method::Native if keeps => array_rows(columns.len()),
             _ => 1,
         };
         Ok(Self {

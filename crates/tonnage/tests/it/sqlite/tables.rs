@@ -191,7 +191,7 @@ async fn settings_say_what_a_writer_sets() {
             "foreign_keys = ON",
             "busy_timeout = 10000",
             "cache_size = -65536",
-            "wal_autocheckpoint = 8192"
+            "wal_autocheckpoint = 0"
         ]
     );
     assert_eq!(

@@ -66,6 +66,34 @@ async fn a_bad_row_costs_its_own_statement() {
 }
 
 #[tokio::test]
+async fn a_plain_table_takes_many_rows_a_statement_and_keeps_those_before_a_bad_one() {
+    let rows = |bad: Option<i64>| {
+        let mut rows: Vec<_> = (0..120).map(|id| (Some(id), "x")).collect();
+        rows[70].0 = bad;
+        pairs(&rows)
+    };
+    for (guard, statements) in [(Guard::None, 3), (Guard::Savepoint, 120)] {
+        let database = Database::new("CREATE TABLE t (id INTEGER NOT NULL, name TEXT)").await;
+        let plan = database.plan("t", &PAIR, Method::Native).await;
+        let mut writer = database.writer(&plan).await;
+        writer.begin(&[]).await.unwrap();
+        let failure = writer.write(&rows(None), guard).await.unwrap().failure.unwrap();
+        assert_eq!(
+            (failure.applied, failure.suspect, failure.intact),
+            (70, Some(70), true)
+        );
+        assert_eq!(failure.error.code_text(), Some("SQLITE_CONSTRAINT_NOTNULL"));
+        let rest = rows(Some(70)).slice(70, 50);
+        assert!(writer.write(&rest, guard).await.unwrap().failure.is_none());
+        let all = writer.write(&rows(Some(70)), guard).await.unwrap();
+        assert_eq!(all.statements, statements);
+        writer.commit(&[]).await.unwrap();
+        assert_eq!(database.count("t"), 240);
+        assert_eq!(database.count("t WHERE id = 70"), 2);
+    }
+}
+
+#[tokio::test]
 async fn a_null_where_there_may_be_none_names_its_column() {
     let database = Database::new("CREATE TABLE t (id INTEGER NOT NULL, name TEXT)").await;
     let plan = database.plan("t", &PAIR, Method::Native).await;

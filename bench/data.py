@@ -1,0 +1,98 @@
+"""The files that are loaded, and the tools of other projects, all under target/bench."""
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TONNAGE = ROOT / "target" / "release" / "tonnage"
+PLACE = ROOT / "target" / "bench"
+PACKAGES = [
+    "adbc-driver-manager==1.13.0",
+    "adbc-driver-postgresql==1.13.0",
+    "adbc-driver-sqlite==1.13.0",
+    "duckdb==2.0.0",
+    "pyarrow==26.0.1",
+    "tpchgen-cli==4.0.0",
+]
+
+
+def run(command, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"error: {' '.join(str(word) for word in command)}\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def tools():
+    """The directory of programs of a Python environment with PACKAGES in it."""
+    environment = PLACE / "tools"
+    listed = environment / "packages"
+    wanted = "\n".join(PACKAGES)
+    if not listed.exists() or listed.read_text() != wanted:
+        print("installing", *PACKAGES, file=sys.stderr)
+        venv.create(environment, clear=True, with_pip=True)
+        run([environment / "bin" / "pip", "install", "--quiet", *PACKAGES])
+        listed.write_text(wanted)
+    return environment / "bin"
+
+
+def duckdb_extension(name):
+    """None where DuckDB has the extension, else why not."""
+    script = f"import duckdb; duckdb.connect().execute('install {name}; load {name}')"
+    done = subprocess.run([tools() / "python", "-c", script], capture_output=True, text=True)
+    if done.returncode == 0:
+        return None
+    said = done.stderr.strip().splitlines()
+    return next((line.split("Exception: ")[-1] for line in said if "Error: " in line), said[-1])
+
+
+def made(name, make):
+    """The file or directory `name`, made by `make(path)` unless it is there."""
+    path = PLACE / name
+    if not path.exists():
+        print(f"making {name}", file=sys.stderr)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"partial-{path.name}")
+        for old in path.parent.glob(f"{partial.name}*"):
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        make(partial)
+        partial.rename(path)
+    return path
+
+
+def sbtest(rows, ending):
+    """`rows` rows of sysbench's table, in key order."""
+
+    def make(path):
+        run([TONNAGE, "generate", "sbtest", "--rows", rows, "--format", ending, "-o", path])
+
+    return made(f"{rows}/sbtest.{ending}", make)
+
+
+def shuffled(rows):
+    """The same in random key order."""
+    ordered = sbtest(rows, "parquet")
+    return made(f"{rows}/shuffled.parquet", lambda path: run([tools() / "python", ROOT / "bench/shuffle.py", ordered, path]))
+
+
+def lineitem(scale, ending):
+    """TPC-H's largest table: 6,001,215 rows at scale 1."""
+
+    def make(path):
+        path.mkdir()
+        run([tools() / "tpchgen-cli", ending, "-s", scale, "--tables=lineitem", "--output-dir", path, "--quiet"])
+
+    return made(f"lineitem-{scale}-{ending}", make) / f"lineitem.{ending}"
+
+
+def full_sqlite(name, source, table, ddl):
+    """A SQLite file that holds a source's rows."""
+
+    def make(path):
+        subprocess.run(["sqlite3", path], input=ddl, text=True, check=True)
+        run([TONNAGE, "load", source, path, "-t", table, "-q", "--ledger", "none"])
+
+    return made(name, make)
