@@ -53,6 +53,7 @@ pub mod sinks;
 pub mod slot;
 pub mod source;
 pub mod sources;
+pub(crate) mod spill;
 pub mod table;
 pub mod target;
 pub mod targets;
