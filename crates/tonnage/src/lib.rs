@@ -40,7 +40,9 @@
 pub mod convert;
 pub mod database;
 pub mod error;
+pub mod fetch;
 pub mod generate;
+pub mod getter;
 pub mod ledger;
 pub mod load;
 pub mod operation;
@@ -61,6 +63,7 @@ pub mod types;
 
 pub use database::{Database, Load};
 pub use error::{Error, ErrorKind, Result};
+pub use fetch::BulkGet;
 pub use types::ColumnType;
 
 /// The README's example compiles.

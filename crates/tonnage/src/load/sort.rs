@@ -72,7 +72,11 @@ impl Sorted {
             return Ok(());
         };
         let schema = self.schema_with_places();
-        let mut sorter = Sorter::new(schema.clone(), self.plan.sort_by.clone(), self.plan.sort_bytes_max)?;
+        let mut sorter = Sorter::new(
+            schema.clone(),
+            self.plan.sort_by.clone(),
+            self.plan.sort_bytes_max,
+        )?;
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         while let Some(mut block) = source.next()? {
             super::run::truncate(&mut block, limit);

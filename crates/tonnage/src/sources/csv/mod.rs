@@ -10,6 +10,7 @@
 mod block;
 mod dialect;
 mod header;
+mod records;
 mod tokenise;
 
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, SchemaRef};
 use encoding_rs::Encoding;
 
+pub use self::records::records;
 use self::{
     block::{Records, Shape, skip_idle},
     dialect::Dialect,
