@@ -13,7 +13,11 @@ use arrow::{
 };
 use async_trait::async_trait;
 
-use crate::{error::Result, table::TableName, types::ColumnType};
+use crate::{
+    error::{Error, Result},
+    table::{TableName, columns_hint, find_by_name, nearest},
+    types::ColumnType,
+};
 
 /// Where rows are read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,8 +81,81 @@ pub struct Snapshot {
     pub splits: usize,
     /// At least one, and no more than were asked for.
     pub readers: Vec<Box<dyn Reader>>,
+    /// Session settings that readers change, a line each.
+    pub settings_changed: Vec<String>,
     /// What a user should know of how it is read, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// The error for a table or view that is not there.
+pub(crate) fn no_table(name: &TableName, names: &[String]) -> Error {
+    let error = Error::schema(format!("there is no table {name}"));
+    match nearest(&name.name, names.iter().map(String::as_str)).as_slice() {
+        [] if names.is_empty() => error.hint("this database has no table at all: is it the one you mean?"),
+        [] => error.hint("write it as schema.table if it is in another schema"),
+        close => error.hint(format!("did you mean {}?", close.join(" or "))),
+    }
+}
+
+/// Positions of the columns that `request` wants among those called `names`, or of `all` where it names none; and
+/// whether each comes as text. `place` is what messages call the table.
+pub(crate) fn wanted<'a>(
+    request: &ScanRequest,
+    place: &str,
+    names: impl Iterator<Item = &'a str> + Clone,
+    all: impl Iterator<Item = usize>,
+) -> Result<Vec<(usize, bool)>> {
+    let known: Vec<&str> = names.clone().collect();
+    let find = |name: &String| {
+        let found = find_by_name(&known, name, |known| known);
+        found
+            .and_then(|found| known.iter().position(|known| known == found))
+            .ok_or_else(|| {
+                Error::schema(format!("{place} has no column '{name}'"))
+                    .hint(columns_hint(name, names.clone()))
+            })
+    };
+    let wanted: Vec<usize> = match &request.columns {
+        Some(columns) => columns.iter().map(find).collect::<Result<_>>()?,
+        None => all.collect(),
+    };
+    if let Some((_, twice)) = wanted
+        .iter()
+        .enumerate()
+        .find(|(at, column)| wanted[..*at].iter().any(|other| known[*other] == known[**column]))
+    {
+        return Err(Error::config(format!(
+            "column '{}' is there twice, and columns are told apart by their names",
+            known[*twice]
+        ))
+        .hint("give each column of a query a name of its own with AS"));
+    }
+    let mut texts = Vec::new();
+    for name in &request.texts {
+        let at = find(name)?;
+        if !wanted.contains(&at) {
+            return Err(Error::config(format!(
+                "column '{name}' comes as text, but it does not come at all"
+            ))
+            .hint("add it to the columns, or leave it out of --text"));
+        }
+        texts.push(at);
+    }
+    if wanted.is_empty() {
+        return Err(Error::schema(format!("{place} has no columns to read")));
+    }
+    Ok(wanted.into_iter().map(|at| (at, texts.contains(&at))).collect())
+}
+
+/// A query as it can stand within another one: without the semicolon that ends it.
+pub(crate) fn bare_query(query: &str) -> Result<&str> {
+    let bare = query
+        .trim_end_matches(|c: char| c.is_whitespace() || c == ';')
+        .trim_start();
+    if bare.is_empty() {
+        return Err(Error::config("the query is empty").hint("write it as --query 'SELECT ..'"));
+    }
+    Ok(bare)
 }
 
 impl Snapshot {

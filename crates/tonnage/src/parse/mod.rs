@@ -42,7 +42,10 @@ pub(crate) use self::{
     decimal::{Decimal, POWERS_OF_TEN, numeric},
     fault::{Fault, Notes, NullHint, Parsed},
     text::{TextColumn, TextLimit, check_text},
-    time::{instant_in_zone, text_of_date, text_of_time, text_of_timestamp},
+    time::{
+        date, instant, instant_in_zone, text_of_date, text_of_time, text_of_timestamp, time as time_of_day,
+        timestamp,
+    },
 };
 
 /// What the text alone does not say.

@@ -17,6 +17,10 @@ use crate::{
 /// A table, with what only this target needs to know of it.
 #[derive(Debug, Clone)]
 pub(super) struct Described {
+    /// Its object id.
+    pub oid: u32,
+    /// `pg_class.relkind`.
+    pub kind: String,
     /// As the engine sees it.
     pub table: Table,
     /// The columns' types, in the order of the table's columns.
@@ -230,7 +234,7 @@ async fn find(client: &Client, name: &TableName) -> Result<Option<Candidate>> {
     Ok(candidates.pop())
 }
 
-/// Reads a table; none where there is none of this name.
+/// Reads a table that is to be written; none where there is none of this name.
 pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option<Described>> {
     let Some(found) = find(client, name).await? else {
         return Ok(None);
@@ -245,6 +249,18 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         return Err(Error::schema(format!("{} is {what}, not a table", found.name))
             .hint("load into the table behind it"));
     }
+    describe_found(client, found).await.map(Some)
+}
+
+/// Reads anything that has rows: a view, too.
+pub(super) async fn describe_readable(client: &Client, name: &TableName) -> Result<Option<Described>> {
+    match find(client, name).await? {
+        Some(found) => describe_found(client, found).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn describe_found(client: &Client, found: Candidate) -> Result<Described> {
     let object: [&(dyn ToSql + Sync); 1] = [&found.oid];
     let (columns, keys, traits) = futures::try_join!(
         client.query(COLUMNS, &object),
@@ -396,7 +412,8 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
             texts.join(", ")
         ));
     }
-    Ok(Some(Described {
+    Ok(Described {
+        oid: found.oid,
         table: Table {
             name: found.name,
             identity: TableIdentity {
@@ -412,6 +429,7 @@ pub(super) async fn describe(client: &Client, name: &TableName) -> Result<Option
         row_security,
         partitioned: found.kind == "p",
         triggered: get(&traits, 7)?,
+        kind: found.kind,
         rules,
-    }))
+    })
 }

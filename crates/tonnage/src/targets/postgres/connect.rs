@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use tokio_postgres::{Client, Config, NoTls, config::SslMode};
+use tokio_postgres::{CancelToken, Client, Config, NoTls, config::SslMode};
 
 use super::{
     errors,
@@ -21,6 +21,18 @@ pub(super) async fn open(settings: &Settings) -> Result<Client> {
         }
     }
     Err(last.unwrap_or_else(|| Error::bug("no PostgreSQL endpoint to connect to")))
+}
+
+/// Asks the server to stop what a session does, as far as it can be asked.
+pub(super) async fn cancel(settings: &Settings, token: CancelToken) {
+    // A session that cannot be told ends with what it does: there is nobody to be told of it here.
+    let _ = match settings.tls {
+        TlsMode::Disable | TlsMode::Allow => token.cancel_query(NoTls).await.is_ok(),
+        _ => match tls::connector(settings) {
+            Ok(connector) => token.cancel_query(connector).await.is_ok(),
+            Err(_) => false,
+        },
+    };
 }
 
 async fn open_at(settings: &Settings, endpoint: &Endpoint) -> Result<Client> {

@@ -351,9 +351,9 @@ impl Field for Ordinal {
 }
 
 /// Days between 1970-01-01 and 2000-01-01, where the server's dates begin.
-const EPOCH_DAYS: i32 = 10_957;
+pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
-const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
+pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
 
 const DATE_RANGE: (&str, &str) = (sqlstate::DATETIME_OVERFLOW, "date out of range");
 const TIME_RANGE: (&str, &str) = (

@@ -12,12 +12,15 @@
 mod carry;
 mod catalog;
 mod connect;
+mod decode;
 mod encode;
 mod errors;
 mod interval;
 mod ledger;
 mod numeric;
+mod reader;
 mod settings;
+mod splits;
 mod statements;
 mod tls;
 mod types;
@@ -41,6 +44,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    reader::{ScanRequest, Snapshot},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
     targets::{Driver, Password},
@@ -262,6 +266,10 @@ impl Target for PostgresTarget {
         let client = connect::open(&self.settings).await?;
         let writer = writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit).await?;
         Ok(Box::new(writer))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.settings, request).await
     }
 
     fn ledger(&self) -> &dyn Ledger {

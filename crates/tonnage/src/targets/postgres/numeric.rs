@@ -193,6 +193,100 @@ fn rounded(text: &str, scale: i32) -> NotExact {
     }
 }
 
+/// A value's parts.
+struct Parts<'a> {
+    sign: u16,
+    /// The first group's power of 10,000.
+    weight: i32,
+    /// Digits shown after the point.
+    scale: usize,
+    /// Two bytes each.
+    groups: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    fn of(value: &'a [u8]) -> Option<Self> {
+        let (header, groups) = value.split_first_chunk::<8>()?;
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        (groups.len() == 2 * usize::from(word(0))).then_some(Self {
+            weight: i32::from(word(2) as i16),
+            sign: word(4),
+            scale: usize::from(word(6)),
+            groups,
+        })
+    }
+
+    /// The group that counts units of `10,000 ^ power`.
+    fn group(&self, power: i32) -> u16 {
+        let at = usize::try_from(self.weight - power).ok();
+        let bytes = at.and_then(|at| self.groups.get(2 * at..2 * at + 2));
+        bytes.map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+}
+
+/// Appends the plain decimal text of a value, with as many digits after the point as it shows. None if it is no value.
+pub(super) fn to_text(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let parts = Parts::of(value)?;
+    match parts.sign {
+        NAN => out.extend_from_slice(b"NaN"),
+        INFINITY => out.extend_from_slice(b"Infinity"),
+        NEGATIVE_INFINITY => out.extend_from_slice(b"-Infinity"),
+        POSITIVE | NEGATIVE => {
+            if parts.sign == NEGATIVE {
+                out.push(b'-');
+            }
+            let start = out.len();
+            for power in (0..=parts.weight.max(0)).rev() {
+                push_group(out, parts.group(power));
+            }
+            // Leading zeros, but for the last digit.
+            let zeros = out[start..].iter().take_while(|digit| **digit == b'0').count();
+            out.drain(start..start + zeros.min(out.len() - start - 1));
+            if parts.scale > 0 {
+                out.push(b'.');
+                let start = out.len();
+                for group in 0..parts.scale.div_ceil(4) {
+                    push_group(out, parts.group(-1 - group as i32));
+                }
+                out.truncate(start + parts.scale);
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn push_group(out: &mut Vec<u8>, group: u16) {
+    for unit in [1000, 100, 10, 1] {
+        out.push(b'0' + (group / unit % 10) as u8);
+    }
+}
+
+/// The value as a whole number of units of `10 ^ -scale`; none if it is not one that 38 digits hold.
+pub(super) fn to_unscaled(value: &[u8], scale: u8) -> Option<i128> {
+    let parts = Parts::of(value)?;
+    if parts.sign != POSITIVE && parts.sign != NEGATIVE {
+        return None;
+    }
+    let scale = i32::from(scale);
+    let mut units = 0i128;
+    for (at, bytes) in parts.groups.chunks_exact(2).enumerate() {
+        let group = i128::from(u16::from_be_bytes([bytes[0], bytes[1]]));
+        // This group counts units of ten to this power.
+        let power = 4 * (parts.weight - at as i32) + scale;
+        let part = match u32::try_from(power) {
+            Ok(power) => group.checked_mul(10i128.checked_pow(power)?)?,
+            Err(_) => {
+                let unit = 10i128.checked_pow(power.unsigned_abs())?;
+                (group % unit == 0).then_some(group / unit)?
+            }
+        };
+        units = units.checked_add(part)?;
+    }
+    let units = if parts.sign == NEGATIVE { -units } else { units };
+    (units.unsigned_abs() < 10u128.pow(38)).then_some(units)
+}
+
 /// The beginning of a text, for a message.
 pub(super) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(60) {
@@ -265,6 +359,21 @@ mod tests {
     }
 
     proptest! {
+        /// What is written is read back.
+        #[test]
+        fn decoding_undoes_encoding(value in any::<i64>(), more in 0i64..1_000_000_000, scale in 0u8..=30) {
+            let value = i128::from(value) * i128::from(more);
+            prop_assert_eq!(to_unscaled(&unscaled(value, scale), scale), Some(value));
+            let magnitude = value.unsigned_abs().to_string();
+            let digits = format!("{magnitude:0>width$}", width = usize::from(scale) + 1);
+            let (whole, fraction) = digits.split_at(digits.len() - usize::from(scale));
+            let sign = if value < 0 { "-" } else { "" };
+            let point = if scale > 0 { "." } else { "" };
+            let mut shown = Vec::new();
+            to_text(&unscaled(value, scale), &mut shown);
+            prop_assert_eq!(String::from_utf8(shown).unwrap(), format!("{sign}{whole}{point}{fraction}"));
+        }
+
         /// The short way and the long way give the same bytes.
         #[test]
         fn both_ways_agree(value in any::<i64>(), scale in 0u8..=16) {

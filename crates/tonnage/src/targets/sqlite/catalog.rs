@@ -29,16 +29,7 @@ pub(super) fn table_names(connection: &Connection) -> rusqlite::Result<Vec<Strin
 
 /// Reads a table by exact name, else by a unique case-insensitive one.
 pub(super) fn table(connection: &Connection, wanted: &TableName) -> Result<Option<Table>> {
-    if let Some(schema) = &wanted.schema
-        && !schema.eq_ignore_ascii_case("main")
-    {
-        return Err(
-            Error::schema(format!("there is no schema '{schema}'")).hint(format!(
-                "a SQLite file has the one schema main: give the table as {}",
-                wanted.name
-            )),
-        );
-    }
+    refuse_other_schema(wanted)?;
     // One read transaction, so that all parts are of one schema. Dropping it undoes nothing: it only read.
     let read = connection.unchecked_transaction().map_err(failed)?;
     let Some(found) = find(&read, &wanted.name)? else {
@@ -49,8 +40,58 @@ pub(super) fn table(connection: &Connection, wanted: &TableName) -> Result<Optio
     Ok(Some(parts.into_table(found, object)))
 }
 
+/// Something that has rows.
+pub(super) struct Readable {
+    /// Its exact name.
+    pub(super) name: String,
+    /// What the schema says of it, for a table.
+    pub(super) table: Option<Table>,
+    /// Whether its rows have rowids.
+    pub(super) has_rowid: bool,
+}
+
+/// Reads a table, a view or a virtual table by exact name, else by a unique case-insensitive one. `connection` has begun
+/// to read.
+pub(super) fn readable(connection: &Connection, wanted: &TableName) -> Result<Option<Readable>> {
+    refuse_other_schema(wanted)?;
+    let Some((name, kind)) = named(connection, &wanted.name)? else {
+        return Ok(None);
+    };
+    if kind != "table" || name.to_ascii_lowercase().starts_with("sqlite_") {
+        return Ok(Some(Readable {
+            name,
+            table: None,
+            has_rowid: false,
+        }));
+    }
+    let Some(found) = find(connection, &name)? else {
+        return Ok(None);
+    };
+    let parts = Parts::read(connection, &found).map_err(failed)?;
+    let object = identity::object(connection, &found.name, found.schema_rowid).map_err(failed)?;
+    Ok(Some(Readable {
+        name,
+        has_rowid: !found.without_rowid,
+        table: Some(parts.into_table(found, object)),
+    }))
+}
+
 fn failed(failure: rusqlite::Error) -> Error {
     errors::error(failure, Doing::Else)
+}
+
+fn refuse_other_schema(wanted: &TableName) -> Result<()> {
+    if let Some(schema) = &wanted.schema
+        && !schema.eq_ignore_ascii_case("main")
+    {
+        return Err(
+            Error::schema(format!("there is no schema '{schema}'")).hint(format!(
+                "a SQLite file has the one schema main: give the table as {}",
+                wanted.name
+            )),
+        );
+    }
+    Ok(())
 }
 
 /// A table's line in the schema.
@@ -61,7 +102,8 @@ struct Found {
     without_rowid: bool,
 }
 
-fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
+/// The exact name and the kind of what is called `name`.
+fn named(connection: &Connection, name: &str) -> Result<Option<(String, String)>> {
     let mut statement = connection
         .prepare_cached("SELECT name, type FROM pragma_table_list WHERE schema = 'main'")
         .map_err(failed)?;
@@ -69,7 +111,11 @@ fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
         .and_then(Iterator::collect)
         .map_err(failed)?;
-    let Some((name, kind)) = find_by_name(&all, name, |(name, _)| name) else {
+    Ok(find_by_name(&all, name, |(name, _)| name).cloned())
+}
+
+fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
+    let Some((name, kind)) = named(connection, name)? else {
         return Ok(None);
     };
     match kind.as_str() {
@@ -92,7 +138,7 @@ fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
             "SELECT l.name, s.rowid, l.strict, l.wr FROM pragma_table_list AS l
              JOIN sqlite_schema AS s ON s.type = 'table' AND s.name = l.name
              WHERE l.schema = 'main' AND l.name = ?1",
-            [name],
+            [&name],
             |row| {
                 Ok(Found {
                     name: row.get(0)?,

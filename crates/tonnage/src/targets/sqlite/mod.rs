@@ -14,11 +14,14 @@
 
 mod catalog;
 mod connect;
+mod decode;
 mod encode;
 mod errors;
 mod identity;
 mod ledger;
 mod number;
+mod reader;
+mod scan;
 mod sql;
 mod temporal;
 mod thread;
@@ -38,6 +41,7 @@ use crate::{
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
@@ -233,6 +237,10 @@ impl Target for SqliteTarget {
         Ok(Box::new(
             SqliteWriter::open(self.location.clone(), plan, run).await?,
         ))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.location, request).await
     }
 
     fn ledger(&self) -> &dyn Ledger {

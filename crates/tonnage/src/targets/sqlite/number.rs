@@ -91,6 +91,44 @@ fn from_digits(negative: bool, digits: &str, exponent: i64) -> Option<Number> {
     real.is_normal().then_some(Number::Real(real))
 }
 
+/// A double's shortest digits that give it back, and the power of ten that the last of them counts; none if it is not
+/// finite. A decimal of at most 15 digits that was stored as a double comes back as it was.
+fn digits_of_real(real: f64) -> Option<(i128, i32)> {
+    if !real.is_finite() {
+        return None;
+    }
+    let text = format!("{real:e}");
+    let (mantissa, exponent) = text.split_once('e')?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let units = format!("{whole}{fraction}").parse().ok()?;
+    Some((units, exponent - fraction.len() as i32))
+}
+
+/// A double as a whole number of units of `10 ^ -scale`; none if it is not one.
+pub(super) fn units_of_real(real: f64, scale: u8) -> Option<i128> {
+    let (units, exponent) = digits_of_real(real)?;
+    let power = exponent + i32::from(scale);
+    match u32::try_from(power) {
+        Ok(power) => units.checked_mul(10i128.checked_pow(power)?),
+        Err(_) => {
+            let unit = 10i128.checked_pow(power.unsigned_abs())?;
+            (units % unit == 0).then_some(units / unit)
+        }
+    }
+}
+
+/// A double as plain decimal text, without an exponent.
+pub(super) fn text_of_real(real: f64) -> String {
+    match digits_of_real(real) {
+        // Rust writes doubles so, whatever their size.
+        Some(_) => format!("{real}"),
+        None if real.is_nan() => "NaN".to_owned(),
+        None if real > 0.0 => "Infinity".to_owned(),
+        None => "-Infinity".to_owned(),
+    }
+}
+
 /// An integer as a double, where that is exact.
 pub(super) fn integer_as_real(integer: i64) -> Option<f64> {
     const EXACT_END: u64 = 1 << 53;

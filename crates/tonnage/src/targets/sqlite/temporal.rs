@@ -59,6 +59,63 @@ pub(super) fn write_timestamp(micros: i64, out: &mut String) -> bool {
     write_time(micros.rem_euclid(MICROS_A_DAY), out)
 }
 
+/// Reads what [`write_date`] writes; none for any other text.
+pub(super) fn read_date(text: &[u8]) -> Option<i64> {
+    let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else {
+        return None;
+    };
+    let (year, month, day) = (
+        two(*y1, *y2)? * 100 + two(*y3, *y4)?,
+        two(*m1, *m2)?,
+        two(*d1, *d2)?,
+    );
+    if !(1..=12).contains(&month) || day == 0 {
+        return None;
+    }
+    let days = days_from_civil(year, month, day);
+    // The 31st of a shorter month is a day of the next one.
+    (civil(days) == (year, month, day)).then_some(days)
+}
+
+/// Reads what [`write_time`] writes, with a fraction of six digits or none; none for any other text.
+pub(super) fn read_time(text: &[u8]) -> Option<i64> {
+    let (clock, fraction) = match text {
+        [clock @ .., b'.', a, b, c, d, e, f] => {
+            let fraction = two(*a, *b)? * 10_000 + two(*c, *d)? * 100 + two(*e, *f)?;
+            (clock, fraction)
+        }
+        clock => (clock, 0),
+    };
+    let [h1, h2, b':', m1, m2, b':', s1, s2] = clock else {
+        return None;
+    };
+    let (hours, minutes, seconds) = (two(*h1, *h2)?, two(*m1, *m2)?, two(*s1, *s2)?);
+    let inside = hours < 24 && minutes < 60 && seconds < 60;
+    inside.then_some((hours * 3600 + minutes * 60 + seconds) * MICROS_A_SECOND + fraction)
+}
+
+/// Reads what [`write_timestamp`] writes; none for any other text.
+pub(super) fn read_timestamp(text: &[u8]) -> Option<i64> {
+    const DATE_BYTES: usize = 10;
+    let (date, rest) = text.split_at_checked(DATE_BYTES)?;
+    let time = read_time(rest.strip_prefix(b" ")?)?;
+    Some(read_date(date)? * MICROS_A_DAY + time)
+}
+
+fn two(tens: u8, ones: u8) -> Option<i64> {
+    let digit = |byte: u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
+    Some(digit(tens)? * 10 + digit(ones)?)
+}
+
+/// The reverse of [`civil`].
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = year - i64::from(month <= 2);
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
 /// Two digits.
 fn push(out: &mut String, number: i64) {
     out.push(char::from(b'0' + (number / 10) as u8));
@@ -121,12 +178,46 @@ mod tests {
         assert_eq!(text(write_timestamp, i64::MIN), None);
     }
 
+    #[test]
+    fn only_what_is_written_so_is_read() {
+        for bad in [
+            "2024-02-30",
+            "2023-02-29",
+            "2024-00-01",
+            "2024-13-01",
+            "24-01-01",
+            "2024-1-01",
+        ] {
+            assert_eq!(read_date(bad.as_bytes()), None, "{bad}");
+        }
+        for bad in [
+            "24:00:00",
+            "00:60:00",
+            "00:00:60",
+            "00:00",
+            "00:00:00.5",
+            "00:00:00.0000001",
+        ] {
+            assert_eq!(read_time(bad.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(read_date(b"2024-02-29"), Some(19_782));
+        assert_eq!(read_timestamp(b"1970-01-01T00:00:00"), None);
+        assert_eq!(read_timestamp(b"1969-12-31 23:59:59.999999"), Some(-1));
+    }
+
     proptest! {
         #[test]
         fn every_day_is_the_calendar_s(days in DAYS) {
             let day = date(1970, 1, 1) + jiff::Span::new().days(days);
             let text = text(write_date, days).unwrap();
-            prop_assert_eq!(text, day.to_string());
+            prop_assert_eq!(&text, &day.to_string());
+            prop_assert_eq!(read_date(text.as_bytes()), Some(days));
+        }
+
+        #[test]
+        fn what_is_written_is_read(micros in DAYS.start * MICROS_A_DAY..DAYS.end * MICROS_A_DAY) {
+            let text = text(write_timestamp, micros).unwrap();
+            prop_assert_eq!(read_timestamp(text.as_bytes()), Some(micros));
         }
     }
 }

@@ -1,0 +1,373 @@
+//! Reading, by binary COPY, of one state.
+//!
+//! The first session begins a REPEATABLE READ READ ONLY transaction and exports its snapshot; the others begin theirs
+//! with it before any row is read, so that all see what was committed at that moment and nothing later. What they read
+//! is cut (`splits`) into queries whose rows are disjoint and complete whatever the table's pages hold by then.
+
+use std::{pin::Pin, sync::Arc};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
+use tokio_postgres::{Client, CopyOutStream};
+
+use super::{
+    catalog::{self, Described, get},
+    connect,
+    decode::{Decoder, Fields, without_header},
+    errors,
+    settings::Settings,
+    splits::{self, Source},
+    types::{ServerType, oid, quote, quote_table},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    reader::{
+        BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table, wanted,
+    },
+    types::ColumnType,
+};
+
+/// What makes the text of values the same everywhere, and tables read from their beginning.
+const SETTINGS: [(&str, &str); 5] = [
+    ("datestyle", "ISO"),
+    ("intervalstyle", "postgres"),
+    ("extra_float_digits", "1"),
+    ("bytea_output", "hex"),
+    ("synchronize_seqscans", "off"),
+];
+
+/// Opens as many readers as are wanted and of use.
+pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<Snapshot> {
+    let leader = connect::open(settings).await?;
+    begin(&leader, None).await?;
+    let found = relation(&leader, request).await?;
+    let (columns, arriving, selected) = describe(&leader, request, &found).await?;
+    let cut = splits::cut(&leader, request, &found.source, &selected).await?;
+    let mut notes = cut.notes;
+    notes.extend(found.notes(&columns, request));
+
+    let key = match &found.described {
+        Some(described) => described.table.primary_key().map(|key| key.columns.clone()),
+        None => None,
+    };
+    let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
+    let key = key.filter(|key| key.iter().all(is_read)).unwrap_or_default();
+    let shared = Arc::new(Shared {
+        decoder: Decoder::new(&columns, &arriving, &key)?,
+        queries: cut.queries,
+        columns: columns.len(),
+        batch: request.batch,
+        settings: settings.clone(),
+    });
+    let wanted = request.readers.clamp(1, shared.queries.len());
+    let mut readers: Vec<Box<dyn Reader>> = Vec::with_capacity(wanted);
+    if wanted > 1 {
+        let row = leader
+            .query_one("SELECT pg_catalog.pg_export_snapshot()", &[])
+            .await;
+        let snapshot: String = get(&row.map_err(errors::statement)?, 0)?;
+        let open = (1..wanted).map(|_| async {
+            let client = connect::open(settings).await?;
+            begin(&client, Some(&snapshot)).await?;
+            Ok::<_, Error>(client)
+        });
+        let others = futures::future::try_join_all(open).await?;
+        readers.push(PostgresReader::boxed(leader, &shared));
+        readers.extend(
+            others
+                .into_iter()
+                .map(|client| PostgresReader::boxed(client, &shared)),
+        );
+    } else {
+        readers.push(PostgresReader::boxed(leader, &shared));
+    }
+    Ok(Snapshot {
+        splits: shared.queries.len(),
+        columns,
+        key,
+        readers,
+        settings_changed: SETTINGS.map(|(name, value)| format!("{name} = {value}")).to_vec(),
+        notes,
+    })
+}
+
+/// Begins a transaction that sees `snapshot`, or what is committed by now.
+async fn begin(client: &Client, snapshot: Option<&str>) -> Result<()> {
+    let mut sql = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY".to_owned();
+    if let Some(snapshot) = snapshot {
+        // An identifier that the server made up, of digits and hyphens.
+        sql.push_str(&format!("; SET TRANSACTION SNAPSHOT '{snapshot}'"));
+    }
+    for (name, value) in SETTINGS {
+        sql.push_str(&format!("; SET LOCAL {name} = '{value}'"));
+    }
+    client.batch_execute(&sql).await.map_err(errors::statement)
+}
+
+/// What is read, in SQL.
+struct Found {
+    source: Source,
+    /// The table's or view's entry in the catalogue.
+    described: Option<Described>,
+}
+
+impl Found {
+    /// What a user should know.
+    fn notes(&self, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
+        let Some(described) = &self.described else {
+            return Vec::new();
+        };
+        let mut notes = Vec::new();
+        let table = &described.table;
+        let generated: Vec<_> = table.columns.iter().filter(|column| column.generated).collect();
+        if request.columns.is_none() && !generated.is_empty() {
+            let names: Vec<_> = generated.iter().map(|column| column.name.as_str()).collect();
+            notes.push(format!(
+                "{} is computed by the database and left out; --columns names what to take",
+                names.join(", ")
+            ));
+        }
+        let read = |name: &str| columns.iter().any(|column| column.name == name);
+        for column in &table.columns {
+            if column.ty.is_none() && read(&column.name) && !request.texts.contains(&column.name) {
+                notes.push(format!(
+                    "column '{}' of type {} comes as text",
+                    column.name, column.declared
+                ));
+            }
+        }
+        if described.row_security {
+            notes
+                .push("row security applies to this role: only the rows that it may see are read".to_owned());
+        }
+        notes
+    }
+}
+
+async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
+    match &request.relation {
+        Relation::Query(query) => Ok(Found {
+            source: Source::Query(bare_query(query)?.to_owned()),
+            described: None,
+        }),
+        Relation::Table(name) => match catalog::describe_readable(client, name).await? {
+            Some(described) => Ok(Found {
+                source: Source::Table {
+                    oid: described.oid,
+                    name: described.table.name.clone(),
+                    kind: described.kind.clone(),
+                    row_security: described.row_security,
+                },
+                described: Some(described),
+            }),
+            None => Err(no_table(name, &catalog::names(client).await?)),
+        },
+    }
+}
+
+/// The columns, as what each arrives, and the list that selects them.
+async fn describe(
+    client: &Client,
+    request: &ScanRequest,
+    found: &Found,
+) -> Result<(Vec<ReadColumn>, Vec<ServerType>, String)> {
+    let from = match &found.source {
+        Source::Query(query) => query.clone(),
+        Source::Table { name, .. } => format!("SELECT * FROM {}", quote_table(name)),
+    };
+    let prepared = client.prepare(&from).await.map_err(|e| of_query(e, request))?;
+    if !prepared.params().is_empty() {
+        return Err(
+            Error::config("the query has parameters ($1), and there is nothing to fill them with")
+                .hint("write the values into the query"),
+        );
+    }
+    let described = prepared.columns();
+    let names = described.iter().map(|column| column.name());
+    let catalogued = found.described.as_ref().map(|described| &described.table.columns);
+    let all = (0..described.len()).filter(|at| {
+        let generated = catalogued
+            .and_then(|columns| columns.get(*at))
+            .is_some_and(|c| c.generated);
+        !generated
+    });
+    let place = match &found.source {
+        Source::Query(_) => "the query".to_owned(),
+        Source::Table { name, .. } => name.to_string(),
+    };
+    let wanted = wanted(request, &place, names, all)?;
+    let oids: Vec<u32> = described.iter().map(|column| column.type_().oid()).collect();
+    let modifiers: Vec<i32> = described.iter().map(|column| column.type_modifier()).collect();
+    let declared = client
+        .query_one(
+            "SELECT ARRAY(SELECT pg_catalog.format_type(o, m) FROM unnest($1::oid[], $2::int4[]) \
+             WITH ORDINALITY t (o, m, i) ORDER BY i)",
+            &[&oids, &modifiers],
+        )
+        .await
+        .map_err(errors::statement)?;
+    let declared: Vec<String> = get(&declared, 0)?;
+
+    let (mut columns, mut arriving, mut selected) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, as_text) in wanted {
+        let column = &described[at];
+        let server = ServerType {
+            oid: oids[at],
+            modifier: modifiers[at],
+        };
+        let catalogued = catalogued.and_then(|columns| columns.iter().find(|c| c.name == column.name()));
+        let (ty, server, expression) = match server.column_type().filter(|_| !as_text) {
+            Some(ty) => (ty, server, quote(column.name())),
+            None => {
+                let text = ServerType {
+                    oid: oid::TEXT,
+                    modifier: -1,
+                };
+                let name = quote(column.name());
+                (
+                    ColumnType::TEXT,
+                    text,
+                    format!("{name}::pg_catalog.text AS {name}"),
+                )
+            }
+        };
+        columns.push(ReadColumn {
+            name: column.name().to_owned(),
+            ty,
+            declared: declared.get(at).cloned().unwrap_or_default(),
+            nullable: catalogued.is_none_or(|column| column.nullable),
+        });
+        arriving.push(server);
+        selected.push(expression);
+    }
+    Ok((columns, arriving, selected.join(", ")))
+}
+
+/// The server's refusal of SQL that the user has written.
+pub(super) fn of_query(error: tokio_postgres::Error, request: &ScanRequest) -> Error {
+    let of_user = error.as_db_error().is_some();
+    let error = errors::statement(error);
+    match (&request.relation, of_user) {
+        (Relation::Query(_), true) => error.at("the query"),
+        _ => error,
+    }
+}
+
+/// What all readers of a snapshot have in common.
+struct Shared {
+    decoder: Decoder,
+    /// One a split.
+    queries: Vec<String>,
+    columns: usize,
+    batch: BatchBounds,
+    settings: Settings,
+}
+
+struct PostgresReader {
+    client: Client,
+    shared: Arc<Shared>,
+    rows: Option<Rows>,
+    fields: Fields,
+}
+
+/// A COPY that goes on.
+struct Rows {
+    stream: Pin<Box<CopyOutStream>>,
+    begun: bool,
+}
+
+impl PostgresReader {
+    fn boxed(client: Client, shared: &Arc<Shared>) -> Box<dyn Reader> {
+        Box::new(Self {
+            client,
+            fields: Fields::new(shared.columns),
+            shared: Arc::clone(shared),
+            rows: None,
+        })
+    }
+
+    /// Reads until the fields fill a batch; false where the split ends before.
+    async fn fill(&mut self) -> Result<bool> {
+        let Some(rows) = &mut self.rows else {
+            return Ok(false);
+        };
+        let bounds = self.shared.batch;
+        while self.fields.rows() < bounds.rows_max && self.fields.bytes() < bounds.bytes_max {
+            let Some(message) = rows.stream.next().await else {
+                return Ok(false);
+            };
+            let message: Bytes = message.map_err(of_rows)?;
+            let body = match std::mem::replace(&mut rows.begun, true) {
+                true => &message[..],
+                false => without_header(&message)?,
+            };
+            if !self.fields.push_copied(body)? {
+                // Nothing but the end of the COPY follows.
+                while let Some(rest) = rows.stream.next().await {
+                    rest.map_err(of_rows)?;
+                }
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// An error while rows arrive. Nothing that was asked for can be had from another attempt: the snapshot is gone.
+fn of_rows(error: tokio_postgres::Error) -> Error {
+    let error = errors::statement(error);
+    match error.kind() {
+        ErrorKind::Rejected => {
+            let message = error.to_string();
+            let hint = error.hint_text().map(str::to_owned);
+            let failed = Error::new(ErrorKind::Refused, message).caused_by(error);
+            hint.into_iter().fold(failed, |failed, hint| failed.hint(hint))
+        }
+        _ => error,
+    }
+}
+
+#[async_trait]
+impl Reader for PostgresReader {
+    async fn open(&mut self, split: usize) -> Result<()> {
+        let query = self
+            .shared
+            .queries
+            .get(split)
+            .ok_or_else(|| Error::bug(format!("there is no split {split}")))?;
+        self.fields.clear();
+        let copy = format!("COPY (\n{query}\n) TO STDOUT (FORMAT binary)");
+        let stream = self.client.copy_out(&copy).await.map_err(of_rows)?;
+        self.rows = Some(Rows {
+            stream: Box::pin(stream),
+            begun: false,
+        });
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Option<arrow::array::RecordBatch>> {
+        if !self.fill().await? {
+            self.rows = None;
+        }
+        if self.fields.rows() == 0 {
+            return Ok(None);
+        }
+        let batch = self.shared.decoder.decode(&self.fields);
+        self.fields.clear();
+        batch.map(Some)
+    }
+}
+
+impl Drop for PostgresReader {
+    /// Tells the server to stop what nobody reads any more: left alone it would send the rest of the table.
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if self.rows.is_some() {
+            let (token, settings) = (self.client.cancel_token(), self.shared.settings.clone());
+            runtime.spawn(async move { connect::cancel(&settings, token).await });
+        }
+    }
+}
