@@ -11,6 +11,7 @@ use crate::{
     error::Result,
     reader::{BatchBounds, ReadColumn},
     table::TableName,
+    types::ColumnType,
 };
 
 /// What questions will be about.
@@ -20,20 +21,31 @@ pub struct GetRequest {
     pub table: TableName,
     /// The columns that keys are of, as the table spells them: all columns of a primary or unique key in its order, or
     /// the first ones.
-    pub key: Vec<String>,
+    pub key: Vec<GetKey>,
     /// Which rows of a key are wanted, where not all.
     pub range: Option<KeyRange>,
     /// The columns wanted, in order, as the table spells them; none for all that the database does not compute itself.
     pub columns: Option<Vec<String>>,
+    /// Columns that come as the database's own text, whatever they hold.
+    pub texts: Vec<String>,
     /// The bounds of an answer.
     pub batch: BatchBounds,
+}
+
+/// A column that keys are of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GetKey {
+    /// Its name.
+    pub name: String,
+    /// The type of the values that come; never `Any`.
+    pub ty: ColumnType,
 }
 
 /// A range of the key column behind those that are given.
 #[derive(Debug, Clone)]
 pub struct KeyRange {
     /// The column.
-    pub column: String,
+    pub column: GetKey,
     /// Where the range begins; open if none.
     pub from: Option<RangeEnd>,
     /// Where it ends; open if none.

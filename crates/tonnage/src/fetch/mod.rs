@@ -46,9 +46,8 @@ pub use self::{
 use crate::{
     error::{Error, Result},
     getter::Getter,
-    load::no_table,
     parse::{ParseContext, timezone},
-    reader::schema,
+    reader::{no_table, schema},
     report::{peak_memory_bytes, processor_seconds},
     source::Source,
     target::Target,
@@ -76,7 +75,7 @@ pub async fn prepare(
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
     };
     let Some(table) = target.table(&options.table).await? else {
-        return Err(no_table(&*target, &options.table).await);
+        return Err(no_table(&options.table, &target.table_names().await?));
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let plan = Arc::new(decide(table, keys.schema(), options, &context, processors)?);
@@ -284,7 +283,7 @@ impl Get {
             state: if self.ended { "finished" } else { "stopped" },
             target: self.url,
             table: self.plan.table.name.to_string(),
-            key: self.plan.request.key.clone(),
+            key: self.plan.key.iter().map(|key| key.name.clone()).collect(),
             keys,
             rows,
             requests,

@@ -6,7 +6,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 
 use crate::{
     error::{Error, Result},
-    getter::{GetRequest, KeyRange, RangeEnd},
+    getter::{GetKey, GetRequest, KeyRange, RangeEnd},
     parse::{ParseContext, parse_column},
     reader::BatchBounds,
     reject::Problems,
@@ -40,6 +40,8 @@ pub struct GetOptions {
     pub key: Vec<String>,
     /// The columns wanted, in order; none for all that the database does not compute itself.
     pub columns: Option<Vec<String>>,
+    /// Columns that come as the database's own text, whatever they hold.
+    pub texts: Vec<String>,
     /// Where the range on the next key column begins.
     pub from: Option<RangeText>,
     /// Where it ends.
@@ -65,6 +67,7 @@ impl GetOptions {
             table,
             key: Vec::new(),
             columns: None,
+            texts: Vec::new(),
             from: None,
             to: None,
             ordered: false,
@@ -186,9 +189,16 @@ pub fn decide(
         partial: !table.keys.iter().any(whole),
         request: GetRequest {
             table: table.name.clone(),
-            key: key.iter().map(|key| key.name.clone()).collect(),
+            key: key
+                .iter()
+                .map(|key| GetKey {
+                    name: key.name.clone(),
+                    ty: key.ty,
+                })
+                .collect(),
             range: range(&table, of, key.len(), options, context)?,
             columns: columns(&table, options)?,
+            texts: options.texts.clone(),
             batch: BatchBounds {
                 rows_max: BATCH_ROWS,
                 bytes_max: BATCH_BYTES,
@@ -406,7 +416,10 @@ fn range(
         }
     };
     Ok(Some(KeyRange {
-        column: name.clone(),
+        column: GetKey {
+            name: name.clone(),
+            ty,
+        },
         from: end("where the range begins", &options.from)?,
         to: end("where the range ends", &options.to)?,
     }))

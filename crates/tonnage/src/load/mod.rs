@@ -40,8 +40,8 @@ use crate::{
     slot::{Counts, SlotState},
     source::{ReadRequest, Source, SourceSchema},
     table::{
-        Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableName, TableSpec, columns_hint,
-        find_by_name, nearest,
+        Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, columns_hint, find_by_name,
+        nearest,
     },
     target::Target,
     types::ColumnType,
@@ -85,18 +85,7 @@ pub async fn prepare(
                 .hint("--create=missing loads into it, --truncate empties it first"));
         }
         (Some(table), _) => (table, None),
-        (None, Create::No) => {
-            let error = no_table(&*target, &options.table).await;
-            let source = source.schema();
-            return Err(match error.hint_text() {
-                Some(_) => error,
-                None => error.hint(format!(
-                    "--create makes it, with the {} columns of {}",
-                    source.columns.len(),
-                    source.shown
-                )),
-            });
-        }
+        (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
         (None, _) => {
             let spec = spec(source.schema(), &options)?;
             (provisional(&spec), Some(spec))
@@ -137,20 +126,23 @@ fn decide_for(
     })
 }
 
-/// There is no such table, and which may be meant.
-pub(crate) async fn no_table(target: &dyn Target, name: &TableName) -> Error {
+async fn no_table(target: &dyn Target, options: &LoadOptions, source: &SourceSchema) -> Error {
     let names = target.table_names().await;
     // A database without any table is most often not the one that was meant.
     let empty = match &names {
         Ok(names) if names.is_empty() => ", nor any other in this database",
         _ => "",
     };
-    let error = Error::schema(format!("there is no table {name}{empty}"));
+    let error = Error::schema(format!("there is no table {}{empty}", options.table));
     let names = names.unwrap_or_default();
-    let close = nearest(&name.name, names.iter().map(String::as_str));
+    let close = nearest(&options.table.name, names.iter().map(String::as_str));
     match close.is_empty() {
         false => error.hint(format!("did you mean {}?", close.join(" or "))),
-        true => error,
+        true => error.hint(format!(
+            "--create makes it, with the {} columns of {}",
+            source.columns.len(),
+            source.shown
+        )),
     }
 }
 

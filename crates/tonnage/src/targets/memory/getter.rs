@@ -131,10 +131,10 @@ impl Getter for MemoryGetter {
             .request
             .key
             .iter()
-            .map(|name| self.column(name))
+            .map(|key| self.column(&key.name))
             .collect::<Result<_>>()?;
         let within = match &self.request.range {
-            Some(range) => Some(in_range(&self.column(&range.column)?, range)?),
+            Some(range) => Some(in_range(&self.column(&range.column.name)?, range)?),
             None => None,
         };
         let rows = converter.convert_columns(&there).map_err(arrow_bug)?;
