@@ -8,6 +8,7 @@ mod connection;
 mod interrupt;
 mod options;
 mod progress;
+mod report;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Load(Box<commands::load::LoadArgs>),
+    Unload(Box<commands::unload::UnloadArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match &cli.command {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
+            Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
             Command::Completions(args) => {

@@ -1,21 +1,28 @@
-//! A database to load into, and loads written as sentences:
-//! `db.load("orders/*.parquet").table("orders").upsert(["id"]).run().await?`.
+//! A database to load into and to unload from, and loads and unloads written as sentences:
+//! `db.load("orders/*.parquet").table("orders").upsert(["id"]).run().await?`,
+//! `db.unload("orders").to("orders.parquet").run().await?`.
+
+mod unload;
 
 use std::{path::PathBuf, sync::Arc};
 
+pub use self::unload::Unload;
 use crate::{
     error::{Error, Result},
     fetch::BulkGet,
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::{Durability, Method},
     plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax},
+    reader::Relation,
     report::Report,
+    sinks::Output,
     source::Source,
-    sources::{self, Format, TextOptions},
+    sources::{self, Format, TextOptions, database::DatabaseSource},
     table::TableName,
     target::Target,
     targets,
     types::ColumnType,
+    unload::UnloadOptions,
 };
 
 /// One database at one URL.
@@ -50,6 +57,21 @@ impl Database {
         BulkGet::new(self.target.clone(), self.url.clone(), TableName::bare(table))
     }
 
+    /// A load of a table or a query of another database, without a file in between. It cannot be resumed.
+    pub fn load_database(&self, from: &Database, relation: Relation) -> Load {
+        self.load_from(Input::Database(from.clone(), relation))
+    }
+
+    /// An unload of a table or view: `t`, `schema.t`, `"odd.name"`.
+    pub fn unload(&self, table: impl Into<String>) -> Unload {
+        Unload::table(self.clone(), table.into())
+    }
+
+    /// An unload of the rows of a query, in the database's own SQL.
+    pub fn unload_query(&self, query: impl Into<String>) -> Unload {
+        Unload::query(self.clone(), query.into())
+    }
+
     fn load_from(&self, from: Input) -> Load {
         Load {
             database: self.clone(),
@@ -64,6 +86,7 @@ impl Database {
 enum Input {
     Files(Vec<String>),
     Source(Box<dyn Source>),
+    Database(Database, Relation),
 }
 
 /// A load being described. What is left out is decided by the [plan](crate::plan::decide).
@@ -217,6 +240,11 @@ impl Load {
         let source = match self.from {
             Input::Files(inputs) => sources::open(&inputs, self.format, &self.text)?,
             Input::Source(source) => source,
+            Input::Database(from, relation) => {
+                let options = UnloadOptions::new(relation, Output::new("-"));
+                let request = options.request()?;
+                Box::new(DatabaseSource::open(&*from.target, &from.url, &request).await?)
+            }
         };
         prepare(self.database.target, self.database.url, source, self.options).await
     }

@@ -60,8 +60,9 @@ pub mod table;
 pub mod target;
 pub mod targets;
 pub mod types;
+pub mod unload;
 
-pub use database::{Database, Load};
+pub use database::{Database, Load, Unload};
 pub use error::{Error, ErrorKind, Result};
 pub use fetch::BulkGet;
 pub use types::ColumnType;

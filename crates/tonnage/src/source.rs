@@ -38,6 +38,15 @@ pub struct SourceSchema {
     pub text: bool,
 }
 
+/// What is known of the table that rows come from, for a table that is made like it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Likeness {
+    /// The columns of its primary key, in key order; empty for none.
+    pub key: Vec<String>,
+    /// The columns that take no nulls.
+    pub required: Vec<String>,
+}
+
 /// How a source is to be read, fixed when a run starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadRequest {
@@ -135,6 +144,16 @@ pub trait Source: Send {
 
     /// Its files; `None` if it cannot be read again (a pipe) and so not be resumed.
     fn identity(&self) -> Option<Vec<InputIdentity>>;
+
+    /// Why it cannot be read again, where it has no identity, for the plan.
+    fn passing(&self) -> &'static str {
+        "the input is a pipe"
+    }
+
+    /// The table that the rows come from, where they come from one.
+    fn likeness(&self) -> Option<&Likeness> {
+        None
+    }
 
     /// Options that decide how it is read, as `name=value` in a fixed order: part of a run's identity.
     fn options(&self) -> Vec<String>;

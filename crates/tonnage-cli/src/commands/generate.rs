@@ -32,11 +32,12 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// The file to write (.csv, .tsv, .parquet; .csv.gz and .csv.zst are compressed); - is standard output
+    /// The file to write (.csv, .tsv, .jsonl, .parquet, .arrow; .csv.gz and .csv.zst are compressed); - is standard
+    /// output
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// The format: csv, tsv or parquet [default: by the ending of OUT, csv for -]
+    /// The format: csv, tsv, jsonl, parquet or arrow [default: by the ending of OUT, csv for -]
     #[arg(long, value_name = "FORMAT")]
     format: Option<String>,
 
@@ -97,6 +98,7 @@ fn output(args: &GenerateArgs) -> Result<Output> {
     Ok(Output {
         path: args.output.clone(),
         format,
+        compression: None,
         overwrite: args.overwrite,
         csv: CsvOptions {
             delimiter: None,

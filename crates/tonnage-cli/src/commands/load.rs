@@ -1,8 +1,7 @@
-//! `tonnage load`: files into a table.
+//! `tonnage load`: files, or rows of another database, into a table.
 
 use std::{
     cell::OnceCell,
-    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -14,9 +13,13 @@ use tonnage::{
     load::{Ended, Progress, Stop, prepare},
     operation::{Durability, Method},
     plan::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
+    reader::Relation,
     report::{Grouped, Report},
-    sources::{self, Format, TextOptions},
+    sinks::Output,
+    source::Source,
+    sources::{self, Format, TextOptions, database::DatabaseSource},
     targets,
+    unload::UnloadOptions,
 };
 
 use crate::{
@@ -25,6 +28,7 @@ use crate::{
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count, pair, rate, size},
     progress::{self, Style},
+    report::write_report,
 };
 
 /// Load files into a table: every row once, bad ones put aside, resumable
@@ -34,8 +38,8 @@ use crate::{
   tonnage load 'orders/*.csv.gz' postgresql://app@db/shop -t orders --mode upsert --key id
   tonnage generate sbtest --rows 1M -o - | tonnage load - shop.db -t sbtest1 --create")]
 pub struct LoadArgs {
-    /// Files, globs or directories (- is standard input), and the database last: a URL, a file, or @NAME of
-    /// targets.toml
+    /// Files, globs or directories (- is standard input), or a database, and the database to load into last: a URL, a
+    /// file, or @NAME of targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,
 
@@ -127,6 +131,19 @@ pub struct LoadArgs {
     /// Where positions are kept: tables tonnage_runs and tonnage_slots beside yours, or nowhere
     #[arg(long, value_enum, default_value_t = LedgerName::Auto, help_heading = "Bad rows and resuming")]
     ledger: LedgerName,
+
+    /// The table or view to read, where the source is a database: table, schema.table or "odd.name"
+    #[arg(
+        long,
+        value_name = "TABLE",
+        conflicts_with = "source_query",
+        help_heading = "How to read"
+    )]
+    source_table: Option<String>,
+
+    /// The query whose rows to read, where the source is a database
+    #[arg(long, value_name = "SQL", help_heading = "How to read")]
+    source_query: Option<String>,
 
     /// The format [default: by the files' endings; csv for standard input]
     #[arg(long, value_enum, help_heading = "How to read")]
@@ -283,11 +300,15 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
         FormatName::Parquet => Format::Parquet,
         FormatName::Arrow => Format::Arrow,
     });
+    let relation = relation(args, inputs)?;
     let password = args.connection.password(url)?;
-    let (inputs, url) = (inputs.to_vec(), url.to_owned());
+    let (inputs, url, jobs) = (inputs.to_vec(), url.to_owned(), args.jobs);
     // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
     let preparing = tokio::spawn(async move {
-        let source = sources::open(&inputs, format, &text)?;
+        let source = match relation {
+            Some(relation) => open_database(&inputs, relation, jobs).await?,
+            None => sources::open(&inputs, format, &text)?,
+        };
         let target = targets::connect_with(&url, password).await?;
         prepare(target, targets::redact(&url), source, options).await
     });
@@ -330,6 +351,56 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
         write_report(path, &ended.report)?;
     }
     finish(ended, quiet, first.get().copied())
+}
+
+/// What to read from a source that is a database; none where the sources are files.
+fn relation(args: &LoadArgs, inputs: &[String]) -> Result<Option<Relation>> {
+    let relation = match (&args.source_table, &args.source_query) {
+        (Some(table), _) => Some(Relation::Table(table.parse()?)),
+        (None, Some(query)) => Some(Relation::Query(query.clone())),
+        (None, None) => None,
+    };
+    let database = inputs.iter().find(|input| targets::driver(input).is_ok());
+    match (relation, database, inputs) {
+        (None, None, _) => Ok(None),
+        (None, Some(database), _) => Err(Error::config(format!(
+            "the source '{}' is a database, and nothing says what to read",
+            targets::redact(database)
+        ))
+        .hint("--source-table TABLE or --source-query SQL says it")),
+        (Some(_), None, _) => Err(Error::config(format!(
+            "--source-table and --source-query read a database, and '{}' is none",
+            inputs.join(" ")
+        ))
+        .hint("leave them out to load files")),
+        (Some(_), Some(_), [_, _, ..]) => {
+            Err(Error::config("a database is a source by itself").hint("load files in a run of their own"))
+        }
+        (relation, Some(_), _) => Ok(relation),
+    }
+}
+
+/// Opens a database as a source.
+async fn open_database(
+    inputs: &[String],
+    relation: Relation,
+    jobs: Option<usize>,
+) -> Result<Box<dyn Source>> {
+    let place = inputs.first().map(String::as_str).unwrap_or_default();
+    let target = targets::connect(place).await?;
+    let shown = match &relation {
+        Relation::Table(name) => format!("{} {name}", targets::redact(place)),
+        Relation::Query(_) => targets::redact(place),
+    };
+    let options = UnloadOptions {
+        jobs,
+        ..UnloadOptions::new(relation, Output::new("-"))
+    };
+    let source = DatabaseSource::open(&*target, &shown, &options.request()?).await?;
+    for note in source.notes() {
+        tracing::info!("source: {note}");
+    }
+    Ok(Box::new(source))
 }
 
 /// The sources and the database, which comes last.
@@ -476,17 +547,6 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
         again = requested() => again,
         () = tokio::time::sleep(Duration::from_secs(10)) => interrupt,
     }
-}
-
-fn write_report(path: &Path, report: &Report) -> Result<()> {
-    let mut json = serde_json::to_string_pretty(report)
-        .map_err(|e| Error::bug(format!("the report cannot be written as JSON: {e}")))?;
-    json.push('\n');
-    let written = match path == Path::new("-") {
-        true => std::io::stdout().write_all(json.as_bytes()),
-        false => std::fs::write(path, json),
-    };
-    written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
 }
 
 fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<Ending> {

@@ -5,3 +5,4 @@ pub mod generate;
 pub mod load;
 pub mod runs;
 pub mod targets;
+pub mod unload;

@@ -87,7 +87,7 @@ pub async fn prepare(
         (Some(table), _) => (table, None),
         (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
         (None, _) => {
-            let spec = spec(source.schema(), &options)?;
+            let spec = spec(&*source, &options)?;
             (provisional(&spec), Some(spec))
         }
     };
@@ -118,7 +118,7 @@ fn decide_for(
         table: table.clone(),
         create: create.map(|spec| target.create_statement(spec)).transpose()?,
         source: source.schema(),
-        resumable: source.identity().is_some(),
+        passing: source.identity().is_none().then(|| source.passing()),
         options,
         support: &|operation, method| target.support(&table, operation, method),
         settings: &|durability| target.settings(durability),
@@ -147,11 +147,17 @@ async fn no_table(target: &dyn Target, options: &LoadOptions, source: &SourceSch
 }
 
 /// The table that `--create` makes for a source.
-fn spec(source: &SourceSchema, options: &LoadOptions) -> Result<TableSpec> {
+fn spec(from: &dyn Source, options: &LoadOptions) -> Result<TableSpec> {
+    let source = from.schema();
+    let likeness = from.likeness();
     if !source.named && options.columns.is_none() && source.columns.is_empty() {
         return Err(Error::schema("the source has no columns to make a table of"));
     }
     let mut columns: Vec<ColumnSpec> = Vec::new();
+    // The new names of the key of the table that the rows come from.
+    let mut key_of_source: Vec<Option<String>> = likeness
+        .map(|table| vec![None; table.key.len()])
+        .unwrap_or_default();
     for (index, column) in source.columns.iter().enumerate() {
         let mapped = options
             .map
@@ -187,10 +193,15 @@ fn spec(source: &SourceSchema, options: &LoadOptions) -> Result<TableSpec> {
             .key
             .iter()
             .any(|k| k.to_lowercase() == name.to_lowercase());
+        let is_required = likeness.is_some_and(|table| table.required.contains(&column.name));
+        let at = likeness.and_then(|table| table.key.iter().position(|part| *part == column.name));
+        if let Some(part) = at.and_then(|at| key_of_source.get_mut(at)) {
+            *part = Some(name.to_owned());
+        }
         columns.push(ColumnSpec {
             name: name.to_owned(),
             ty,
-            nullable,
+            nullable: nullable && !is_required,
         });
     }
     for (name, _) in &options.types {
@@ -212,6 +223,13 @@ fn spec(source: &SourceSchema, options: &LoadOptions) -> Result<TableSpec> {
                 );
             }
         }
+    }
+    if key.is_empty() {
+        // A part of a key is no key.
+        key = key_of_source
+            .into_iter()
+            .collect::<Option<_>>()
+            .unwrap_or_default();
     }
     Ok(TableSpec {
         name: options.table.clone(),

@@ -161,8 +161,8 @@ pub struct Premises<'a> {
     pub create: Option<String>,
     /// What the source holds.
     pub source: &'a SourceSchema,
-    /// Whether the source can be read again.
-    pub resumable: bool,
+    /// Why the source cannot be read again; none where it can.
+    pub passing: Option<&'static str>,
     /// What was asked for.
     pub options: &'a LoadOptions,
     /// Whether the target can do an operation by a method.
@@ -276,8 +276,8 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     if options.ledger == LedgerPlace::None {
         guarantees_lost
             .push("no ledger: an interrupted run cannot be resumed, and a connection lost during a commit leaves open whether its rows are there".to_owned());
-    } else if !premises.resumable {
-        guarantees_lost.push("the input is a pipe: an interrupted run cannot be resumed".to_owned());
+    } else if let Some(why) = premises.passing {
+        guarantees_lost.push(format!("{why}: an interrupted run cannot be resumed"));
     }
     if durability != Durability::Durable {
         guarantees_lost

@@ -18,7 +18,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use super::{Sink, destination::Destination};
 use crate::error::{Error, Result};
 
-mod cells;
+pub(super) mod cells;
 
 use cells::{Cells, Style};
 

@@ -17,9 +17,12 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// How a text file is compressed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
+pub enum Compression {
+    /// Not at all.
     None,
+    /// gzip, level 3.
     Gzip,
+    /// Zstandard, level 3.
     Zstd,
 }
 
@@ -59,16 +62,17 @@ struct Partial {
 
 impl Destination {
     /// Standard output; a terminal is refused for binary data.
-    pub(super) fn stdout(binary: bool) -> Result<Self> {
+    pub(super) fn stdout(binary: bool, compression: Compression) -> Result<Self> {
         let stdout = io::stdout();
         if binary && stdout.is_terminal() {
             return Err(Error::config("a binary format is not written to a terminal")
                 .hint("send it to a file with -o FILE.parquet, or into a pipe"));
         }
-        Ok(Self {
-            shown: "standard output".to_owned(),
-            stream: Stream::Plain(Raw::new(Place::Stdout(stdout))),
-        })
+        Self::compressed(
+            "standard output".to_owned(),
+            Raw::new(Place::Stdout(stdout)),
+            compression,
+        )
     }
 
     /// A file, or whatever else has a path.
@@ -91,7 +95,10 @@ impl Destination {
             }
             Err(_) => Place::Regular(Partial::create(path.to_owned(), overwrite, &shown)?),
         };
-        let raw = Raw::new(place);
+        Self::compressed(shown, Raw::new(place), compression)
+    }
+
+    fn compressed(shown: String, raw: Raw, compression: Compression) -> Result<Self> {
         let stream = match compression {
             Compression::None => Stream::Plain(raw),
             Compression::Gzip => Stream::Gzip(GzEncoder::new(raw, flate2::Compression::new(3))),

@@ -1,4 +1,4 @@
-//! Where batches of rows are written: CSV, Parquet and Arrow IPC, to a file or standard output.
+//! Where batches of rows are written: CSV, JSON lines, Parquet and Arrow IPC, to a file or standard output.
 //!
 //! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there,
 //! complete and synced; a sink dropped unfinished takes its temporary file away; a file that exists is
@@ -19,14 +19,18 @@ mod arrow_ipc;
 pub mod csv;
 mod destination;
 pub(crate) mod digits;
+mod json;
 pub mod parquet;
 
 use self::{
     arrow_ipc::ArrowSink,
     csv::{CsvOptions, CsvSink},
-    destination::{Compression, Destination},
+    destination::Destination,
+    json::JsonSink,
     parquet::{ParquetOptions, ParquetSink},
 };
+
+pub use self::destination::Compression;
 
 /// Takes batches of one schema.
 pub trait Sink: Send {
@@ -51,6 +55,8 @@ pub struct Output {
     pub path: PathBuf,
     /// The format; none takes it from the file's ending, and CSV for standard output.
     pub format: Option<Format>,
+    /// How text is compressed as a whole; none takes it from the file's ending.
+    pub compression: Option<Compression>,
     /// Whether a file that exists is replaced.
     pub overwrite: bool,
     /// Used for CSV and TSV.
@@ -65,6 +71,7 @@ impl Output {
         Self {
             path: path.into(),
             format: None,
+            compression: None,
             overwrite: false,
             csv: CsvOptions::default(),
             parquet: ParquetOptions::default(),
@@ -80,11 +87,23 @@ impl Output {
 const FORMATS: &[(&str, Format)] = &[
     ("csv", Format::Csv),
     ("tsv", Format::Tsv),
+    ("jsonl", Format::Json),
+    ("ndjson", Format::Json),
+    ("json", Format::Json),
     ("parquet", Format::Parquet),
     ("arrow", Format::Arrow),
+    ("ipc", Format::Arrow),
 ];
 
-/// The format called `name` (csv, tsv, parquet, arrow).
+/// The ending of files of a format.
+pub(crate) fn ending(format: Format) -> &'static str {
+    FORMATS
+        .iter()
+        .find(|(_, known)| *known == format)
+        .map_or("csv", |(name, _)| name)
+}
+
+/// The format called `name` (csv, tsv, jsonl, parquet, arrow).
 pub fn format_named(name: &str) -> Result<Format> {
     if let Some((_, format)) = FORMATS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
         return Ok(*format);
@@ -102,7 +121,10 @@ pub fn format_named(name: &str) -> Result<Format> {
 pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
     let (format, compression) = kind(output)?;
     let open = || match output.is_stdout() {
-        true => Destination::stdout(matches!(format, Format::Parquet | Format::Arrow)),
+        true => Destination::stdout(
+            matches!(format, Format::Parquet | Format::Arrow) || compression != Compression::None,
+            compression,
+        ),
         false => Destination::file(&output.path, output.overwrite, compression),
     };
     match format {
@@ -116,15 +138,16 @@ pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
             Ok(Box::new(CsvSink::new(encoder, open()?)?))
         }
         Format::Parquet => Ok(Box::new(ParquetSink::new(schema, &output.parquet, open()?)?)),
-        Format::Json => Err(Error::config("JSON cannot be written yet").hint("write csv, parquet or arrow")),
+        Format::Json => Ok(Box::new(JsonSink::new(schema, open)?)),
         Format::Arrow => Ok(Box::new(ArrowSink::new(schema, open()?)?)),
     }
 }
 
 /// The format and compression of an output, from what was asked for and the file's endings.
-fn kind(output: &Output) -> Result<(Format, Compression)> {
+pub(crate) fn kind(output: &Output) -> Result<(Format, Compression)> {
     if output.is_stdout() {
-        return Ok((output.format.unwrap_or(Format::Csv), Compression::None));
+        let format = output.format.unwrap_or(Format::Csv);
+        return by_itself(format, output.compression.unwrap_or(Compression::None), "-");
     }
     let shown = output.path.display();
     let extension = |path: &Path| path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
@@ -146,14 +169,23 @@ fn kind(output: &Output) -> Result<(Format, Compression)> {
     });
     let format = output.format.or(by_ending).ok_or_else(|| {
         Error::config(format!("the ending of '{shown}' says no format"))
-            .hint("end it in .csv, .csv.gz, .csv.zst, .tsv, .parquet or .arrow, or give --format")
+            .hint("end it in .csv, .csv.gz, .csv.zst, .tsv, .jsonl, .parquet or .arrow, or give --format")
     })?;
-    let by_itself = match format {
+    by_itself(
+        format,
+        output.compression.unwrap_or(compression),
+        &shown.to_string(),
+    )
+}
+
+/// Refuses to compress what does so by itself.
+fn by_itself(format: Format, compression: Compression, shown: &str) -> Result<(Format, Compression)> {
+    let ending = match format {
         Format::Parquet => Some(".parquet"),
         Format::Arrow => Some(".arrow"),
         _ => None,
     };
-    if let Some(ending) = by_itself
+    if let Some(ending) = ending
         && compression != Compression::None
     {
         return Err(

@@ -315,7 +315,9 @@ fn names(directory: &Path) -> Vec<String> {
 fn a_file_appears_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let batch = Workload::Sbtest.batch(1, 0, 10_000);
-    for ending in ["csv", "tsv", "csv.gz", "csv.zst", "parquet"] {
+    for ending in [
+        "csv", "tsv", "csv.gz", "csv.zst", "jsonl", "jsonl.gz", "parquet", "arrow",
+    ] {
         let name = format!("rows.{ending}");
         let path = directory.path().join(&name);
         let mut sink = create(&Output::new(&path), &batch.schema()).unwrap();
@@ -394,7 +396,8 @@ fn mistakes_in_the_output_are_met() {
         message("rows.xlsx"),
         (
             format!("the ending of '{}' says no format", shown("rows.xlsx")),
-            "end it in .csv, .csv.gz, .csv.zst, .tsv, .parquet or .arrow, or give --format".to_owned()
+            "end it in .csv, .csv.gz, .csv.zst, .tsv, .jsonl, .parquet or .arrow, or give --format"
+                .to_owned()
         )
     );
     assert_eq!(

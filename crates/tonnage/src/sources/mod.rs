@@ -6,6 +6,7 @@ pub(crate) mod columns;
 pub mod compress;
 pub mod csv;
 pub(crate) mod damage;
+pub mod database;
 pub mod files;
 pub(crate) mod infer;
 pub mod json;

@@ -19,42 +19,42 @@ use crate::{
 };
 
 /// Encodes some rows of a column.
-pub(super) type Encode = fn(&dyn Array, Range<usize>, &Style, &mut Cells) -> Result<()>;
+pub(in crate::sinks) type Encode = fn(&dyn Array, Range<usize>, &Style, &mut Cells) -> Result<()>;
 
 /// The fields of a column: bytes, and where each field ends.
 #[derive(Default)]
-pub(super) struct Cells {
+pub(in crate::sinks) struct Cells {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     /// Rows of earlier batches, so that an error names the row of the file.
-    pub(super) rows_before: u64,
+    pub(in crate::sinks) rows_before: u64,
 }
 
 impl Cells {
-    pub(super) fn clear(&mut self) {
+    pub(in crate::sinks) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
     /// Bytes of all fields.
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::sinks) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    pub(super) fn get(&self, row: usize) -> &[u8] {
+    pub(in crate::sinks) fn get(&self, row: usize) -> &[u8] {
         let start = if row == 0 { 0 } else { self.ends[row - 1] };
         &self.bytes[start..self.ends[row]]
     }
 }
 
 /// What decides whether text is quoted.
-pub(super) struct Style {
-    pub(super) delimiter: u8,
+pub(in crate::sinks) struct Style {
+    pub(in crate::sinks) delimiter: u8,
 }
 
 impl Style {
     /// Appends text, quoted if it must be.
-    pub(super) fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
+    pub(in crate::sinks) fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
         let plain = !text.is_empty()
             && text != b"\\."
             && memchr::memchr3(self.delimiter, b'"', b'\n', text).is_none()
@@ -75,7 +75,7 @@ impl Style {
 }
 
 /// The encoder for a type, if it has text.
-pub(super) fn encoder(data_type: &DataType) -> Option<Encode> {
+pub(in crate::sinks) fn encoder(data_type: &DataType) -> Option<Encode> {
     let encode: Encode = match data_type {
         DataType::Null => |_, rows, _, cells| {
             cells.ends.extend(rows.map(|_| 0));

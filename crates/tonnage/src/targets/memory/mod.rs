@@ -5,6 +5,7 @@
 //! by the transaction that moves them, and who waits for one sees the truth afterwards.
 
 mod getter;
+mod reader;
 mod view;
 
 use std::{
@@ -26,6 +27,7 @@ use crate::{
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    reader::{ScanRequest, Snapshot},
     slot::{Advance, Counts, SlotState},
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
@@ -293,6 +295,10 @@ impl Target for Memory {
             table,
             request.clone(),
         )?))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(self, request)
     }
 
     fn ledger(&self) -> &dyn Ledger {

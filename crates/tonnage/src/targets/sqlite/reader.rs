@@ -243,7 +243,7 @@ fn read(
     let mut building = Building::new(&shared.form)?;
     let mut statement = connection.prepare_cached(&split.sql).map_err(failed)?;
     let mut found = statement
-        .query(params_from_iter(split.parameters.iter()))
+        .query(params_from_iter(&split.parameters))
         .map_err(failed)?;
     while let Some(row) = found.next().map_err(of_rows)? {
         building.push(row)?;
