@@ -15,6 +15,7 @@ mod connect;
 mod decode;
 mod encode;
 mod errors;
+mod getter;
 mod interval;
 mod ledger;
 mod numeric;
@@ -37,10 +38,12 @@ use tokio_postgres::Client;
 
 use self::{
     catalog::RuleEvent,
+    getter::PostgresGetter,
     settings::{ProcessSurroundings, Settings},
 };
 use crate::{
     error::{Error, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -270,6 +273,10 @@ impl Target for PostgresTarget {
 
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        Ok(Box::new(PostgresGetter::open(&self.settings, request).await?))
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// What makes the text of values the same everywhere, and tables read from their beginning.
-const SETTINGS: [(&str, &str); 5] = [
+pub(super) const SETTINGS: [(&str, &str); 5] = [
     ("datestyle", "ISO"),
     ("intervalstyle", "postgres"),
     ("extra_float_digits", "1"),
@@ -106,10 +106,10 @@ async fn begin(client: &Client, snapshot: Option<&str>) -> Result<()> {
 }
 
 /// What is read, in SQL.
-struct Found {
+pub(super) struct Found {
     source: Source,
     /// The table's or view's entry in the catalogue.
-    described: Option<Described>,
+    pub(super) described: Option<Described>,
 }
 
 impl Found {
@@ -145,7 +145,7 @@ impl Found {
     }
 }
 
-async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
+pub(super) async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
     match &request.relation {
         Relation::Query(query) => Ok(Found {
             source: Source::Query(bare_query(query)?.to_owned()),
@@ -167,7 +167,7 @@ async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
 }
 
 /// The columns, as what each arrives, and the list that selects them.
-async fn describe(
+pub(super) async fn describe(
     client: &Client,
     request: &ScanRequest,
     found: &Found,
