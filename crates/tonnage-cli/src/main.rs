@@ -38,6 +38,7 @@ struct Cli {
 enum Command {
     Load(Box<commands::load::LoadArgs>),
     Unload(Box<commands::unload::UnloadArgs>),
+    Get(Box<commands::get::GetArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         match &cli.command {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
             Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
+            Command::Get(args) => commands::get::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
             Command::Completions(args) => {

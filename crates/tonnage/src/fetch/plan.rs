@@ -296,7 +296,7 @@ fn by_name(
             table.name
         ))
         .hint(format!(
-            "{}; where the first line is a key and not names, --no-header",
+            "{}; where the first line is a key and not names, --keys-no-header",
             columns_hint(name, source.columns.iter().map(|c| c.name.as_str()))
         ))
     };
@@ -338,7 +338,7 @@ fn by_position(
     }
     let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     Err(Error::schema(format!(
-        "{} has {} a key, the key ({}) of {} has {}",
+        "{}: a key has {}, but the key ({}) of {} has {}",
         source.shown,
         number(fields, "field"),
         wanted.join(", "),

@@ -142,7 +142,7 @@ impl BulkGet {
                     Error::config("no keys were given").hint(".keys([..]) or .keys_from(..) gives them")
                 );
             }
-            Keys::Records(keys) => records("the keys", &keys)?,
+            Keys::Records(keys) => records("keys", &keys)?,
             Keys::Files(inputs) => sources::open(&inputs, self.format, &self.text)?,
             Keys::Source(source) => source,
         };

@@ -328,7 +328,7 @@ async fn what_cannot_be_asked_is_refused() {
         ),
         (
             get(&memory).keys(["1,2,3"]),
-            "the keys has 3 fields a key, the key (a, b) of t has 2 columns",
+            "keys: a key has 3 fields, but the key (a, b) of t has 2 columns",
             "a key is a CSV record: quote a field with a comma in it, as in '\"a,b\"'",
         ),
         (
@@ -359,7 +359,7 @@ async fn what_cannot_be_asked_is_refused() {
         (
             get(&memory).keys_source(keys(&[vec![Some(1)]], 1)).by(["a", "b"]),
             "keys has no column 'b' of the key (a, b) of t",
-            "its columns are a; where the first line is a key and not names, --no-header",
+            "its columns are a; where the first line is a key and not names, --keys-no-header",
         ),
     ];
     for (get, message, hint) in cases {
@@ -368,10 +368,7 @@ async fn what_cannot_be_asked_is_refused() {
         assert_eq!(error.hint_text(), Some(hint), "{message}");
     }
     let error = collect(get(&memory).keys(["1,1", "2,x"])).await.err().unwrap();
-    assert_eq!(
-        error.to_string(),
-        "the keys row 2, column 'b': 'x' is not an int64"
-    );
+    assert_eq!(error.to_string(), "keys row 2, column 'b': 'x' is not an int64");
     assert_eq!(error.kind(), ErrorKind::Rejected);
 }
 

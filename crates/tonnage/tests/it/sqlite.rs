@@ -1,5 +1,6 @@
 //! SQLite: real files, written through the seams and read back with plain SQL.
 
+mod gets;
 mod ledger;
 mod operations;
 mod tables;

@@ -1,6 +1,7 @@
 //! PostgreSQL, against the server of scripts/with-servers.
 
 mod connecting;
+mod gets;
 mod ledger;
 mod operations;
 mod tables;
