@@ -10,7 +10,7 @@ use tonnage::{
     report::Grouped,
     sinks::{self, Output, Sink, csv::CsvOptions, format_named},
     source::Source,
-    sources::{self, TextOptions, csv::records},
+    sources::{self, Format, TextOptions, csv::records, files::format_of},
     targets,
 };
 
@@ -114,7 +114,8 @@ pub struct GetArgs {
     #[arg(long, value_name = "N", value_parser = count, default_value_t = REQUEST_KEYS as u64, help_heading = "How to do it")]
     request_keys: u64,
 
-    /// The format of keys: csv, tsv, jsonl, parquet or arrow [default: by the files' endings; csv for standard input]
+    /// The format of keys: csv, tsv, jsonl, parquet or arrow [default: by the files' endings; csv for standard
+    /// input and other endings]
     #[arg(long, value_name = "FORMAT", help_heading = "How to read keys")]
     keys_format: Option<String>,
 
@@ -269,7 +270,7 @@ enum Keys {
     Arguments(Vec<String>),
     Inputs {
         inputs: Vec<String>,
-        format: Option<sources::Format>,
+        format: Option<Format>,
         text: TextOptions,
     },
 }
@@ -295,9 +296,14 @@ fn keys(args: &GetArgs) -> Result<Keys> {
             args.table
         )));
     }
+    // A list of keys often has a name that tells nothing, and is what CSV is as well: a key a line.
+    let tells_nothing = |input: &String| Path::new(input).is_file() && format_of(Path::new(input)).is_none();
     Ok(Keys::Inputs {
         inputs: args.keys.clone(),
-        format: args.keys_format.as_deref().map(format_named).transpose()?,
+        format: match &args.keys_format {
+            Some(name) => Some(format_named(name)?),
+            None => args.keys.iter().all(tells_nothing).then_some(Format::Csv),
+        },
         text: TextOptions {
             header: !args.keys_no_header,
             timezone: args.timezone.clone(),

@@ -4,7 +4,10 @@
 //! larger is passed on as it comes and cannot be tried again. Where an order has to be kept, a larger answer is asked
 //! for again in halves instead, down to the rows of one key, which have no order among themselves.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use arrow::{
     array::{Array, BooleanArray, RecordBatch, UInt32Array},
@@ -57,15 +60,23 @@ pub struct Getters {
     target: Arc<dyn Target>,
     idle: Mutex<Vec<Box<dyn Getter>>>,
     plan: Arc<GetPlan>,
+    /// Workers that have asked.
+    used: Arc<AtomicUsize>,
 }
 
 impl Getters {
     /// With one that was opened already.
-    pub fn new(target: Arc<dyn Target>, plan: Arc<GetPlan>, first: Box<dyn Getter>) -> Self {
+    pub fn new(
+        target: Arc<dyn Target>,
+        plan: Arc<GetPlan>,
+        first: Box<dyn Getter>,
+        used: Arc<AtomicUsize>,
+    ) -> Self {
         Self {
             target,
             idle: Mutex::new(vec![first]),
             plan,
+            used,
         }
     }
 
@@ -82,6 +93,8 @@ pub struct Worker {
     getters: Arc<Getters>,
     plan: Arc<GetPlan>,
     getter: Option<Box<dyn Getter>>,
+    /// Whether it has asked.
+    used: bool,
 }
 
 impl Worker {
@@ -91,6 +104,7 @@ impl Worker {
             getters,
             plan,
             getter: None,
+            used: false,
         }
     }
 
@@ -103,6 +117,9 @@ impl Worker {
             found: 0,
             requests: 0,
         };
+        if !std::mem::replace(&mut self.used, true) {
+            self.getters.used.fetch_add(1, Ordering::Relaxed);
+        }
         let mut retries = 0;
         loop {
             let failed = match self.attempt(&mut answering, &request.keys).await {

@@ -20,7 +20,10 @@ mod sentence;
 mod tests;
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -113,7 +116,9 @@ impl Prepared {
         let plan = self.plan;
         let counted: Arc<Counted> = Arc::default();
         let keys = KeyReader::new(self.source, &plan, &self.context, counted.clone())?;
-        let getters = Arc::new(Getters::new(self.target, plan.clone(), self.getter));
+        let connections: Arc<AtomicUsize> = Arc::default();
+        let getters = Getters::new(self.target, plan.clone(), self.getter, connections.clone());
+        let getters = Arc::new(getters);
         let (requests_in, requests_out) = mpsc::channel::<Request>(plan.jobs);
         // Requests that are asked, answered and waiting for their turn.
         let (answers_in, answers_out) = mpsc::channel(2 * plan.jobs + 2);
@@ -150,6 +155,7 @@ impl Prepared {
             url: self.url,
             started,
             counted,
+            connections,
             answers: answers_out,
             answer: None,
             reader: Some(reader),
@@ -184,6 +190,8 @@ pub struct Get {
     url: String,
     started: Instant,
     counted: Arc<Counted>,
+    /// Connections that were used.
+    connections: Arc<AtomicUsize>,
     /// The answers to come, in order.
     answers: mpsc::Receiver<Result<mpsc::Receiver<Result<Part>>>>,
     /// The one whose turn it is.
@@ -291,7 +299,7 @@ impl Get {
             seconds,
             keys_per_second: asked as f64 / seconds.max(1e-9),
             rows_per_second: rows as f64 / seconds.max(1e-9),
-            jobs: self.plan.jobs,
+            jobs: self.connections.load(Ordering::Relaxed),
             request_keys: self.plan.request_keys,
             ordered: self.plan.ordered,
             notes: self.plan.notes.clone(),

@@ -31,7 +31,7 @@ pub struct GetReport {
     pub keys_per_second: f64,
     /// Rows a second.
     pub rows_per_second: f64,
-    /// Connections at most.
+    /// Connections that asked.
     pub jobs: usize,
     /// Keys of a request at most.
     pub request_keys: usize,
