@@ -8,6 +8,7 @@ mod database;
 mod documents;
 mod events;
 mod flights;
+mod gets;
 mod interrupts;
 mod kill;
 mod mistakes;

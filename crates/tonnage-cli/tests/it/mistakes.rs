@@ -1,8 +1,12 @@
 //! What people get wrong, and the exact words that tell them: what and where, then the next step.
 
 mod cases;
+mod gets;
 
-use self::cases::{MISTAKES, ORDERS};
+use self::{
+    cases::{MISTAKES, ORDERS},
+    gets::GETS,
+};
 use crate::support::{
     Database::{self, Sqlite},
     Place, every,
@@ -48,7 +52,7 @@ impl Mistake {
 
 #[test]
 fn a_mistake_is_told_with_its_place_and_the_next_step() {
-    every(MISTAKES, |mistake| {
+    every(MISTAKES.iter().chain(GETS), |mistake| {
         let place = Place::with(mistake.on, mistake.sql, mistake.files);
         if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {
             place.write("passwords", "*:*:*:*:wrong\n");

@@ -226,7 +226,7 @@ async fn a_lost_answer_is_asked_for_again_and_no_row_comes_twice() {
         memory.fail_after(dice.below(30), fault);
         let result = collect(
             get(&memory)
-                .keys_source(keys(&[asked.clone()], 50))
+                .keys_source(keys(std::slice::from_ref(&asked), 50))
                 .jobs(1 + dice.below(3) as usize)
                 .options(|options| {
                     options.request_keys = 100;
@@ -363,7 +363,7 @@ async fn what_cannot_be_asked_is_refused() {
         ),
     ];
     for (get, message, hint) in cases {
-        let error = collect(get).await.err().expect(message);
+        let error = collect(get).await.expect_err(message);
         assert_eq!(error.to_string(), message);
         assert_eq!(error.hint_text(), Some(hint), "{message}");
     }

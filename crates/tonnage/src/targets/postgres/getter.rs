@@ -33,7 +33,7 @@ use super::{
     writer::{EncodedField, arrays},
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     getter::{Answer, GetKey, GetRequest, Getter, KeyRange},
     load::arrow_bug,
     reader::{BatchBounds, ReadColumn, Relation, ScanRequest},
@@ -227,7 +227,7 @@ impl Getter for PostgresGetter {
             .client
             .query_raw(&self.statement, parameters)
             .await
-            .map_err(errors::statement)?;
+            .map_err(|error| of_keys(error, &self.keys))?;
         self.answer = Some(Answering {
             rows: Box::pin(rows),
             fields: Fields::new(self.columns.len()),
@@ -249,7 +249,7 @@ impl Getter for PostgresGetter {
                 ended = true;
                 break;
             };
-            let row = row.map_err(errors::statement)?;
+            let row = row.map_err(|error| of_keys(error, &self.keys))?;
             for at in 0..place {
                 let Raw(value) = row.try_get(at).map_err(odd)?;
                 answer.fields.push(value);
@@ -273,6 +273,20 @@ impl Getter for PostgresGetter {
             self.answer = None;
         }
         Ok(Some(Answer { rows, keys }))
+    }
+}
+
+/// What the server has against the keys, or anything else.
+fn of_keys(error: tokio_postgres::Error, keys: &[EncodedColumn]) -> Error {
+    let error = errors::statement(error);
+    if error.kind() != ErrorKind::Rejected {
+        return error;
+    }
+    let names: Vec<_> = keys.iter().map(|key| key.name.as_str()).collect();
+    let error = error.at(format!("keys ({})", names.join(", ")));
+    match error.hint_text() {
+        Some(_) => error,
+        None => error.hint("one of the keys is not of its column's type: take it out"),
     }
 }
 

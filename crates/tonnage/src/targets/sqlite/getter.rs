@@ -161,7 +161,7 @@ impl Looking {
         let mut ends = Vec::new();
         if let Some(range) = &request.range {
             let column = [encoded(&range.column)?];
-            let encoder = Encoder::new(column.into_iter())?;
+            let encoder = Encoder::new(column)?;
             for (operator, end) in [(">", &range.from), ("<", &range.to)] {
                 let Some(RangeEnd { value, inclusive }) = end else {
                     continue;

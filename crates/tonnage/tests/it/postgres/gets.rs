@@ -202,12 +202,16 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
         .err()
         .unwrap();
     assert_eq!(error.to_string(), "keys row 1, column 'k': 'soon' is not a date");
-    let days = arrow::array::Date32Array::from(vec![i32::MAX - 3, 19_723, i32::MIN]);
-    let batch = arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(days) as _)]).unwrap();
-    let source = tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch));
-    let got = collect(get(&place.target, "d").columns(["v"]).keys_source(source))
-        .await
-        .unwrap();
+    let days = |days: Vec<i32>| {
+        let column = arrow::array::Date32Array::from(days);
+        let batch =
+            arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(column) as _)]).unwrap();
+        tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch))
+    };
+    let of = |source| collect(get(&place.target, "d").columns(["v"]).keys_source(source));
+    let got = of(days(vec![19_723, i32::MIN])).await.unwrap();
     assert_eq!(got.rows, ["new"]);
-    assert_eq!(got.missing.len(), 2);
+    assert_eq!(got.missing.len(), 1);
+    let error = of(days(vec![19_723, i32::MAX - 3])).await.err().unwrap();
+    assert_eq!(error.to_string(), "keys (k): date out of range");
 }
