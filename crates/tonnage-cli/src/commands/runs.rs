@@ -57,7 +57,7 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
 fn line(run: &RunRecord) -> String {
     let inputs: Vec<_> = run.detail.inputs.iter().map(|i| i.path.as_str()).collect();
     let inputs = match inputs.as_slice() {
-        [] => "a pipe".to_owned(),
+        [] => "a pipe or a database".to_owned(),
         [one] => (*one).to_owned(),
         [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     };

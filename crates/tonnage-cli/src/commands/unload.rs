@@ -261,9 +261,10 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
 fn summary(report: &UnloadReport) -> String {
     let what = report.table.as_deref().unwrap_or("the query");
     let mut text = format!(
-        "{what} of {}: {} rows, {} in {:.2} s, {} rows/s\n",
+        "{what} of {}: {} row{}, {} in {:.2} s, {} rows/s\n",
         report.target,
         Grouped(report.rows),
+        if report.rows == 1 { "" } else { "s" },
         Bytes(usize::try_from(report.bytes).unwrap_or(usize::MAX)),
         report.seconds,
         Grouped(report.rows_per_second as u64)

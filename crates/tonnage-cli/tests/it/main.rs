@@ -19,3 +19,4 @@ mod readme;
 mod rejects;
 mod snapshots;
 mod support;
+mod unload;

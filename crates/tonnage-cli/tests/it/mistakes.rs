@@ -2,11 +2,9 @@
 
 mod cases;
 mod gets;
+mod unloads;
 
-use self::{
-    cases::{MISTAKES, ORDERS},
-    gets::GETS,
-};
+use self::cases::{MISTAKES, ORDERS};
 use crate::support::{
     Database::{self, Sqlite},
     Place, every,
@@ -52,26 +50,29 @@ impl Mistake {
 
 #[test]
 fn a_mistake_is_told_with_its_place_and_the_next_step() {
-    every(MISTAKES.iter().chain(GETS), |mistake| {
-        let place = Place::with(mistake.on, mistake.sql, mistake.files);
-        if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {
-            place.write("passwords", "*:*:*:*:wrong\n");
-            private(&place, "passwords");
-        }
-        for command in mistake.before {
-            place.run(command);
-        }
-        place.sql(mistake.altered);
-        for (name, text) in mistake.changed {
-            place.write(name, text);
-        }
-        let ran = place.run_with(mistake.arguments, mistake.environment, mistake.input.as_bytes());
-        compare(
-            mistake.name,
-            (mistake.says, mistake.code),
-            (&ran.stderr, ran.code),
-        )
-    });
+    every(
+        MISTAKES.iter().chain(unloads::MISTAKES).chain(gets::MISTAKES),
+        |mistake| {
+            let place = Place::with(mistake.on, mistake.sql, mistake.files);
+            if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {
+                place.write("passwords", "*:*:*:*:wrong\n");
+                private(&place, "passwords");
+            }
+            for command in mistake.before {
+                place.run(command);
+            }
+            place.sql(mistake.altered);
+            for (name, text) in mistake.changed {
+                place.write(name, text);
+            }
+            let ran = place.run_with(mistake.arguments, mistake.environment, mistake.input.as_bytes());
+            compare(
+                mistake.name,
+                (mistake.says, mistake.code),
+                (&ran.stderr, ran.code),
+            )
+        },
+    );
 }
 
 fn compare(name: &str, wanted: (&str, i32), ran: (&str, Option<i32>)) -> Result<(), String> {

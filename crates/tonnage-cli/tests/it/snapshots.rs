@@ -39,6 +39,7 @@ fn help() {
     for command in [
         "",
         "load",
+        "unload",
         "get",
         "runs",
         "generate",

@@ -111,7 +111,9 @@ pub(super) fn from_time(
     let unit = Unit(unit);
     let nulls = array.nulls();
     let in_day = |value: i64| match unit.micros(value) {
+        // The end of a day is a time of its own to databases that have it.
         Some((micros @ 0..DAY_MICROS, nanos)) => Ok((micros, nanos)),
+        Some((DAY_MICROS, 0)) => Ok((DAY_MICROS, 0)),
         _ => Err(Fault::new(
             sqlstate::DATETIME_OVERFLOW,
             "the time of day is not within a day".to_owned(),
@@ -119,7 +121,7 @@ pub(super) fn from_time(
     };
     match ty {
         ColumnType::Time => {
-            let good = |row: usize| array.is_null(row) || (0..DAY_MICROS).contains(&values[row]);
+            let good = |row: usize| array.is_null(row) || (0..=DAY_MICROS).contains(&values[row]);
             if array.data_type() == &ty.arrow() && (0..array.len()).all(good) {
                 return Some(array.clone());
             }

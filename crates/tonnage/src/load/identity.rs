@@ -97,7 +97,7 @@ pub async fn own(
     let Some(identity) = identity(&detail, resumable) else {
         if options.attempt == Attempt::Resume {
             return Err(
-                Error::config("a pipe cannot be read again, so its run cannot be resumed")
+                Error::config("the input cannot be read again, so its run cannot be resumed")
                     .hint("load from a file, or leave --resume out"),
             );
         }

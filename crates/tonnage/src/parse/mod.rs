@@ -72,7 +72,7 @@ pub fn timezone(name: &str) -> Result<jiff::tz::TimeZone> {
 /// - integers with a sign or none; floats also as `inf`, `-infinity`, `nan` in any case; truth values as
 ///   `true t yes y on 1` and `false f no n off 0` in any case;
 /// - decimals with or without an exponent, if every digit fits the column;
-/// - dates as `2023-12-31`, times as `23:59`, `23:59:58`, `23:59:58.123456`, timestamps as both with a space
+/// - dates as `2023-12-31`, times as `23:59`, `23:59:58`, `23:59:58.123456`, `24:00:00`, timestamps as both with a space
 ///   or `T` between; instants with `Z`, `+01`, `+0100` or `+01:00` behind, or without if `context` has a
 ///   zone;
 /// - bytes as `\\x` and hexadecimal digits, else as the bytes of the text themselves;
@@ -128,7 +128,7 @@ pub(crate) fn parse_values<'a>(
         ColumnType::Json => texts(values, notes, text::json),
         ColumnType::Bytes => binaries(values, notes),
         ColumnType::Date => primitives::<Date32Type>(ty, values, notes, time::date),
-        ColumnType::Time => primitives::<Time64MicrosecondType>(ty, values, notes, time::time),
+        ColumnType::Time => primitives::<Time64MicrosecondType>(ty, values, notes, time::time_or_end),
         ColumnType::Timestamp => primitives::<TimestampMicrosecondType>(ty, values, notes, time::timestamp),
         ColumnType::TimestampTz => {
             let zone = context.timezone.as_ref();

@@ -114,6 +114,15 @@ pub(crate) fn time(value: &[u8]) -> Parsed<i64> {
         .map_err(|bad| bad.fault(value, &ColumnType::Time))
 }
 
+/// As [`time`], and `24:00:00`, the end of a day, which is a time of its own to databases that have it.
+pub(crate) fn time_or_end(value: &[u8]) -> Parsed<i64> {
+    time(value).or_else(|fault| match value.trim_ascii().strip_prefix(b"24:00:00") {
+        Some(b"") => Ok(DAY),
+        Some([b'.', zeros @ ..]) if !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0') => Ok(DAY),
+        _ => Err(fault),
+    })
+}
+
 /// Microseconds since 1970-01-01 00:00:00 of a clock without a zone.
 pub(crate) fn timestamp(value: &[u8]) -> Parsed<i64> {
     read_timestamp(value.trim_ascii())

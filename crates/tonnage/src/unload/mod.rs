@@ -5,6 +5,8 @@
 
 mod files;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::PathBuf,
@@ -334,6 +336,8 @@ impl Writer {
             }
             sink.write(&batch)?;
             rows += batch.num_rows() as u64;
+            let bytes = batch.get_array_memory_size() as u64;
+            self.progress.bytes_read.fetch_add(bytes, Ordering::Relaxed);
             self.progress
                 .read
                 .fetch_add(batch.num_rows() as u64, Ordering::Relaxed);

@@ -4,6 +4,7 @@ mod gets;
 mod ledger;
 mod operations;
 mod tables;
+mod unloading;
 mod values;
 mod writing;
 

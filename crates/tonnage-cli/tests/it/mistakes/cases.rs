@@ -384,7 +384,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         arguments: "load - {db} -t orders --resume",
         input: "id,qty\n1,2\n",
         code: 2,
-        says: "error: a pipe cannot be read again, so its run cannot be resumed\n\
+        says: "error: the input cannot be read again, so its run cannot be resumed\n\
                hint: load from a file, or leave --resume out\n",
         ..Mistake::PLAIN
     },

@@ -14,7 +14,7 @@ const GET: Mistake = Mistake {
     ..Mistake::PLAIN
 };
 
-pub(super) const GETS: &[Mistake] = &[
+pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "no keys",
         arguments: "get {db} -t lines",

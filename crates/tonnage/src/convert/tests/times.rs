@@ -38,7 +38,7 @@ fn dates() {
 #[test]
 fn times() {
     check(
-        Time32SecondArray::from(vec![Some(3661), None, Some(86_400)]),
+        Time32SecondArray::from(vec![Some(3661), None, Some(86_401)]),
         ColumnType::Time,
         &["01:01:01", "null", "22008: the time of day is not within a day"],
     );
@@ -48,7 +48,7 @@ fn times() {
         &["00:00:00.001"],
     );
     check(
-        Time64MicrosecondArray::from(vec![86_399_999_999, -1]),
+        Time64MicrosecondArray::from(vec![86_399_999_999, 86_400_000_001]),
         ColumnType::Time,
         &["23:59:59.999999", "22008: the time of day is not within a day"],
     );

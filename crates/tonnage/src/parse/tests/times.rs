@@ -74,7 +74,12 @@ fn times() {
     check_bad(
         ColumnType::Time,
         &[
-            ("24:00:00", "22008", "'24:00:00' is a time that does not exist"),
+            ("24:00:01", "22008", "'24:00:01' is a time that does not exist"),
+            (
+                "24:00:00.000001",
+                "22008",
+                "'24:00:00.000001' is a time that does not exist",
+            ),
             ("12:60", "22008", "'12:60' is a time that does not exist"),
             ("12:34:61", "22008", "'12:34:61' is a time that does not exist"),
             (
@@ -226,4 +231,15 @@ fn an_unknown_zone_is_a_setting_to_correct() {
             .hint_text()
             .is_some_and(|hint| hint.contains("Europe/Berlin"))
     );
+}
+
+#[test]
+fn the_end_of_a_day_is_a_time() {
+    use crate::parse::time::time_or_end;
+    for text in ["24:00:00", " 24:00:00.000 "] {
+        assert_eq!(time_or_end(text.as_bytes()).ok(), Some(86_400_000_000), "{text}");
+    }
+    for text in ["24:00:00.", "24:00:00.1", "24:00", "24:00:00x"] {
+        assert!(time_or_end(text.as_bytes()).is_err(), "{text}");
+    }
 }

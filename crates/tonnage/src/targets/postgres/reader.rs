@@ -166,7 +166,7 @@ pub(super) async fn relation(client: &Client, request: &ScanRequest) -> Result<F
     }
 }
 
-/// The columns, as what each arrives, and the list that selects them.
+/// The columns, as what each arrives, and the list that selects them: `*` for all of a query's.
 pub(super) async fn describe(
     client: &Client,
     request: &ScanRequest,
@@ -184,6 +184,9 @@ pub(super) async fn describe(
         );
     }
     let described = prepared.columns();
+    if described.is_empty() && matches!(found.source, Source::Query(_)) {
+        return Err(Error::config("the query returns no rows").hint("write a query that only reads"));
+    }
     let names = described.iter().map(|column| column.name());
     let catalogued = found.described.as_ref().map(|described| &described.table.columns);
     let all = (0..described.len()).filter(|at| {
@@ -241,7 +244,17 @@ pub(super) async fn describe(
         arriving.push(server);
         selected.push(expression);
     }
-    Ok((columns, arriving, selected.join(", ")))
+    // Not of a table: its partitions may have their columns in another order.
+    let is_all = request.columns.is_none() && matches!(found.source, Source::Query(_));
+    let as_they_are = columns
+        .iter()
+        .zip(&selected)
+        .all(|(column, expression)| quote(&column.name) == *expression);
+    let selected = match is_all && as_they_are {
+        true => "*".to_owned(),
+        false => selected.join(", "),
+    };
+    Ok((columns, arriving, selected))
 }
 
 /// The server's refusal of SQL that the user has written.

@@ -100,7 +100,13 @@ pub(super) async fn cut(
         }
         return by_column(client, request, source, &query, &whole, column).await;
     }
-    let mut one = query.of(&whole, &[]);
+    // A query by itself keeps the order that it asks for.
+    let mut one = match source {
+        Source::Query(text) if request.filter.is_none() && request.limit.is_none() && selected == "*" => {
+            text.clone()
+        }
+        _ => query.of(&whole, &[]),
+    };
     if let Some(limit) = request.limit {
         one.push_str(&format!(" LIMIT {limit}"));
     }

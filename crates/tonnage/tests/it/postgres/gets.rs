@@ -215,3 +215,42 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
     let error = of(days(vec![19_723, i32::MAX - 3])).await.err().unwrap();
     assert_eq!(error.to_string(), "keys (k): date out of range");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10000)")
+        .await;
+    let cut = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE query LIKE '%{}%asked.place%' AND pid <> pg_backend_pid()",
+        place.schema
+    );
+    let url = place.url.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let batches = (0..40).map(move |at: i32| {
+        if at == 20 {
+            let cutting = async {
+                let client = super::session(&url).await;
+                let ended: i64 = client.query_one(&cut, &[]).await.unwrap().get(0);
+                assert!(ended > 0, "there is a connection to be cut");
+            };
+            runtime.block_on(cutting);
+        }
+        let keys = arrow::array::Int32Array::from_iter_values(at * 500..at * 500 + 500);
+        arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(keys) as _)]).unwrap()
+    });
+    let schema = arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new(
+        "k",
+        arrow::datatypes::DataType::Int32,
+        false,
+    )]);
+    let source = tonnage::sources::batches::BatchSource::new("keys", std::sync::Arc::new(schema), batches);
+    let get = get(&place.target, "t").keys_source(source).ordered().jobs(2);
+    let got = collect(get).await.unwrap();
+    let wanted: Vec<_> = (1..=10_000).map(|key| key.to_string()).collect();
+    assert_eq!(got.rows, wanted);
+    assert_eq!((got.report.keys.asked, got.missing.len()), (20_000, 10_000));
+    assert!(got.report.retries > 0, "a lost connection was met");
+}

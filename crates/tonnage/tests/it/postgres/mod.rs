@@ -6,6 +6,7 @@ mod ledger;
 mod operations;
 mod tables;
 mod texts;
+mod unloading;
 mod values;
 mod writing;
 

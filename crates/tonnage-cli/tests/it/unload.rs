@@ -1,0 +1,201 @@
+//! Unloads as people use them: files that appear whole, and copies from one database to another.
+
+use std::process::Command;
+
+use crate::support::{
+    BOTH,
+    Database::{Postgres, Sqlite},
+    Place,
+};
+
+const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, note text, total numeric(10,2), placed date); \
+    INSERT INTO orders VALUES (1, '', 12.5, '2024-02-29'), (2, NULL, NULL, NULL), (3, 'a \"b\", c', 0.1, '2024-03-01')";
+
+fn files(place: &Place, directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path(directory)).expect("the directory is there");
+    let mut names: Vec<_> = entries
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|name| !name.starts_with("shop.db"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn rows_go_to_standard_output_and_everything_else_does_not() {
+    for database in BOTH {
+        let place = Place::with(*database, ORDERS, &[]);
+        let ran = place.run("unload {db} -t orders -o -");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert_eq!(
+            ran.stdout_exact,
+            "id,note,total,placed\n1,\"\",12.50,2024-02-29\n2,,,\n3,\"a \"\"b\"\", c\",0.10,2024-03-01\n"
+        );
+        assert!(ran.stderr.contains(": 3 rows, "), "{}", ran.stderr);
+        let ran =
+            place.run("unload {db} -t ORDERS -o - --format jsonl -q --columns total,id --where 'id < 3'");
+        assert_eq!(
+            ran.stdout_exact,
+            "{\"total\":12.50,\"id\":1}\n{\"total\":null,\"id\":2}\n"
+        );
+        assert_eq!(ran.stderr, "");
+        let ran =
+            place.run("unload {db} --query 'SELECT id FROM orders ORDER BY id DESC;' -o - --no-header -q");
+        assert_eq!(ran.stdout_exact, "3\n2\n1\n");
+        let ran = place.run("unload {db} -t orders -o - --format tsv --limit 0 -q");
+        assert_eq!(ran.stdout_exact, "id\tnote\ttotal\tplaced\n");
+    }
+}
+
+#[test]
+fn what_goes_out_by_any_file_comes_in_again() {
+    for database in BOTH {
+        let place = Place::with(*database, ORDERS, &[]);
+        let wanted = place.sql("SELECT * FROM orders ORDER BY id");
+        for output in [
+            "o.csv",
+            "o.tsv.gz",
+            "o.jsonl",
+            "o.jsonl.zst",
+            "o.parquet",
+            "o.arrow",
+            "parts/",
+            "o-{}.csv",
+        ] {
+            let ran = place.run(&format!("unload {{db}} -t orders -o {output} --report r.json"));
+            assert_eq!(ran.code, Some(0), "{output}: {}", ran.stderr);
+            let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).expect("JSON");
+            assert_eq!(report["rows"], 3);
+            let file = report["files"][0]["path"].as_str().expect("a path").to_owned();
+            place.sql("DELETE FROM orders");
+            place.load(&format!("{file} {{db}} -t orders --ledger none"));
+            assert_eq!(place.sql("SELECT * FROM orders ORDER BY id"), wanted, "{output}");
+        }
+    }
+}
+
+#[test]
+fn files_that_are_there_are_replaced_only_on_request() {
+    let place = Place::with(
+        Sqlite,
+        ORDERS,
+        &[("o.csv", "mine"), ("parts/part-00009.parquet", "old")],
+    );
+    for output in ["o.csv", "parts/"] {
+        assert_eq!(
+            place.run(&format!("unload {{db}} -t orders -o {output}")).code,
+            Some(2)
+        );
+    }
+    assert_eq!(place.read("o.csv"), "mine");
+    assert_eq!(files(&place, "parts"), ["part-00009.parquet"]);
+    for output in ["o.csv", "parts/"] {
+        let ran = place.run(&format!("unload {{db}} -t orders -o {output} --overwrite"));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    }
+    assert!(place.read("o.csv").starts_with("id,"));
+    // A part of an earlier unload would be loaded with those of this one.
+    assert_eq!(files(&place, "parts"), ["part-00000.parquet"]);
+}
+
+#[test]
+fn a_full_disk_leaves_no_file() {
+    let place = Place::new(Sqlite);
+    place.run("generate sbtest --rows 20k -o rows.parquet");
+    place.load("rows.parquet {db} -t sbtest1 --create");
+    std::fs::remove_file(place.path("rows.parquet")).expect("it goes");
+    for output in ["o.csv", "o.parquet", "o.jsonl.gz", "o-{}.arrow", "parts/"] {
+        // A limit on the size of files, as a disk that is full: the write fails with a code of its own.
+        let command = format!(
+            "trap '' XFSZ; ulimit -f 100; exec {} unload shop.db -t sbtest1 -j 2 -o '{output}'",
+            env!("CARGO_BIN_EXE_tonnage")
+        );
+        let ran = Command::new("bash")
+            .args(["--noprofile", "--norc", "-c", &command])
+            .current_dir(place.path("."))
+            .output()
+            .expect("bash starts");
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{output}: {told}");
+        assert!(told.starts_with("error: cannot write "), "{output}: {told}");
+        assert!(told.contains("File too large"), "{output}: {told}");
+        assert_eq!(files(&place, "."), [""; 0], "{output}");
+    }
+    let ran = place.run("unload {db} -t sbtest1 -o /dev/full --format csv");
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(
+        ran.stderr,
+        "error: cannot write /dev/full: No space left on device (os error 28)\n\
+         hint: make room, or end the name in .csv.zst or .parquet to compress it\n"
+    );
+}
+
+#[test]
+fn a_database_is_copied_into_another() {
+    for (from, into) in [
+        (Sqlite, Postgres),
+        (Postgres, Sqlite),
+        (Sqlite, Sqlite),
+        (Postgres, Postgres),
+    ] {
+        let source = Place::with(from, ORDERS, &[]);
+        let place = Place::new(into);
+        let url = match from {
+            Sqlite => source.path("shop.db").display().to_string(),
+            Postgres => source.url(),
+        };
+        let report = place.load(&format!("{url} {{db}} -t copied --source-table orders --create"));
+        assert_eq!(report["rows"]["written"], 3);
+        let lost = &report["guarantees_lost"][0];
+        assert_eq!(
+            lost,
+            "the input is a database, which may change: an interrupted run cannot be resumed"
+        );
+        let all = |table: &str| format!("SELECT id, note, total, placed FROM {table} ORDER BY id");
+        let shown = |rows: Vec<String>| -> Vec<String> {
+            // SQLite shows numbers without the zeros that PostgreSQL keeps.
+            rows.into_iter()
+                .map(|row| row.replace("12.50|", "12.5|").replace("0.10|", "0.1|"))
+                .collect()
+        };
+        assert_eq!(
+            shown(place.sql(&all("copied"))),
+            shown(source.sql(&all("orders")))
+        );
+        // The key came along.
+        let again = place.run(&format!(
+            "load {url} {{db}} -t copied --source-table orders --mode upsert"
+        ));
+        assert_eq!(again.code, Some(0), "{}", again.stderr);
+        assert_eq!(place.sql("SELECT count(*) FROM copied"), ["3"]);
+        let report = place.load(&format!(
+            "{url} {{db}} -t few --source-query 'SELECT id, total * 2 AS twice FROM orders WHERE id = 1' --create"
+        ));
+        assert_eq!(report["rows"]["written"], 1);
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_it_quietly() {
+    let place = Place::new(Sqlite);
+    place.run("generate sbtest --rows 50k -o rows.parquet");
+    place.load("rows.parquet {db} -t sbtest1 --create");
+    let command = format!(
+        "{} unload shop.db -t sbtest1 -o - | head -n 2",
+        env!("CARGO_BIN_EXE_tonnage")
+    );
+    let ran = Command::new("bash")
+        .args(["--noprofile", "--norc", "-o", "pipefail", "-c", &command])
+        .current_dir(place.path("."))
+        .output()
+        .expect("bash starts");
+    assert_eq!(ran.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&ran.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout).lines().count(), 2);
+}

@@ -1,0 +1,197 @@
+//! The engine against the reference target, which can be made to fail at any call.
+
+use std::fs;
+
+use super::*;
+use crate::{
+    ColumnType, Database,
+    plan::LoadOptions,
+    sources::{self, TextOptions, database::DatabaseSource},
+    table::{ColumnSpec, TableName, TableSpec},
+    targets::memory::{Fault, Memory},
+};
+
+/// A table of 5,000 rows, which is several splits.
+async fn numbers() -> Memory {
+    let memory = Memory::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("n.csv");
+    let lines: String = (0..5_000).map(|n| format!("{n},{}\n", n * n)).collect();
+    fs::write(&path, format!("id,square\n{lines}")).unwrap();
+    let spec = TableSpec {
+        name: TableName::bare("n"),
+        columns: ["id", "square"]
+            .map(|name| ColumnSpec {
+                name: name.to_owned(),
+                ty: ColumnType::Int64,
+                nullable: false,
+            })
+            .to_vec(),
+        key: vec!["id".to_owned()],
+    };
+    memory.create(&spec).await.unwrap();
+    let source = sources::open(&[path.display().to_string()], None, &TextOptions::default()).unwrap();
+    let options = LoadOptions {
+        jobs: Some(1),
+        ..LoadOptions::new(TableName::bare("n"))
+    };
+    let target = Arc::new(memory.clone());
+    let prepared = crate::load::prepare(target, String::new(), source, options)
+        .await
+        .unwrap();
+    let ended = prepared.run(Arc::default(), Stop::default()).await.unwrap();
+    assert!(ended.error.is_none());
+    memory
+}
+
+fn options(path: PathBuf) -> UnloadOptions {
+    UnloadOptions {
+        jobs: Some(3),
+        ..UnloadOptions::new(Relation::Table(TableName::bare("n")), Output::new(path))
+    }
+}
+
+async fn try_unload(memory: &Memory, options: &UnloadOptions) -> Result<UnloadReport> {
+    unload(
+        memory,
+        "memory".to_owned(),
+        options,
+        Arc::default(),
+        Stop::default(),
+    )
+    .await
+}
+
+#[tokio::test]
+async fn a_failed_unload_leaves_nothing_and_a_whole_one_leaves_all() {
+    let memory = numbers().await;
+    for name in ["n.csv", "n-{}.jsonl", "parts/"] {
+        let mut whole = false;
+        for calls in 0.. {
+            let directory = tempfile::tempdir().unwrap();
+            memory.fail_after(calls, Fault::Before(ErrorKind::Unsent));
+            let ended = try_unload(&memory, &options(directory.path().join(name))).await;
+            memory.revive();
+            let left = fs::read_dir(directory.path()).unwrap().count();
+            match ended {
+                Err(error) => {
+                    assert_eq!(error.to_string(), "a fault was asked for");
+                    assert_eq!(left, 0, "{name}: after {calls} calls");
+                }
+                Ok(report) => {
+                    assert_eq!(report.rows, 5_000);
+                    assert_eq!(report.files.iter().map(|file| file.rows).sum::<u64>(), 5_000);
+                    whole = true;
+                    break;
+                }
+            }
+        }
+        assert!(whole);
+    }
+}
+
+#[tokio::test]
+async fn one_file_is_in_order_whatever_the_jobs() {
+    let memory = numbers().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("n.csv");
+    let report = try_unload(&memory, &options(path.clone())).await.unwrap();
+    assert_eq!((report.jobs, report.splits), (3, 5));
+    let wanted: String = (0..5_000).map(|n| format!("{n},{}\n", n * n)).collect();
+    assert_eq!(fs::read_to_string(path).unwrap(), format!("id,square\n{wanted}"));
+}
+
+#[tokio::test]
+async fn a_request_to_stop_leaves_nothing() {
+    let memory = numbers().await;
+    let directory = tempfile::tempdir().unwrap();
+    let stop = Stop::default();
+    stop.request();
+    let options = options(directory.path().join("n.csv"));
+    let ended = unload(&memory, String::new(), &options, Arc::default(), stop).await;
+    assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// A reader that is gone before its split ends, as after a panic.
+struct Gone;
+
+#[async_trait::async_trait]
+impl Reader for Gone {
+    async fn open(&mut self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Option<arrow::array::RecordBatch>> {
+        panic!("the reader of a test is gone")
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_is_gone_is_no_end() {
+    let snapshot = crate::reader::Snapshot {
+        columns: Vec::new(),
+        key: Vec::new(),
+        splits: 1,
+        readers: vec![Box::new(Gone)],
+        settings_changed: Vec::new(),
+        notes: Vec::new(),
+    };
+    let mut batches = Batches::of(snapshot, Stop::default());
+    let error = batches.next().await.unwrap_err();
+    assert_eq!(error.to_string(), "a reader ended before its split was read");
+}
+
+#[tokio::test]
+async fn a_database_is_a_source() {
+    let memory = numbers().await;
+    let request = options(PathBuf::new()).request().unwrap();
+    let source = DatabaseSource::open(&memory, "memory n", &request).await.unwrap();
+    let other = Memory::new();
+    let prepare = |source, create| {
+        let options = LoadOptions {
+            create,
+            jobs: Some(2),
+            ..LoadOptions::new(TableName::bare("again"))
+        };
+        crate::load::prepare(Arc::new(other.clone()), String::new(), source, options)
+    };
+    let prepared = prepare(Box::new(source), crate::plan::Create::New).await.unwrap();
+    assert!(!prepared.resumable());
+    assert_eq!(
+        prepared.plan().guarantees_lost,
+        ["the input is a database, which may change: an interrupted run cannot be resumed"]
+    );
+    let ended = prepared.run(Arc::default(), Stop::default()).await.unwrap();
+    assert!(ended.error.is_none(), "{:?}", ended.error);
+    let sorted = |mut rows: Vec<_>| {
+        rows.sort();
+        rows
+    };
+    assert_eq!(sorted(other.rows("again")), sorted(memory.rows("n")));
+    let table = other.table(&TableName::bare("again")).await.unwrap().unwrap();
+    assert_eq!(table.primary_key().unwrap().columns, ["id"]);
+    assert!(table.columns.iter().all(|column| !column.nullable));
+
+    // A reader that fails stops the load, and the account says what was written until then.
+    memory.fail_after(6, Fault::Before(ErrorKind::Unsent));
+    let source = DatabaseSource::open(&memory, "memory n", &request).await.unwrap();
+    other.drop_table("again");
+    let prepared = prepare(Box::new(source), crate::plan::Create::New).await.unwrap();
+    let ended = prepared.run(Arc::default(), Stop::default()).await.unwrap();
+    assert_eq!(ended.error.unwrap().to_string(), "a fault was asked for");
+    assert!(ended.report.rows.balances());
+    assert!(other.rows("again").len() < 5_000);
+}
+
+#[test]
+fn the_builder_names_what_is_missing() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db").display().to_string();
+    let refused = runtime.block_on(async { Database::connect(&path).await.unwrap().unload("t").run().await });
+    assert_eq!(refused.unwrap_err().to_string(), "no file was named");
+}

@@ -1,0 +1,493 @@
+//! Unloads: what is read is what is there, all of it, once, and of one moment.
+
+use std::path::Path;
+
+use tonnage::{Database, database::Unload, sources::TextOptions};
+
+use super::Place;
+
+/// Every way to a file and back.
+const FORMATS: [&str; 6] = ["csv", "jsonl", "parquet", "arrow", "csv.zst", "tsv"];
+/// Those that have dates of all years, and a JSON null.
+const BINARY: [&str; 2] = ["parquet", "arrow"];
+
+const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN cents AS numeric(6,2); \
+    CREATE DOMAIN naming AS text; \
+    CREATE TABLE t (o int4 PRIMARY KEY, b bool, i2 int2, i4 int4, i8 int8, f4 float4, f8 float8, n numeric, \
+        n2 numeric(10,2), n38 numeric(38,10), n50 numeric(50,3), s text, v varchar(5), c char(5), y bytea, d date, \
+        ti time, ts timestamp, ts0 timestamp(0), tz timestamptz, u uuid, j json, jb jsonb, m mood, ce cents, na naming, \
+        ia int4[], ta text[], ip inet, cd cidr, bi bit(3), vb varbit, iv interval, r int4range, x xml)";
+
+const ROWS: &str = r#"INSERT INTO t VALUES
+    (2, true, -32768, -2147483648, -9223372036854775808, '-Infinity', '-Infinity', '-Infinity', -99999999.99,
+     -9999999999999999999999999999.9999999999, -12345678901234567890123456789012345678901234567.001, '', '', '', '',
+     '0001-01-01', '00:00:00', '0001-01-01 00:00:00', '0001-01-01 00:00:00', '0001-01-01 00:00:00+00',
+     '00000000-0000-0000-0000-000000000000', '{}', '{}', 'sad', -0.01, '', '{}', '{}', '0.0.0.0/0', '0.0.0.0/0', B'000', B'',
+     '-1 year -2 days', 'empty', '<a/>'),
+    (3, false, 32767, 2147483647, 9223372036854775807, 'NaN', 'NaN', 'NaN', 0.00, 0, 0.001, 'null', 'a"b', 'ab ', '\x00ff5c22',
+     '9999-12-31', '24:00:00', '9999-12-31 23:59:59.999999', '1999-12-31 23:59:59', '9999-12-31 23:59:59.999999+00',
+     'ffffffff-ffff-ffff-ffff-ffffffffffff', '"text"', '[1, null]', 'glad', 9999.99, 'NULL', '{1,NULL,-3}',
+     '{"a,b","\"",NULL,"NULL",""}', '10.1.2.3/8', '10.0.0.0/8', B'101', B'10101', '1 day 02:03:04.000005', '[1,10)',
+     '<a b="c">d,e</a>'),
+    (4, true, 0, 0, 0, '-0', '-0', 123456789012345678901234567890.000000000000000000000000000001, 0.01, 0.0000000001, 7,
+     E'line\nbreak,"quoted"\ttab\r\\. é 😀', 'héé', 'é', '\x', '1970-01-01', '12:34:56.789012', '1969-12-31 23:59:59.999999',
+     '1970-01-01', '1970-01-01 00:00:00+02', '123e4567-e89b-12d3-a456-426614174000', '{"b": 1,  "a": [1.50, "x\ny"]}',
+     '{"b": 1, "a": 1.50}', 'glad', 0, ' padded ', '{{1,2},{3,4}}', '{é}', '::1', '::/0', B'111', B'1', '0', '(,)', 'plain'),
+    (5, NULL, 1, 1, 1, 3.4028235e38, 1.7976931348623157e308, 0.00, 1.10, 1e-10, 0.000, '007', ' ', '     ', '\x0a0d',
+     '2000-01-01', '00:00:00.000001', '2000-01-01', '2000-01-01', '2000-01-01Z', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
+     '12.50', '12.50', 'sad', 1.10, '\.', '{}', '{}', '1.2.3.4', '1.2.3.4', B'010', B'0', '1 mon', '[5,6)', '<x/>'),
+    (6, NULL, 2, 2, 2, 1e-45, 5e-324, 1e-40, 2.20, 2, 2.5, '\x00', 'true', 't', '\x31', '2024-02-29', '01:02:03', '2024-02-29 01:02:03',
+     '2024-02-29 01:02:03', '2024-02-29 01:02:03+05:30', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'true', 'false', 'sad', 2,
+     '[]', '{7}', '{null}', '1.2.3.4', '1.2.3.4', B'010', B'0', '1 mon', '[5,6)', '<x/>');
+    INSERT INTO t VALUES (1)"#;
+
+async fn database(place: &Place) -> Database {
+    Database::connect(&place.url).await.unwrap()
+}
+
+/// Unloads by every way, loads again, and compares every row as the server shows it.
+async fn round_trip(place: &Place, table: &str, formats: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = database(place).await;
+    for format in formats {
+        let path = directory.path().join(format!("t.{format}"));
+        let written = db.unload(table).to(&path).run().await;
+        let written = written.unwrap_or_else(|e| panic!("{format}: {e}"));
+        place
+            .run(&format!(
+                "DROP TABLE IF EXISTS again; CREATE TABLE again (LIKE {table} INCLUDING ALL)"
+            ))
+            .await;
+        let load = db.load(path.display().to_string()).table("again");
+        let loaded = load.run().await.unwrap_or_else(|e| panic!("{format}: {e}"));
+        assert_eq!(written.rows, loaded.rows.written, "{format}");
+        same(place, table, "again", format).await;
+    }
+}
+
+/// Compares two tables as the server shows their rows.
+async fn same(place: &Place, one: &str, other: &str, context: &str) {
+    let shown = |name: &str| format!("SELECT x::text FROM {name} x ORDER BY 1");
+    let wanted = place.texts(&shown(one)).await;
+    assert!(!wanted.is_empty());
+    assert_eq!(place.texts(&shown(other)).await, wanted, "{context}");
+}
+
+#[tokio::test]
+async fn every_type_comes_back_as_it_was() {
+    let place = Place::new().await;
+    place.run(TYPES).await;
+    place.run(ROWS).await;
+    round_trip(&place, "t", &FORMATS).await;
+}
+
+#[tokio::test]
+async fn the_far_ends_of_time_come_back_where_the_format_has_them() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (o int4, d date, ts timestamp, tz timestamptz, j json); \
+             INSERT INTO t VALUES (1, '4713-01-01 BC', '4713-01-01 BC', '4713-01-02 BC', 'null'), \
+             (2, '5874897-12-31', '294246-12-31 23:59:59.999999', '294246-12-31 00:00:00+00', NULL)",
+        )
+        .await;
+    round_trip(&place, "t", &BINARY).await;
+    let db = database(&place).await;
+    let directory = tempfile::tempdir().unwrap();
+    for (name, wanted) in [
+        (
+            "t.csv",
+            "column d: row 1: a date -2440550 days from 1970-01-01 lies outside the years 1 to 9999",
+        ),
+        (
+            "t.jsonl",
+            "column d: row 1: a date -2440550 days from 1970-01-01 lies outside the years 1 to 9999",
+        ),
+    ] {
+        let refused = db.unload("t").to(directory.path().join(name)).run().await;
+        assert_eq!(refused.unwrap_err().to_string(), wanted);
+    }
+    let refused = db
+        .unload("t")
+        .columns(["o", "j"])
+        .to(directory.path().join("t.jsonl"));
+    assert_eq!(
+        refused.run().await.unwrap_err().to_string(),
+        "column j: row 1: a JSON null could not be told from no value in JSON lines"
+    );
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_table_made_from_the_file_has_the_types_of_the_first() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (o int4, n numeric, n2 numeric(10,2), v varchar(5), c char(3), u uuid, j json, i int2, f float4); \
+             INSERT INTO t VALUES (1, 1.50, 2.5, 'a', 'b', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '{}', 1, 0.1)",
+        )
+        .await;
+    let directory = tempfile::tempdir().unwrap();
+    let db = database(&place).await;
+    for format in BINARY {
+        let path = directory.path().join(format!("t.{format}"));
+        db.unload("t").to(&path).run().await.unwrap();
+        place.run("DROP TABLE IF EXISTS again").await;
+        let load = db.load(path.display().to_string()).table("again");
+        load.create(Vec::<String>::new()).run().await.unwrap();
+        let columns = |name: &str| {
+            format!(
+                "SELECT attname || ' ' || format_type(atttypid, atttypmod) FROM pg_attribute \
+                 WHERE attrelid = '{}.{name}'::regclass AND attnum > 0 ORDER BY attnum",
+                place.schema
+            )
+        };
+        assert_eq!(
+            place.texts(&columns("again")).await,
+            place.texts(&columns("t")).await,
+            "{format}"
+        );
+        same(&place, "t", "again", format).await;
+    }
+}
+
+/// The values of the first column of all CSV files that an unload writes.
+async fn keys(unload: Unload, directory: &Path) -> Vec<String> {
+    let written = unload.to(directory.join("k-{}.csv")).overwrite().run().await;
+    let written = written.unwrap();
+    let mut keys = Vec::new();
+    for file in &written.files {
+        let text = std::fs::read_to_string(&file.path).unwrap();
+        let lines: Vec<_> = text.lines().skip(1).map(str::to_owned).collect();
+        assert_eq!(lines.len() as u64, file.rows);
+        keys.extend(lines);
+    }
+    keys.sort();
+    keys
+}
+
+#[tokio::test]
+async fn however_it_is_cut_every_row_comes_once() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (k int8, s text COLLATE \"C\", u uuid, e float8, w text); \
+             INSERT INTO t SELECT g, CASE WHEN g % 10 = 0 THEN NULL WHEN g % 2 = 0 THEN 'same' ELSE 'v' || g || '''' END, \
+                 CASE WHEN g % 7 = 0 THEN NULL ELSE md5(g::text)::uuid END, \
+                 CASE WHEN g % 5 = 0 THEN 'NaN' ELSE exp(g % 600) END, repeat('x', 700) FROM generate_series(1, 30000) g; \
+             DELETE FROM t WHERE k % 3 = 0; ANALYZE t; \
+             CREATE VIEW v AS SELECT k, s FROM t; \
+             CREATE TABLE p (k int8, s text) PARTITION BY HASH (k); \
+             CREATE TABLE p0 PARTITION OF p FOR VALUES WITH (MODULUS 2, REMAINDER 0); \
+             CREATE TABLE p1 (s text, gone int, k int8); ALTER TABLE p1 DROP COLUMN gone; \
+             ALTER TABLE p ATTACH PARTITION p1 FOR VALUES WITH (MODULUS 2, REMAINDER 1); \
+             INSERT INTO p SELECT k, w FROM t; \
+             CREATE TABLE parent (k int8); CREATE TABLE child (more text) INHERITS (parent); \
+             INSERT INTO parent SELECT k FROM t WHERE k < 1000; INSERT INTO child SELECT k, w FROM t WHERE k >= 1000; \
+             CREATE MATERIALIZED VIEW mv AS SELECT * FROM t; CREATE TABLE empty (k int8)",
+        )
+        .await;
+    let wanted: Vec<String> = {
+        let mut all: Vec<String> = (1..=30_000)
+            .filter(|k| k % 3 != 0)
+            .map(|k: i64| k.to_string())
+            .collect();
+        all.sort();
+        all
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let db = database(&place).await;
+    for (name, jobs_wanted) in [
+        ("t", 3),
+        ("v", 1),
+        ("p", 2),
+        ("parent", 3),
+        ("mv", 2),
+        ("empty", 1),
+    ] {
+        let unload = db.unload(name).columns(["k"]).jobs(3);
+        let report = unload
+            .to(directory.path().join("one.csv"))
+            .overwrite()
+            .run()
+            .await
+            .unwrap();
+        assert_eq!(report.jobs.min(jobs_wanted), jobs_wanted, "{name} {report:?}");
+        let unload = db.unload(name).columns(["k"]).jobs(3);
+        let found = keys(unload, directory.path()).await;
+        match name {
+            "empty" => assert!(found.is_empty()),
+            _ => assert!(found == wanted, "{name}: {} rows", found.len()),
+        }
+    }
+    for column in ["k", "s", "u", "e"] {
+        let unload = db.unload("t").columns(["k"]).jobs(3).split_by(column);
+        let found = keys(unload, directory.path()).await;
+        assert!(found == wanted, "by {column}: {} rows", found.len());
+    }
+    let query = db
+        .unload_query("SELECT k, s FROM t -- all of it")
+        .columns(["k"])
+        .jobs(2)
+        .split_by("s");
+    assert!(keys(query, directory.path()).await == wanted);
+    let some = db.unload("t").columns(["k"]).jobs(3).filter("t.k <= 10 -- few");
+    assert_eq!(
+        keys(some, directory.path()).await,
+        ["1", "10", "2", "4", "5", "7", "8"]
+    );
+    let few = db.unload("t").columns(["k"]).jobs(3).limit(5);
+    assert_eq!(keys(few, directory.path()).await.len(), 5);
+}
+
+#[tokio::test]
+async fn rows_come_in_the_order_of_the_table() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t AS SELECT g AS k, repeat('x', 900) AS w FROM generate_series(1, 30000) g")
+        .await;
+    let db = database(&place).await;
+    let mut batches = db.unload("t").columns(["k"]).jobs(4).batches().await.unwrap();
+    let mut next = 1;
+    while let Some(batch) = batches.next().await.unwrap() {
+        let column = batch.column(0);
+        let numbers = arrow::array::AsArray::as_primitive::<arrow::datatypes::Int32Type>(column);
+        for number in numbers.values() {
+            assert_eq!(*number, next);
+            next += 1;
+        }
+    }
+    assert_eq!(next, 30_001);
+}
+
+#[tokio::test]
+async fn all_of_it_is_of_one_moment() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (id int4 PRIMARY KEY, v int8 NOT NULL, w text); \
+             INSERT INTO t SELECT g, 0, repeat('x', 900) FROM generate_series(1, 20000) g",
+        )
+        .await;
+    // Moves amounts between rows, moves rows to the end of the table, and takes some away and puts them back.
+    let writer = super::session(&place.url).await;
+    let writing = tokio::spawn(async move {
+        for round in 0.. {
+            let (from, to) = (round * 7919 % 20_000 + 1, round * 104_729 % 20_000 + 1);
+            let sql = format!(
+                "BEGIN; UPDATE t SET v = v - 1 WHERE id = {from}; UPDATE t SET v = v + 1 WHERE id = {to}; \
+                 WITH gone AS (DELETE FROM t WHERE id = {from} RETURNING *) SELECT count(*) FROM gone; ROLLBACK; \
+                 BEGIN; UPDATE t SET v = v - 1 WHERE id = {from}; UPDATE t SET v = v + 1 WHERE id = {to}; COMMIT"
+            );
+            if writer.batch_execute(&sql).await.is_err() {
+                return;
+            }
+        }
+    });
+    let db = database(&place).await;
+    let mut moved = 0;
+    for split_by in [None, Some("id"), None] {
+        let mut unload = db.unload("t").columns(["id", "v"]).jobs(3);
+        if let Some(column) = split_by {
+            unload = unload.split_by(column);
+        }
+        let mut batches = unload.batches().await.unwrap();
+        let (mut ids, mut sum) = (std::collections::HashSet::new(), 0);
+        while let Some(batch) = batches.next().await.unwrap() {
+            use arrow::{
+                array::AsArray,
+                datatypes::{Int32Type, Int64Type},
+            };
+            for id in batch.column(0).as_primitive::<Int32Type>().values() {
+                assert!(ids.insert(*id), "row {id} came twice");
+            }
+            for v in batch.column(1).as_primitive::<Int64Type>().values() {
+                sum += v;
+                moved += v.abs();
+            }
+            // Gives the writer time to get in between.
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!((ids.len(), sum), (20_000, 0));
+    }
+    assert!(moved > 0, "nothing was written meanwhile");
+    writing.abort();
+}
+
+#[tokio::test]
+async fn what_has_no_exact_form_names_its_row() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TYPE pair AS (a int4, b text); \
+             CREATE TABLE t (id int4 PRIMARY KEY, d date, ts timestamptz, n numeric(5,2), p pair, m money, \
+                 g int8 GENERATED ALWAYS AS (id * 2) STORED); \
+             INSERT INTO t VALUES (1, '2024-01-01', now(), 1, (1, 'x'), 1.5), (7, 'infinity', '-infinity', 'NaN', NULL, NULL)",
+        )
+        .await;
+    let db = database(&place).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.csv");
+    for (column, wanted) in [
+        ("d", "infinity is no date or time to other systems"),
+        ("ts", "-infinity is no date or time to other systems"),
+        ("n", "NaN is not a decimal(5,2)"),
+    ] {
+        let refused = db
+            .unload("t")
+            .columns(["id", column])
+            .to(&path)
+            .run()
+            .await
+            .unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            format!("column '{column}' of the row with id = 7: {wanted}")
+        );
+        assert_eq!(
+            refused.hint_text(),
+            Some(&*format!("--text {column} gives it as the database's own text"))
+        );
+        assert!(!path.exists());
+    }
+    let report = db
+        .unload("t")
+        .text(["d", "ts", "n"])
+        .columns(["id", "d", "ts", "n", "p", "m"]);
+    let report = report.filter("id = 7 OR id = 1").to(&path).run().await.unwrap();
+    assert_eq!(
+        report.notes,
+        [
+            "column 'p' of type pair (a composite type) comes as text",
+            "column 'm' of type money (whose text depends on lc_monetary) comes as text"
+        ]
+    );
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\n7,infinity,-infinity,NaN,,\n"), "{text}");
+    assert!(text.contains("\"(1,x)\",$1.50\n"), "{text}");
+    // What the database computes is left out unless it is asked for, so that the file can be loaded again.
+    let report = db
+        .unload("t")
+        .text(["d", "ts", "n"])
+        .to(&path)
+        .overwrite()
+        .run()
+        .await
+        .unwrap();
+    let note = "g is computed by the database and left out; --columns names what to take";
+    assert!(report.notes.iter().any(|n| n == note), "{:?}", report.notes);
+    assert!(
+        std::fs::read_to_string(&path)
+            .unwrap()
+            .starts_with("id,d,ts,n,p,m\n")
+    );
+    let asked = db
+        .unload("t")
+        .columns(["g"])
+        .to(&path)
+        .overwrite()
+        .run()
+        .await
+        .unwrap();
+    assert_eq!(asked.rows, 2);
+    let types = TextOptions::default();
+    assert!(types.header);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_before_a_file_is_made() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (id int4 PRIMARY KEY, j json); INSERT INTO t VALUES (1, '{}')")
+        .await;
+    let db = database(&place).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.csv");
+    let cases = [
+        (db.unload("tt"), "there is no table tt"),
+        (db.unload("t").columns(["nope"]), "has no column 'nope'"),
+        (
+            db.unload("t").text(["j"]).columns(["id"]),
+            "column 'j' comes as text, but it does not come at all",
+        ),
+        (
+            db.unload("t").filter("nope = 1"),
+            "the condition (nope = 1): column \"nope\" does not exist",
+        ),
+        (
+            db.unload("t").split_by("nope"),
+            "there is no column 'nope' to split by",
+        ),
+        (
+            db.unload("t").split_by("j"),
+            "column 'j' has no order to split by",
+        ),
+        (
+            db.unload("t").split_by("id").limit(1),
+            "a limit and a column to split by contradict each other",
+        ),
+        (db.unload("t").jobs(0), "--jobs must be at least 1"),
+        (db.unload_query(" ; "), "the query is empty"),
+        (
+            db.unload_query("SELECT 1; SELECT 2"),
+            "the query: cannot insert multiple commands into a prepared statement",
+        ),
+        (
+            db.unload_query("SELECT $1::int4"),
+            "the query has parameters ($1), and there is nothing to fill them with",
+        ),
+        (db.unload_query("DELETE FROM t"), "the query returns no rows"),
+        (
+            db.unload_query("SELECT 1 AS a, 2 AS a"),
+            "column 'a' is there twice, and columns are told apart by their names",
+        ),
+    ];
+    for (unload, wanted) in cases {
+        let refused = unload.to(&path).run().await.unwrap_err();
+        assert!(refused.to_string().contains(wanted), "{refused}");
+    }
+    let refused = db
+        .unload_query("DELETE FROM t RETURNING id")
+        .to(&path)
+        .run()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot execute DELETE in a read-only transaction"
+    );
+    let refused = db
+        .unload_query("SELECT 1 / (id - 1) FROM t")
+        .to(&path)
+        .run()
+        .await
+        .unwrap_err();
+    assert_eq!(refused.to_string(), "division by zero");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    assert_eq!(place.number("SELECT count(*) FROM t").await, 1);
+}
+
+#[tokio::test]
+async fn a_reader_that_is_dropped_stops_its_query() {
+    let place = Place::new().await;
+    let db = database(&place).await;
+    let mut batches = db
+        .unload_query("SELECT g, repeat('x', 1000) FROM generate_series(1, 100000000) g")
+        .batches()
+        .await
+        .unwrap();
+    assert!(batches.next().await.unwrap().is_some());
+    drop(batches);
+    let running = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'COPY%100000000%' \
+         AND pid <> pg_backend_pid() AND '{}' <> ''",
+        place.schema
+    );
+    for _ in 0..1_000 {
+        if place.number(&running).await == 0 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the query goes on");
+}
