@@ -76,6 +76,16 @@ pub trait Getter: Send {
     /// The columns of the rows, in order.
     fn columns(&self) -> &[ReadColumn];
 
+    /// Session settings that it has changed, a line each.
+    fn settings_changed(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What a user should know of how rows are looked up, a sentence each.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Asks for the rows of `keys`: distinct, without nulls, in their columns'
     /// [`ColumnType::arrow`](crate::ColumnType::arrow) types. What is left of the last answer is dropped. A value that
     /// the column could never hold is a key without rows.

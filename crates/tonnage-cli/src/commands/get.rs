@@ -196,6 +196,9 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
             None => None,
         },
     };
+    for setting in &prepared.plan().settings_changed {
+        tracing::info!("setting: {setting}");
+    }
     let (stop, stopped) = watch::channel(false);
     let get = prepared.start()?;
     let mut writing = tokio::spawn(async move {

@@ -169,7 +169,7 @@ fn a_get_that_fails_leaves_no_file() {
         names.sort();
         assert_eq!(names, ["kept.csv", "wanted.csv"]);
         assert_eq!(place.read("kept.csv"), "old\n");
-        let ran = place.run("get {db} 1 -t orders -o /dev/full");
+        let ran = place.run("get {db} 1 -t orders -o /dev/full --format csv");
         assert_eq!(ran.code, Some(1));
         assert!(
             ran.stderr

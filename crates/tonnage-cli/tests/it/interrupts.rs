@@ -131,6 +131,8 @@ fn an_interrupted_get_leaves_no_file() {
         let ended = running.wait();
         ended.expect(code);
         assert_eq!(ended.stderr, "error: interrupted while rows were being written\n");
+        // It holds an end of the pipe.
+        drop(command);
         endless.join().expect("the writer ends");
         assert!(names().is_empty(), "{:?}", names());
     }

@@ -81,14 +81,16 @@ pub async fn prepare(
         return Err(no_table(&options.table, &target.table_names().await?));
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let plan = Arc::new(decide(table, keys.schema(), options, &context, processors)?);
+    let mut plan = decide(table, keys.schema(), options, &context, processors)?;
     let getter = target.getter(&plan.request).await?;
+    plan.settings_changed = getter.settings_changed();
+    plan.notes.extend(getter.notes());
     Ok(Prepared {
         target,
         url,
         source: keys,
         context,
-        plan,
+        plan: Arc::new(plan),
         getter,
     })
 }
@@ -302,6 +304,7 @@ impl Get {
             jobs: self.connections.load(Ordering::Relaxed),
             request_keys: self.plan.request_keys,
             ordered: self.plan.ordered,
+            settings_changed: self.plan.settings_changed.clone(),
             notes: self.plan.notes.clone(),
             client_cpu_seconds: processor_seconds(),
             peak_memory_bytes: peak_memory_bytes(),

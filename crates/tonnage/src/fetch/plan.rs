@@ -123,6 +123,8 @@ pub struct GetPlan {
     pub sort_bytes_max: usize,
     /// Arrow bytes of an answer that are held until it is whole.
     pub held_bytes_max: usize,
+    /// Session settings that getters change, a line each.
+    pub settings_changed: Vec<String>,
     /// What a user should know, a sentence each.
     pub notes: Vec<String>,
 }
@@ -211,6 +213,7 @@ pub fn decide(
         request_keys: options.request_keys.max(1),
         sort_bytes_max: options.sort_bytes_max,
         held_bytes_max: options.held_bytes_max,
+        settings_changed: Vec::new(),
         notes,
     })
 }

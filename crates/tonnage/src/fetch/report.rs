@@ -37,6 +37,8 @@ pub struct GetReport {
     pub request_keys: usize,
     /// Whether keys were answered as often and in the order in which they were asked.
     pub ordered: bool,
+    /// Session settings changed.
+    pub settings_changed: Vec<String>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Processor seconds of this process so far; none where the system does not tell.

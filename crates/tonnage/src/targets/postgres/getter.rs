@@ -48,6 +48,7 @@ pub(super) struct PostgresGetter {
     /// The ends of the range, each an array of one.
     ends: Vec<EncodedField>,
     columns: Vec<ReadColumn>,
+    notes: Vec<String>,
     decoder: Decoder,
     batch: BatchBounds,
     answer: Option<Answering>,
@@ -96,6 +97,7 @@ impl PostgresGetter {
         };
         let found = relation(&client, &scan).await?;
         let (columns, arriving, selected) = describe(&client, &scan, &found).await?;
+        let notes = found.notes(&columns, &scan);
         let described = found
             .described
             .ok_or_else(|| Error::bug("a table was looked up and is none"))?;
@@ -117,6 +119,7 @@ impl PostgresGetter {
             keys,
             ends,
             columns,
+            notes,
             batch: request.batch,
             answer: None,
         })
@@ -133,14 +136,22 @@ impl PostgresGetter {
     }
 }
 
+/// Compiling a look-up takes longer than thousands of them, and no mistake of ours shall write.
+const SETTINGS_OF_GETTERS: [(&str, &str); 2] = [("jit", "off"), ("default_transaction_read_only", "on")];
+
+fn session_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS_OF_GETTERS.into_iter().chain(SETTINGS)
+}
+
 async fn open(settings: &Settings) -> Result<Client> {
     let client = connect::open(settings).await?;
-    // Compiling a look-up takes longer than thousands of them.
-    let mut sql = "SET jit = off; SET default_transaction_read_only = on".to_owned();
-    for (name, value) in SETTINGS {
-        sql.push_str(&format!("; SET {name} = '{value}'"));
-    }
-    client.batch_execute(&sql).await.map_err(errors::statement)?;
+    let set: Vec<_> = session_settings()
+        .map(|(name, value)| format!("SET {name} = '{value}'"))
+        .collect();
+    client
+        .batch_execute(&set.join("; "))
+        .await
+        .map_err(errors::statement)?;
     Ok(client)
 }
 
@@ -203,6 +214,16 @@ fn statement(described: &Described, keys: &[EncodedColumn], selected: &str, cond
 impl Getter for PostgresGetter {
     fn columns(&self) -> &[ReadColumn] {
         &self.columns
+    }
+
+    fn settings_changed(&self) -> Vec<String> {
+        session_settings()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 
     async fn ask(&mut self, keys: &RecordBatch) -> Result<()> {

@@ -114,7 +114,7 @@ pub(super) struct Found {
 
 impl Found {
     /// What a user should know.
-    fn notes(&self, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
+    pub(super) fn notes(&self, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
         let Some(described) = &self.described else {
             return Vec::new();
         };

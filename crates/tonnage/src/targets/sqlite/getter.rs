@@ -36,6 +36,7 @@ const ANSWERS_AHEAD: usize = 2;
 
 pub(super) struct SqliteGetter {
     columns: Vec<ReadColumn>,
+    notes: Vec<String>,
     /// Before the thread, so that what it reads for nobody ends when both are dropped.
     answers: Option<mpsc::Receiver<Result<Answer>>>,
     interrupt: InterruptHandle,
@@ -61,17 +62,18 @@ impl SqliteGetter {
         let (location, request) = (location.clone(), request.clone());
         let (send, opened) = tokio::sync::oneshot::channel();
         let thread = Thread::start("sqlite-getter", move || {
-            let (looking, columns) = Looking::open(&location, &request)?;
+            let (looking, columns, notes) = Looking::open(&location, &request)?;
             // Whoever started the thread waits for this.
-            let _ = send.send((columns, looking.connection.get_interrupt_handle()));
+            let _ = send.send((columns, notes, looking.connection.get_interrupt_handle()));
             Ok(looking)
         })
         .await?;
-        let (columns, interrupt) = opened
+        let (columns, notes, interrupt) = opened
             .await
             .map_err(|_| Error::bug("the getting thread was opened without a word"))?;
         Ok(Self {
             columns,
+            notes,
             answers: None,
             interrupt,
             thread,
@@ -83,6 +85,14 @@ impl SqliteGetter {
 impl Getter for SqliteGetter {
     fn columns(&self) -> &[ReadColumn] {
         &self.columns
+    }
+
+    fn settings_changed(&self) -> Vec<String> {
+        vec!["query_only = ON".to_owned()]
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 
     async fn ask(&mut self, keys: &RecordBatch) -> Result<()> {
@@ -115,7 +125,7 @@ impl Drop for SqliteGetter {
 }
 
 impl Looking {
-    fn open(location: &Location, request: &GetRequest) -> Result<(Self, Vec<ReadColumn>)> {
+    fn open(location: &Location, request: &GetRequest) -> Result<(Self, Vec<ReadColumn>, Vec<String>)> {
         let missing = || Error::schema(format!("{} does not exist", location.shown()));
         let connection = location.open_existing()?.ok_or_else(missing)?;
         connection
@@ -208,7 +218,7 @@ impl Looking {
             sql,
             ends,
         };
-        Ok((looking, scanned.columns))
+        Ok((looking, scanned.columns, scanned.notes))
     }
 
     /// Passes on the rows of `keys` until nobody takes them any more.

@@ -224,7 +224,7 @@ async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
         .await;
     let cut = format!(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
-         WHERE query LIKE '%{}%asked.place%' AND pid <> pg_backend_pid()",
+         WHERE query LIKE '%asked.place%' AND query LIKE '%{}%' AND pid <> pg_backend_pid()",
         place.schema
     );
     let url = place.url.clone();
