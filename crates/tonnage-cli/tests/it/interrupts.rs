@@ -137,3 +137,43 @@ fn an_interrupted_get_leaves_no_file() {
         assert!(names().is_empty(), "{:?}", names());
     }
 }
+
+#[test]
+fn an_interrupted_unload_leaves_no_file() {
+    const ENDLESS: &str = "WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g)";
+    let database = Database::sqlite();
+    database.run("CREATE TABLE one (id integer PRIMARY KEY)");
+    database.run("INSERT INTO one VALUES (1)");
+    // One is being written when it is told to stop, the other has not come to its first row.
+    let cases = [
+        ("SELECT one.id FROM g, one", true),
+        ("SELECT max(n) AS n FROM g", false),
+    ];
+    for ((signal, code), (select, has_rows)) in SIGNALS.into_iter().zip(cases) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = crate::process::tonnage();
+        command
+            .args(["unload", &database.url(), "-o", "rows.csv", "--query"])
+            .arg(format!("{ENDLESS} {select}"))
+            .current_dir(directory.path());
+        let running = Running::start(&mut command);
+        let is_empty = || {
+            let mut files = std::fs::read_dir(directory.path()).expect("the directory is there");
+            files.next().is_none()
+        };
+        // Long enough for the listeners to be there: before, a signal ends the process by itself.
+        sleep(Duration::from_millis(700));
+        while has_rows && is_empty() {
+            sleep(Duration::from_millis(1));
+        }
+        running.signal(signal);
+        let ended = running.wait();
+        ended.expect(code);
+        assert!(
+            ended.stderr.contains("error: interrupted; no file was written"),
+            "{}",
+            ended.stderr
+        );
+        assert!(is_empty());
+    }
+}

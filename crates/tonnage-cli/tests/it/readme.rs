@@ -86,6 +86,10 @@ fn normal(output: &str, resumed: bool) -> String {
             continue;
         }
         let words: Vec<_> = line.split(' ').collect();
+        // A load that takes more than ten seconds says how far it has come: `10 s  65,514 rows`.
+        if matches!(words.as_slice(), [_, "s", "", ..]) {
+            continue;
+        }
         let word = |at: usize, word: &str| -> String {
             let next = words.get(at + 1).copied().unwrap_or_default();
             let run_id = word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit());

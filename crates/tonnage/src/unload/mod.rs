@@ -1,7 +1,7 @@
 //! Bulk out: a table or the result of a query into files, each row once and of one state.
 //!
 //! Readers hand batches to the threads that write files: to one thread, in the order of the splits, where there is one
-//! file, else each to a thread of its own. Nothing stands under a final name before everything is written ([`files`]).
+//! file, else each to a thread of its own. Nothing stands under a final name before everything is written.
 
 mod files;
 mod stream;
@@ -20,7 +20,10 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 pub use self::stream::Batches;
-use self::{files::Files, stream::Splits};
+use self::{
+    files::Files,
+    stream::{Splits, unless_stopped},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     load::{Progress, Stop},
@@ -178,7 +181,7 @@ async fn run(
     progress: &Arc<Progress>,
     stop: &Stop,
 ) -> Result<(UnloadReport, Vec<PathBuf>)> {
-    let snapshot = target.scan(request).await?;
+    let snapshot = unless_stopped(stop, target.scan(request)).await?;
     let (jobs, count) = (snapshot.readers.len(), snapshot.splits);
     let schema = snapshot.schema();
     let outputs = files.outputs(jobs);

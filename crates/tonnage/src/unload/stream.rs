@@ -214,7 +214,7 @@ async fn read_split(
 }
 
 /// Does `work` unless it is told to stop: a query may take long to its first row.
-async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = Result<T>>) -> Result<T> {
+pub(super) async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = Result<T>>) -> Result<T> {
     const LOOK: Duration = Duration::from_millis(50);
     let stopped = async {
         while !stop.requested() {

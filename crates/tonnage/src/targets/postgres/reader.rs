@@ -28,13 +28,15 @@ use crate::{
     types::ColumnType,
 };
 
-/// What makes the text of values the same everywhere, and tables read from their beginning.
-pub(super) const SETTINGS: [(&str, &str); 5] = [
+/// What makes the text of values the same everywhere, has tables read from their beginning, and lets a reader wait for
+/// the file.
+pub(super) const SETTINGS: [(&str, &str); 6] = [
     ("datestyle", "ISO"),
     ("intervalstyle", "postgres"),
     ("extra_float_digits", "1"),
     ("bytea_output", "hex"),
     ("synchronize_seqscans", "off"),
+    ("idle_in_transaction_session_timeout", "0"),
 ];
 
 /// Opens as many readers as are wanted and of use.
