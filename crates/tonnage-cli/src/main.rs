@@ -39,6 +39,7 @@ enum Command {
     Load(Box<commands::load::LoadArgs>),
     Exec(Box<commands::exec::ExecArgs>),
     Unload(Box<commands::unload::UnloadArgs>),
+    Get(Box<commands::get::GetArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
             Command::Exec(args) => commands::exec::run(args, cli.quiet).await,
             Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
+            Command::Get(args) => commands::get::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
             Command::Completions(args) => {

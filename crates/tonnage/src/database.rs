@@ -9,6 +9,7 @@ use std::{path::PathBuf, sync::Arc};
 pub use self::unload::Unload;
 use crate::{
     error::{Error, Result},
+    fetch::BulkGet,
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::{Durability, Method},
     plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax},
@@ -58,6 +59,11 @@ impl Database {
     /// A load of any source.
     pub fn load_source(&self, source: impl Source + 'static) -> Load {
         self.load_from(Input::Source(Box::new(source)))
+    }
+
+    /// Rows of a table by their keys.
+    pub fn bulk_get(&self, table: impl Into<String>) -> BulkGet {
+        BulkGet::new(self.target.clone(), self.url.clone(), TableName::bare(table))
     }
 
     /// A load of a table or a query of another database, without a file in between. It cannot be resumed.

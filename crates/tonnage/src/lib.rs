@@ -40,7 +40,9 @@
 pub mod convert;
 pub mod database;
 pub mod error;
+pub mod fetch;
 pub mod generate;
+pub mod getter;
 pub mod ledger;
 pub mod load;
 pub mod operation;
@@ -54,6 +56,7 @@ pub mod sinks;
 pub mod slot;
 pub mod source;
 pub mod sources;
+pub(crate) mod spill;
 pub mod statement;
 pub mod table;
 pub mod target;
@@ -63,6 +66,7 @@ pub mod unload;
 
 pub use database::{Database, Exec, Load, Unload};
 pub use error::{Error, ErrorKind, Result};
+pub use fetch::BulkGet;
 pub use types::ColumnType;
 
 /// The README's example compiles.

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::{Error, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -98,6 +99,16 @@ pub trait Target: Send + Sync {
         let _ = request;
         let product = &self.capabilities().product;
         Err(Error::config(format!("{product} cannot be read from yet")))
+    }
+
+    /// Opens a connection that looks rows up by key. `Schema` where there is no such table or column, or one whose
+    /// type cannot be carried exactly.
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        let _ = request;
+        let product = &self.capabilities().product;
+        Err(Error::config(format!(
+            "rows of {product} cannot be looked up by key yet"
+        )))
     }
 
     /// The ledger beside the tables.

@@ -91,6 +91,54 @@ fn a_load_that_waits_for_its_input_ends_at_once() {
 }
 
 #[test]
+fn an_interrupted_get_leaves_no_file() {
+    for (signal, code) in SIGNALS {
+        let database = Database::sqlite();
+        database.run("CREATE TABLE events (id integer PRIMARY KEY)");
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let names = || {
+            let names = std::fs::read_dir(directory.path()).expect("a directory");
+            names
+                .map(|name| name.expect("a name").file_name())
+                .collect::<Vec<_>>()
+        };
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let endless = std::thread::spawn(move || {
+            let keys = "1\n2\n3\n".repeat(10_000);
+            // Ends when nobody reads any more.
+            while std::io::Write::write_all(&mut writer, keys.as_bytes()).is_ok() {}
+        });
+        let mut command = crate::process::tonnage();
+        command
+            .args([
+                "get",
+                &database.url(),
+                "-t",
+                "events",
+                "--keys",
+                "-",
+                "--keys-no-header",
+            ])
+            .args(["--ordered", "-o", "found.csv", "--missing", "gone.csv"])
+            .current_dir(directory.path());
+        let mut running = Running::start_with(&mut command, reader.into());
+        while names().len() < 2 && !running.has_ended() {
+            sleep(Duration::from_millis(1));
+        }
+        // Before the listeners are there, a signal ends the process by itself.
+        sleep(Duration::from_millis(300));
+        running.signal(signal);
+        let ended = running.wait();
+        ended.expect(code);
+        assert_eq!(ended.stderr, "error: interrupted while rows were being written\n");
+        // It holds an end of the pipe.
+        drop(command);
+        endless.join().expect("the writer ends");
+        assert!(names().is_empty(), "{:?}", names());
+    }
+}
+
+#[test]
 fn an_interrupted_unload_leaves_no_file() {
     const ENDLESS: &str = "WITH RECURSIVE g(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g)";
     let database = Database::sqlite();

@@ -11,6 +11,7 @@ mod events;
 mod exec;
 mod flights;
 mod formats;
+mod gets;
 mod interrupts;
 mod kill;
 mod mistakes;

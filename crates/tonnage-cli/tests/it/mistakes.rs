@@ -1,6 +1,7 @@
 //! What people get wrong, and the exact words that tell them: what and where, then the next step.
 
 mod cases;
+mod gets;
 mod statements;
 mod unloads;
 mod whole;
@@ -55,7 +56,7 @@ impl Mistake {
 
 #[test]
 fn a_mistake_is_told_with_its_place_and_the_next_step() {
-    let unloads = unloads::MISTAKES;
+    let unloads = unloads::MISTAKES.iter().chain(gets::MISTAKES);
     every(
         MISTAKES.iter().chain(WHOLE).chain(STATEMENTS).chain(unloads),
         |mistake| {

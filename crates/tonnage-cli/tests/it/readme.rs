@@ -103,7 +103,7 @@ fn normal(output: &str, resumed: bool) -> String {
             let bottleneck = words[..at].ends_with(&["bound", "by", "the"]);
             match () {
                 () if run_id => "RUN".to_owned(),
-                () if seconds || progress || number && next == "rows/s" => "N".to_owned(),
+                () if seconds || progress || number && matches!(next, "rows/s" | "keys/s") => "N".to_owned(),
                 () if bottleneck => "BOTTLENECK".to_owned(),
                 () => word.to_owned(),
             }

@@ -41,6 +41,7 @@ fn help() {
         "load",
         "exec",
         "unload",
+        "get",
         "runs",
         "generate",
         "targets",

@@ -6,7 +6,7 @@ mod deal;
 mod identity;
 mod lane;
 mod rejects;
-mod retry;
+pub(crate) mod retry;
 mod run;
 mod sort;
 #[cfg(test)]
@@ -21,6 +21,7 @@ use std::{
     time::Instant,
 };
 
+pub(crate) use self::deal::arrow_bug;
 pub use self::run::{Progress, Stop};
 use self::{
     deal::{Convert, Dealer},

@@ -1,6 +1,7 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
 pub mod arrow_ipc;
+pub mod batches;
 pub(crate) mod columns;
 pub mod compress;
 pub mod csv;

@@ -1,6 +1,7 @@
 //! Targets against real databases. `make test` starts the servers; see scripts/with-servers.
 
 mod common;
+mod gets;
 mod ledger_model;
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -6,6 +6,7 @@
 mod block;
 mod dialect;
 mod header;
+mod records;
 mod tokenise;
 
 #[cfg(test)]
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
+pub use self::records::records;
 use self::{
     block::{Records, Shape, skip_idle},
     dialect::Dialect,

@@ -4,6 +4,7 @@
 //! against it is a test of the engine. A transaction sees what is committed and its own rows; ledger rows are locked
 //! by the transaction that moves them, and who waits for one sees the truth afterwards.
 
+mod getter;
 mod ledger;
 mod reader;
 mod view;
@@ -20,9 +21,10 @@ use arrow::{
 use async_trait::async_trait;
 use tokio::sync::Notify;
 
-use self::view::View;
+use self::{getter::MemoryGetter, view::View};
 use crate::{
     error::{Error, ErrorKind, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -330,6 +332,17 @@ impl Target for Memory {
             single_transaction: plan.single_transaction,
             truncate: plan.single_transaction && plan.preparation.truncates(),
         }))
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        self.call()?;
+        let table = self.table(&request.table).await?;
+        let table = table.ok_or_else(|| Error::schema(format!("there is no table {}", request.table)))?;
+        Ok(Box::new(MemoryGetter::open(
+            self.clone(),
+            table,
+            request.clone(),
+        )?))
     }
 
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {

@@ -17,6 +17,7 @@ mod decode;
 mod encode;
 mod errors;
 mod execute;
+mod getter;
 mod ledger;
 mod numeric;
 mod prepare;
@@ -41,10 +42,12 @@ use tokio_postgres::Client;
 
 use self::{
     catalog::RuleEvent,
+    getter::PostgresGetter,
     settings::{ProcessSurroundings, Settings},
 };
 use crate::{
     error::{Error, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -302,6 +305,10 @@ impl Target for PostgresTarget {
 
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        Ok(Box::new(PostgresGetter::open(&self.settings, request).await?))
     }
 
     fn ledger(&self) -> &dyn Ledger {

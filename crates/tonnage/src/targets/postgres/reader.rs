@@ -33,7 +33,7 @@ use crate::{
 
 /// What makes the text of values the same everywhere, has tables read from their beginning, and lets a reader wait for
 /// the file.
-const SETTINGS: [(&str, &str); 6] = [
+pub(super) const SETTINGS: [(&str, &str); 6] = [
     ("datestyle", "ISO"),
     ("intervalstyle", "postgres"),
     ("extra_float_digits", "1"),
@@ -111,15 +111,15 @@ async fn begin(client: &Client, snapshot: Option<&str>) -> Result<()> {
 }
 
 /// What is read, in SQL.
-struct Found {
+pub(super) struct Found {
     source: Source,
     /// The table's or view's entry in the catalogue.
-    described: Option<Described>,
+    pub(super) described: Option<Described>,
 }
 
 impl Found {
     /// What a user should know.
-    fn notes(&self, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
+    pub(super) fn notes(&self, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
         let Some(described) = &self.described else {
             return Vec::new();
         };
@@ -150,7 +150,7 @@ impl Found {
     }
 }
 
-async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
+pub(super) async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
     match &request.relation {
         Relation::Query(query) => Ok(Found {
             source: Source::Query(bare_query(query)?.to_owned()),
@@ -172,7 +172,7 @@ async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
 }
 
 /// The columns, as what each arrives, and the list that selects them: `*` for all of a query's.
-async fn describe(
+pub(super) async fn describe(
     client: &Client,
     request: &ScanRequest,
     found: &Found,

@@ -9,8 +9,9 @@ use super::{
 use crate::{
     error::{Error, Result},
     operation::{Durability, Method, Operation},
-    plan::Plan,
+    plan::{Plan, PlanColumn},
     table::{Equality, TableName},
+    types::ColumnType,
 };
 
 /// The statements of one plan.
@@ -76,32 +77,33 @@ pub(super) const STAGE: &str = "pg_temp.tonnage_stage";
 
 /// The plan's columns with their types on both sides.
 pub(super) fn columns(plan: &Plan, described: &Described) -> Result<Vec<EncodedColumn>> {
-    plan.columns
-        .iter()
-        .map(|column| {
-            let at = described.table.columns.iter().position(|c| c.name == column.name);
-            let found = at.and_then(|at| described.columns.get(at)).ok_or_else(|| {
-                Error::schema(format!(
-                    "{} has no column '{}' any more",
-                    plan.table.name, column.name
-                ))
-                .hint("the table was altered while it was loaded")
-            })?;
-            let server = match found.cast {
-                None => found.server,
-                Some(_) => ServerType {
-                    oid: oid::TEXT,
-                    modifier: -1,
-                },
-            };
-            Ok(EncodedColumn {
-                name: column.name.clone(),
-                ty: column.ty,
-                server,
-                cast: found.cast.clone(),
-            })
-        })
-        .collect()
+    let column = |column: &PlanColumn| encoded(described, &column.name, column.ty);
+    plan.columns.iter().map(column).collect()
+}
+
+/// A column whose values come as `ty`.
+pub(super) fn encoded(described: &Described, name: &str, ty: ColumnType) -> Result<EncodedColumn> {
+    let at = described.table.columns.iter().position(|c| c.name == name);
+    let found = at.and_then(|at| described.columns.get(at)).ok_or_else(|| {
+        Error::schema(format!(
+            "{} has no column '{name}' any more",
+            described.table.name
+        ))
+        .hint("the table was altered meanwhile")
+    })?;
+    let server = match found.cast {
+        None => found.server,
+        Some(_) => ServerType {
+            oid: oid::TEXT,
+            modifier: -1,
+        },
+    };
+    Ok(EncodedColumn {
+        name: name.to_owned(),
+        ty,
+        server,
+        cast: found.cast.clone(),
+    })
 }
 
 /// Builds a plan's statements.

@@ -389,26 +389,9 @@ impl PostgresWriter {
     }
 
     fn arrays(&self, rows: &RecordBatch, sent: &mut Sent) -> std::result::Result<Vec<EncodedField>, Refusal> {
-        let mut encoder = Encoder::new(rows, &self.columns, false).map_err(Refusal::Other)?;
-        let mut parameters = Vec::with_capacity(self.columns.len());
-        let mut bytes = 0;
-        let mut fault: Option<ColumnFault> = None;
-        for (index, column) in self.columns.iter().enumerate() {
-            match encoder.array(index, column.taken()) {
-                Ok(array) => {
-                    bytes += array.len() as u64;
-                    parameters.push(EncodedField(Some(Bytes::from(array))));
-                }
-                Err(found) if fault.as_ref().is_none_or(|(_, known)| found.1.row < known.row) => {
-                    fault = Some(found);
-                }
-                Err(_) => {}
-            }
-        }
-        if let Some(fault) = fault {
-            return Err(Refusal::Value { fault, sent: false });
-        }
-        sent.bytes += bytes;
+        let encoded = arrays(rows, &self.columns).map_err(Refusal::Other)?;
+        let parameters = encoded.map_err(|fault| Refusal::Value { fault, sent: false })?;
+        sent.bytes += parameters.iter().map(EncodedField::bytes).sum::<u64>();
         Ok(parameters)
     }
 
@@ -506,11 +489,39 @@ async fn feed(
     Ok(sink.send(Bytes::from(chunk)).await?)
 }
 
+/// One array a column; the first row that the server has no value for is a fault.
+pub(super) fn arrays(
+    rows: &RecordBatch,
+    columns: &[EncodedColumn],
+) -> Result<std::result::Result<Vec<EncodedField>, ColumnFault>> {
+    let mut encoder = Encoder::new(rows, columns, false)?;
+    let mut parameters = Vec::with_capacity(columns.len());
+    let mut fault: Option<ColumnFault> = None;
+    for (index, column) in columns.iter().enumerate() {
+        match encoder.array(index, column.taken()) {
+            Ok(array) => parameters.push(EncodedField(Some(Bytes::from(array)))),
+            Err(found) if fault.as_ref().is_none_or(|(_, known)| found.1.row < known.row) => {
+                fault = Some(found);
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(match fault {
+        Some(fault) => Err(fault),
+        None => Ok(parameters),
+    })
+}
+
 /// A parameter that is already in the server's binary form; none for null.
 #[derive(Debug)]
-struct EncodedField(Option<Bytes>);
+pub(super) struct EncodedField(Option<Bytes>);
 
 impl EncodedField {
+    /// Its length.
+    fn bytes(&self) -> u64 {
+        self.0.as_ref().map_or(0, |value| value.len() as u64)
+    }
+
     /// Takes the next field off `fields`: four bytes of length, negative for null, and the value.
     fn cut(fields: &mut Bytes) -> Self {
         let length = i32::from_be_bytes([fields[0], fields[1], fields[2], fields[3]]);

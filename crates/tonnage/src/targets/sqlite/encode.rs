@@ -20,7 +20,7 @@ use arrow::{
         Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
-use rusqlite::{Statement, ToSql};
+use rusqlite::{Statement, ToSql, types::Value};
 
 use super::{
     number::{self, Number},
@@ -352,7 +352,7 @@ fn first<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, bad: impl Fn(T::Nativ
     array.iter().position(|value| value.is_some_and(&bad))
 }
 
-/// Numbers up to the first value that is none; null stands for what follows it.
+/// Numbers, and the first value that is none; null stands for such.
 fn collect<T>(
     rows: usize,
     values: impl Iterator<Item = Option<T>>,
@@ -365,12 +365,11 @@ fn collect<T>(
             None => numbers.push(Number::Null),
             Some(Some(number)) => numbers.push(number),
             Some(None) => {
-                bad = Some(row);
-                break;
+                numbers.push(Number::Null);
+                bad.get_or_insert(row);
             }
         }
     }
-    numbers.resize(rows, Number::Null);
     (Values::Numbers(numbers), bad)
 }
 
@@ -384,7 +383,7 @@ where
     })
 }
 
-/// Texts of a column, and the first row that has none. `bytes` is the longest text.
+/// Texts of a column, and the first row that has none: null stands for it. `bytes` is the longest text.
 fn write_all<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
     bytes: usize,
@@ -398,10 +397,13 @@ fn write_all<T: ArrowPrimitiveType>(
             None => texts.append_null(),
             Some(value) => {
                 text.clear();
-                if !write(value, &mut text) && bad.is_none() {
-                    bad = Some(row);
+                match write(value, &mut text) {
+                    true => texts.append_value(&text),
+                    false => {
+                        texts.append_null();
+                        bad.get_or_insert(row);
+                    }
                 }
-                texts.append_value(&text);
             }
         }
     }
@@ -409,6 +411,32 @@ fn write_all<T: ArrowPrimitiveType>(
 }
 
 impl Encoded {
+    /// A column's values, one by one; null for what cannot be written exactly.
+    pub(super) fn values(&self, column: usize) -> Vec<Value> {
+        fn all<T, V: Into<Value>>(
+            values: impl Iterator<Item = Option<T>>,
+            value: impl Fn(T) -> V,
+        ) -> Vec<Value> {
+            let each = |found: Option<T>| found.map_or(Value::Null, |found| value(found).into());
+            values.map(each).collect()
+        }
+        match &self.columns[column] {
+            Values::Bool(array) => all(array.iter(), i64::from),
+            Values::Int16(array) => all(array.iter(), i64::from),
+            Values::Int32(array) => all(array.iter(), i64::from),
+            Values::Int64(array) => all(array.iter(), |value| value),
+            Values::Float32(array) => all(array.iter(), f64::from),
+            Values::Float64(array) => all(array.iter(), |value| value),
+            Values::Text(array) => all(array.iter(), str::to_owned),
+            Values::Bytes(array) => all(array.iter(), <[u8]>::to_vec),
+            Values::Numbers(numbers) => all(numbers.iter().map(Some), |number| match number {
+                Number::Integer(integer) => Value::Integer(*integer),
+                Number::Real(real) => Value::Real(*real),
+                Number::Null => Value::Null,
+            }),
+        }
+    }
+
     /// Binds the columns at `parameters` of `rows` to the statement's parameters, row after row; the type of
     /// a column is looked at once for all of them.
     pub(super) fn bind(

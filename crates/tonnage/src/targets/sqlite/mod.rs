@@ -19,6 +19,7 @@ mod decode;
 mod encode;
 mod errors;
 mod execute;
+mod getter;
 mod identity;
 mod ledger;
 mod number;
@@ -37,10 +38,11 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use rusqlite::Connection;
 
-use self::{connect::Location, thread::Thread, writer::SqliteWriter};
+use self::{connect::Location, getter::SqliteGetter, thread::Thread, writer::SqliteWriter};
 use super::{Driver, Password};
 use crate::{
     error::{Error, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -267,6 +269,10 @@ impl Target for SqliteTarget {
 
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.location, request).await
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        Ok(Box::new(SqliteGetter::open(&self.location, request).await?))
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -86,12 +86,14 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
     }
     notes.extend(scanned.notes);
     let shared = Arc::new(Shared {
-        schema: schema(&scanned.columns),
+        form: Form {
+            schema: schema(&scanned.columns),
+            naming: scanned.naming,
+            batch: request.batch,
+            texts: scanned.texts,
+            types: scanned.columns.iter().map(|column| column.ty).collect(),
+        },
         splits: scanned.splits,
-        naming: scanned.naming,
-        batch: request.batch,
-        texts: scanned.texts,
-        types: scanned.columns.iter().map(|column| column.ty).collect(),
     });
     let splits = shared.splits.len();
     let readers = connections
@@ -118,14 +120,19 @@ fn begin(connection: &Connection) -> Result<()> {
 
 /// What all readers of a snapshot have in common.
 struct Shared {
-    schema: arrow::datatypes::SchemaRef,
-    types: Vec<crate::types::ColumnType>,
-    /// Columns that come as text whatever they hold.
-    texts: Vec<bool>,
+    form: Form,
     splits: Vec<Split>,
+}
+
+/// What rows become.
+pub(super) struct Form {
+    pub(super) schema: arrow::datatypes::SchemaRef,
+    pub(super) types: Vec<crate::types::ColumnType>,
+    /// Columns that come as text whatever they hold.
+    pub(super) texts: Vec<bool>,
     /// Positions of the columns that name a row in messages.
-    naming: Vec<usize>,
-    batch: BatchBounds,
+    pub(super) naming: Vec<usize>,
+    pub(super) batch: BatchBounds,
 }
 
 type Sent = Result<Option<RecordBatch>>;
@@ -233,47 +240,68 @@ fn read(
         .splits
         .get(split)
         .ok_or_else(|| Error::bug(format!("there is no split {split}")))?;
-    let mut columns = shared
-        .types
-        .iter()
-        .zip(&shared.texts)
-        .map(|(ty, as_text)| {
-            Values::new(*ty, *as_text)
-                .ok_or_else(|| Error::bug(format!("no column of SQLite has the type {ty}")))
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let mut building = Building::new(&shared.form)?;
     let mut statement = connection.prepare_cached(&split.sql).map_err(failed)?;
     let mut found = statement
         .query(params_from_iter(&split.parameters))
         .map_err(failed)?;
-    let (mut rows, mut bytes) = (0, 0);
     while let Some(row) = found.next().map_err(of_rows)? {
-        for (at, column) in columns.iter_mut().enumerate() {
-            let value = row.get_ref(at).map_err(failed)?;
-            bytes += column
-                .push(value)
-                .map_err(|misfit| bad(shared, row, at, &misfit))?;
-        }
-        rows += 1;
-        if rows >= shared.batch.rows_max || bytes >= shared.batch.bytes_max {
-            if !send(batch(shared, &mut columns, rows)?) {
-                return Ok(false);
-            }
-            (rows, bytes) = (0, 0);
+        building.push(row)?;
+        if building.is_full() && !send(building.finish()?) {
+            return Ok(false);
         }
     }
-    Ok(rows == 0 || send(batch(shared, &mut columns, rows)?))
+    Ok(building.rows == 0 || send(building.finish()?))
 }
 
-fn batch(shared: &Shared, columns: &mut [Values], rows: usize) -> Result<RecordBatch> {
-    let arrays: Vec<ArrayRef> = columns.iter_mut().map(Values::finish).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    RecordBatch::try_new_with_options(shared.schema.clone(), arrays, &options)
-        .map_err(|cause| Error::bug(format!("decoded columns do not fit together: {cause}")))
+/// A batch being built of rows, which may have further columns behind those that it takes.
+pub(super) struct Building<'a> {
+    form: &'a Form,
+    columns: Vec<Values>,
+    pub(super) rows: usize,
+    bytes: usize,
+}
+
+impl<'a> Building<'a> {
+    pub(super) fn new(form: &'a Form) -> Result<Self> {
+        let columns = form.types.iter().zip(&form.texts).map(|(ty, as_text)| {
+            Values::new(*ty, *as_text)
+                .ok_or_else(|| Error::bug(format!("no column of SQLite has the type {ty}")))
+        });
+        Ok(Self {
+            form,
+            columns: columns.collect::<Result<_>>()?,
+            rows: 0,
+            bytes: 0,
+        })
+    }
+
+    pub(super) fn push(&mut self, row: &rusqlite::Row<'_>) -> Result<()> {
+        for (at, column) in self.columns.iter_mut().enumerate() {
+            let value = row.get_ref(at).map_err(failed)?;
+            let pushed = column.push(value);
+            self.bytes += pushed.map_err(|misfit| bad(self.form, row, at, &misfit))?;
+        }
+        self.rows += 1;
+        Ok(())
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.rows >= self.form.batch.rows_max || self.bytes >= self.form.batch.bytes_max
+    }
+
+    /// The batch; what comes is another one.
+    pub(super) fn finish(&mut self) -> Result<RecordBatch> {
+        let arrays: Vec<ArrayRef> = self.columns.iter_mut().map(Values::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows));
+        (self.rows, self.bytes) = (0, 0);
+        RecordBatch::try_new_with_options(self.form.schema.clone(), arrays, &options)
+            .map_err(|cause| Error::bug(format!("decoded columns do not fit together: {cause}")))
+    }
 }
 
 /// An error while rows arrive: an expression of the query that could not be evaluated, say.
-fn of_rows(failure: rusqlite::Error) -> Error {
+pub(super) fn of_rows(failure: rusqlite::Error) -> Error {
     let error = failed(failure);
     match error.kind() {
         // Asked for by a reader that is being dropped.
@@ -282,9 +310,9 @@ fn of_rows(failure: rusqlite::Error) -> Error {
     }
 }
 
-fn bad(shared: &Shared, row: &rusqlite::Row<'_>, at: usize, misfit: &Misfit) -> Error {
-    let name = |at: usize| shared.schema.field(at).name();
-    let named = shared.naming.iter().filter(|named| **named != at);
+fn bad(form: &Form, row: &rusqlite::Row<'_>, at: usize, misfit: &Misfit) -> Error {
+    let name = |at: usize| form.schema.field(at).name();
+    let named = form.naming.iter().filter(|named| **named != at);
     let named = named.filter_map(|named| {
         let value = row.get_ref(*named).ok()?;
         Some(format!("{} = {}", name(*named), shown(value)))

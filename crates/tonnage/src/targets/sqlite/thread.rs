@@ -63,9 +63,18 @@ impl<S: 'static> Thread<S> {
         let work: Work<S> = Box::new(move |state| {
             let _ = result.send(work(state));
         });
-        let queue = self.work.as_ref().ok_or_else(ended)?;
-        queue.send(work).map_err(|_| ended())?;
+        self.queue(work)?;
         ready.await.map_err(|_| ended())
+    }
+
+    /// Does `work` on the thread, without waiting for it.
+    pub(super) fn send(&self, work: impl FnOnce(&mut S) + Send + 'static) -> Result<()> {
+        self.queue(Box::new(work))
+    }
+
+    fn queue(&self, work: Work<S>) -> Result<()> {
+        let queue = self.work.as_ref().ok_or_else(ended)?;
+        queue.send(work).map_err(|_| ended())
     }
 }
 

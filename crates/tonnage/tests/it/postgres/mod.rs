@@ -18,6 +18,7 @@ macro_rules! on_every_server {
 }
 
 mod connecting;
+mod gets;
 mod ledger;
 mod operations;
 mod tables;

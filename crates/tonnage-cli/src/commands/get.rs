@@ -1,0 +1,404 @@
+//! `tonnage get`: rows by their keys.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tokio::sync::watch;
+use tonnage::{
+    Error, ErrorKind, Result,
+    fetch::{Fetched, Get, GetOptions, GetReport, Prepared, REQUEST_KEYS, RangeText, prepare},
+    report::Grouped,
+    sinks::{self, Output, Sink, csv::CsvOptions, format_named},
+    source::Source,
+    sources::{self, Format, TextOptions, csv::records, files::format_of},
+    targets,
+};
+
+use crate::{
+    Ending,
+    connection::ConnectionArgs,
+    interrupt::{requested, unless_interrupted},
+    options::{byte, count},
+    report::write_report,
+};
+
+/// Get rows by their keys: many keys at once, each once, and those that are not there
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each request sees what is committed when it is answered; a get as a whole sees no one moment.
+
+Examples:
+  tonnage get shop.db 17 42 -t orders
+  tonnage get shop.db --keys wanted.csv -t orders -o orders.parquet --missing gone.csv
+  tonnage get postgresql://app@db/shop 'DE,Berlin' -t shops --ordered
+  tonnage get shop.db 17 -t lines --from 2 --before 5 -o - --format jsonl"
+)]
+pub struct GetArgs {
+    /// The database: a URL, a file, or @NAME of targets.toml
+    #[arg(value_name = "TARGET")]
+    target: String,
+
+    /// Keys, each a CSV record without a header: 17, or DE,Berlin for a key of two columns; the first columns of a key
+    /// get all rows below them
+    #[arg(value_name = "KEY", allow_negative_numbers = true, conflicts_with = "keys")]
+    key_arguments: Vec<String>,
+
+    /// The table: table, schema.table or "odd.name"
+    #[arg(short, long, value_name = "TABLE")]
+    table: String,
+
+    /// The columns that keys are of: a primary or unique key, or the first columns of one [default: the primary key,
+    /// or as many of its first columns as a key has]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to get")]
+    key: Vec<String>,
+
+    /// Files, globs or directories of keys; - is standard input. Columns are found by name, others are not used
+    #[arg(long, value_name = "SOURCE", help_heading = "What to get")]
+    keys: Vec<String>,
+
+    /// The columns wanted, in order [default: all, but for those that the database computes]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to get")]
+    columns: Option<Vec<String>>,
+
+    /// Columns to give as the database's own text, whatever they hold
+    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to get")]
+    text: Vec<String>,
+
+    /// Only rows whose next key column, behind those that are given, is at least V
+    #[arg(
+        long,
+        value_name = "V",
+        allow_negative_numbers = true,
+        help_heading = "What to get"
+    )]
+    from: Option<String>,
+
+    /// Only rows whose next key column is greater than V
+    #[arg(
+        long,
+        value_name = "V",
+        allow_negative_numbers = true,
+        conflicts_with = "from",
+        help_heading = "What to get"
+    )]
+    after: Option<String>,
+
+    /// Only rows whose next key column is at most V
+    #[arg(
+        long,
+        value_name = "V",
+        allow_negative_numbers = true,
+        help_heading = "What to get"
+    )]
+    to: Option<String>,
+
+    /// Only rows whose next key column is less than V
+    #[arg(
+        long,
+        value_name = "V",
+        allow_negative_numbers = true,
+        conflicts_with = "to",
+        help_heading = "What to get"
+    )]
+    before: Option<String>,
+
+    /// Answer keys as often and in the order in which they are asked [default: each once, sorted]
+    #[arg(long, help_heading = "How to do it")]
+    ordered: bool,
+
+    /// Connections that ask at once [default: one a processor, at most 4]
+    #[arg(short, long, value_name = "N", help_heading = "How to do it")]
+    jobs: Option<usize>,
+
+    /// Keys of a request at most
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = REQUEST_KEYS as u64, help_heading = "How to do it")]
+    request_keys: u64,
+
+    /// The format of keys: csv, tsv, jsonl, parquet or arrow [default: by the files' endings; csv for standard
+    /// input and other endings]
+    #[arg(long, value_name = "FORMAT", help_heading = "How to read keys")]
+    keys_format: Option<String>,
+
+    /// The first line of keys is a key, not names
+    #[arg(long, help_heading = "How to read keys")]
+    keys_no_header: bool,
+
+    /// The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC
+    #[arg(long, value_name = "ZONE", help_heading = "How to read keys")]
+    timezone: Option<String>,
+
+    /// The file to write rows to (.csv, .tsv, .jsonl, .parquet, .arrow; text also with .gz or .zst behind); - is
+    /// standard output
+    #[arg(
+        short,
+        long,
+        value_name = "OUT",
+        default_value = "-",
+        help_heading = "How to write"
+    )]
+    output: PathBuf,
+
+    /// The file to write the keys to that have no row, as one that --keys reads
+    #[arg(long, value_name = "PATH", help_heading = "How to write")]
+    missing: Option<PathBuf>,
+
+    /// The format of rows: csv, tsv, jsonl, parquet or arrow [default: by the ending of OUT; csv for -]
+    #[arg(long, value_name = "FORMAT", help_heading = "How to write")]
+    format: Option<String>,
+
+    /// Between fields of CSV: one character, or \t
+    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to write")]
+    delimiter: Option<u8>,
+
+    /// Leave the line of column names out of CSV
+    #[arg(long, help_heading = "How to write")]
+    no_header: bool,
+
+    /// Replace OUT and the file of missing keys if they exist
+    #[arg(long, help_heading = "How to write")]
+    overwrite: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+
+    /// Write the account as one JSON object to PATH (- is standard output)
+    #[arg(long, value_name = "PATH", help_heading = "What to show")]
+    report: Option<PathBuf>,
+}
+
+/// Gets; the summary goes to standard error.
+pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
+    let options = options(args)?;
+    let password = args.connection.password(&args.target)?;
+    let (rows, missing) = outputs(args)?;
+    let (url, keys) = (args.target.clone(), keys(args)?);
+    // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
+    let preparing = tokio::spawn(async move {
+        let target = targets::connect_with(&url, password).await?;
+        let source = tokio::task::spawn_blocking(move || keys.open());
+        let source = source
+            .await
+            .map_err(|error| Error::bug(format!("the keys were not opened: {error}")))??;
+        prepare(target, targets::redact(&url), source, &options).await
+    });
+    let prepared = async {
+        let prepared = preparing.await;
+        prepared.unwrap_or_else(|error| Err(Error::bug(format!("the get was not prepared: {error}"))))
+    };
+    let prepared: Prepared = match unless_interrupted(prepared).await {
+        Ok(prepared) => prepared,
+        Err(interrupted) => return interrupted.ending(),
+    };
+    let mut files = Files {
+        rows: sinks::create(&rows, &prepared.schema())?,
+        missing: match &missing {
+            Some(missing) => Some(sinks::create(missing, &prepared.key_schema())?),
+            None => None,
+        },
+    };
+    for setting in &prepared.plan().settings_changed {
+        tracing::info!("setting: {setting}");
+    }
+    let (stop, stopped) = watch::channel(false);
+    let get = prepared.start()?;
+    let mut writing = tokio::spawn(async move {
+        let report = files.write(get, stopped).await?;
+        Ok::<_, Error>((report, files.finish()?))
+    });
+    let ended = tokio::select! {
+        ended = &mut writing => ended,
+        interrupt = requested() => {
+            // The files are taken away; who does not want to wait for that interrupts again.
+            let _ = stop.send(true);
+            tokio::select! {
+                _ = &mut writing => {}
+                _ = requested() => {}
+            }
+            let error = Error::new(ErrorKind::Cancelled, "interrupted while rows were being written");
+            return Ok(Ending::Interrupted(interrupt, error));
+        }
+    };
+    let (report, closed) =
+        ended.unwrap_or_else(|error| Err(Error::bug(format!("the writing ended unexpectedly: {error}"))))?;
+    if let Some(path) = &args.report {
+        write_report(path, &report)?;
+    }
+    if !quiet && !closed {
+        eprint!("{}", summary(&report, args.missing.as_deref()));
+    }
+    Ok(Ending::Done)
+}
+
+/// Where rows and missing keys go.
+struct Files {
+    rows: Box<dyn Sink>,
+    missing: Option<Box<dyn Sink>>,
+}
+
+impl Files {
+    async fn write(&mut self, mut get: Get, mut stopped: watch::Receiver<bool>) -> Result<GetReport> {
+        loop {
+            let fetched = tokio::select! {
+                fetched = get.next() => fetched?,
+                _ = stopped.changed() => return Err(Error::new(ErrorKind::Cancelled, "stopped on request")),
+            };
+            match fetched {
+                Some(Fetched::Rows(rows)) => self.rows.write(&rows)?,
+                Some(Fetched::Missing(keys)) => {
+                    if let Some(missing) = &mut self.missing {
+                        missing.write(&keys)?;
+                    }
+                }
+                None => return get.finish(),
+            }
+            if self.rows.is_closed() {
+                return get.finish();
+            }
+        }
+    }
+
+    /// Gives the files their names; whether a pipe's reader had seen enough.
+    fn finish(self) -> Result<bool> {
+        let closed = self.rows.is_closed();
+        self.rows.finish()?;
+        if let Some(missing) = self.missing {
+            missing.finish()?;
+        }
+        Ok(closed)
+    }
+}
+
+/// Where keys come from.
+enum Keys {
+    Arguments(Vec<String>),
+    Inputs {
+        inputs: Vec<String>,
+        format: Option<Format>,
+        text: TextOptions,
+    },
+}
+
+impl Keys {
+    fn open(self) -> Result<Box<dyn Source>> {
+        match self {
+            Self::Arguments(keys) => records("arguments", &keys),
+            Self::Inputs { inputs, format, text } => sources::open(&inputs, format, &text),
+        }
+    }
+}
+
+fn keys(args: &GetArgs) -> Result<Keys> {
+    if !args.key_arguments.is_empty() {
+        return Ok(Keys::Arguments(args.key_arguments.clone()));
+    }
+    if args.keys.is_empty() {
+        return Err(Error::config("no keys").hint(format!(
+            "name them behind the database, or a file of them: tonnage get {} --keys wanted.csv -t {}; - is standard \
+             input",
+            targets::redact(&args.target),
+            args.table
+        )));
+    }
+    // A list of keys often has a name that tells nothing, and is what CSV is as well: a key a line.
+    let tells_nothing = |input: &String| Path::new(input).is_file() && format_of(Path::new(input)).is_none();
+    Ok(Keys::Inputs {
+        inputs: args.keys.clone(),
+        format: match &args.keys_format {
+            Some(name) => Some(format_named(name)?),
+            None => args.keys.iter().all(tells_nothing).then_some(Format::Csv),
+        },
+        text: TextOptions {
+            header: !args.keys_no_header,
+            timezone: args.timezone.clone(),
+            ..TextOptions::default()
+        },
+    })
+}
+
+fn options(args: &GetArgs) -> Result<GetOptions> {
+    let end = |inclusive: &Option<String>, exclusive: &Option<String>| {
+        let text = |value: &String, inclusive| RangeText {
+            value: value.clone(),
+            inclusive,
+        };
+        let closed = inclusive.as_ref().map(|value| text(value, true));
+        closed.or_else(|| exclusive.as_ref().map(|value| text(value, false)))
+    };
+    if args.request_keys == 0 {
+        return Err(Error::config("--request-keys must be at least 1"));
+    }
+    Ok(GetOptions {
+        key: args.key.clone(),
+        columns: args.columns.clone(),
+        texts: args.text.clone(),
+        from: end(&args.from, &args.after),
+        to: end(&args.to, &args.before),
+        ordered: args.ordered,
+        jobs: args.jobs,
+        request_keys: usize::try_from(args.request_keys).unwrap_or(usize::MAX),
+        timezone: args.timezone.clone(),
+        ..GetOptions::new(args.table.parse()?)
+    })
+}
+
+/// Where rows go, and the keys without.
+fn outputs(args: &GetArgs) -> Result<(Output, Option<Output>)> {
+    let is_stdout = |path: &Path| path == Path::new("-");
+    let places = [Some(&args.output), args.missing.as_ref(), args.report.as_ref()];
+    if places
+        .into_iter()
+        .flatten()
+        .filter(|path| is_stdout(path))
+        .count()
+        > 1
+    {
+        return Err(
+            Error::config("only one of rows, missing keys and the report can go to standard output")
+                .hint("send the others to files: -o OUT, --missing PATH, --report PATH"),
+        );
+    }
+    let csv = CsvOptions {
+        delimiter: args.delimiter,
+        header: !args.no_header,
+    };
+    let rows = Output {
+        format: args.format.as_deref().map(format_named).transpose()?,
+        overwrite: args.overwrite,
+        csv,
+        ..Output::new(&args.output)
+    };
+    let missing = args.missing.as_ref().map(|path| Output {
+        overwrite: args.overwrite,
+        ..Output::new(path)
+    });
+    Ok((rows, missing))
+}
+
+/// The account in a few lines.
+fn summary(report: &GetReport, missing: Option<&Path>) -> String {
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
+    let mut text = format!(
+        "{} of {}: {} row{} in {:.2} s, {} keys/s\n",
+        report.table,
+        report.target,
+        Grouped(report.rows),
+        plural(report.rows),
+        report.seconds,
+        Grouped(report.keys_per_second as u64)
+    );
+    text.push_str(&format!("  keys ({}): {}\n", report.key.join(", "), report.keys));
+    text.push_str(&format!(
+        "  {} request{} by {} job{}\n",
+        Grouped(report.requests),
+        plural(report.requests),
+        report.jobs,
+        plural(report.jobs as u64)
+    ));
+    if let Some(path) = missing.filter(|_| report.keys.missing > 0) {
+        text.push_str(&format!("  missing keys in {}\n", path.display()));
+    }
+    for note in &report.notes {
+        text.push_str(&format!("  note: {note}\n"));
+    }
+    text
+}

@@ -1,0 +1,325 @@
+//! Rows of keys, by one statement a question.
+//!
+//! Keys are sent as one array a column and unnested with their places; a subquery looks each up. `OFFSET 0` keeps the
+//! planner from turning that into another kind of join, so each key goes down the index: PostgreSQL 15 answers 10,000
+//! keys of 5,000,000 rows in 33 ms so, `= ANY` in 54 ms, and a join of two columns that it plans itself in 310 ms where
+//! this takes 41 ms. The place that comes with every row tells its key, so the comparing is the server's alone.
+//!
+//! Every question is a statement of its own and sees what is committed by then.
+
+use std::pin::Pin;
+
+use arrow::{
+    array::{BooleanArray, RecordBatch, UInt32Array},
+    compute::filter_record_batch,
+};
+use async_trait::async_trait;
+use futures::StreamExt;
+use tokio_postgres::{
+    Client, RowStream, Statement,
+    types::{FromSql, Type},
+};
+
+use super::{
+    catalog::Described,
+    connect,
+    decode::{Decoder, Fields},
+    encode::EncodedColumn,
+    errors,
+    reader::{SETTINGS, describe, relation},
+    settings::Settings,
+    statements::encoded,
+    types::{quote, quote_table},
+    writer::{EncodedField, arrays},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange},
+    load::arrow_bug,
+    reader::{BatchBounds, ReadColumn, Relation, ScanRequest},
+};
+
+pub(super) struct PostgresGetter {
+    settings: Settings,
+    client: Client,
+    statement: Statement,
+    sql: String,
+    keys: Vec<EncodedColumn>,
+    /// The ends of the range, each an array of one.
+    ends: Vec<EncodedField>,
+    columns: Vec<ReadColumn>,
+    notes: Vec<String>,
+    decoder: Decoder,
+    batch: BatchBounds,
+    answer: Option<Answering>,
+}
+
+/// An answer that goes on.
+struct Answering {
+    rows: Pin<Box<RowStream>>,
+    fields: Fields,
+    keys: Vec<u32>,
+    /// The places of the keys that were sent, where some were not.
+    sent: Option<UInt32Array>,
+}
+
+/// A value as the server sent it.
+struct Raw<'a>(Option<&'a [u8]>);
+
+type FromSqlResult<T> = std::result::Result<T, Box<dyn std::error::Error + Sync + Send>>;
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> FromSqlResult<Self> {
+        Ok(Self(Some(raw)))
+    }
+
+    fn from_sql_null(_: &Type) -> FromSqlResult<Self> {
+        Ok(Self(None))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+impl PostgresGetter {
+    pub(super) async fn open(settings: &Settings, request: &GetRequest) -> Result<Self> {
+        let client = open(settings).await?;
+        let scan = ScanRequest {
+            relation: Relation::Table(request.table.clone()),
+            columns: request.columns.clone(),
+            texts: request.texts.clone(),
+            filter: None,
+            limit: None,
+            split_by: None,
+            readers: 1,
+            batch: request.batch,
+        };
+        let found = relation(&client, &scan).await?;
+        let (columns, arriving, selected) = describe(&client, &scan, &found).await?;
+        let notes = found.notes(&columns, &scan);
+        let described = found
+            .described
+            .ok_or_else(|| Error::bug("a table was looked up and is none"))?;
+        let encode = |key: &GetKey| encoded(&described, &key.name, key.ty);
+        let keys = request.key.iter().map(encode).collect::<Result<Vec<_>>>()?;
+        let (conditions, ends) = match &request.range {
+            Some(range) => within(range, &encode(&range.column)?, keys.len())?,
+            None => (Vec::new(), Vec::new()),
+        };
+        let sql = statement(&described, &keys, &selected, &conditions);
+        let statement = client.prepare(&sql).await.map_err(errors::statement)?;
+        let names: Vec<String> = request.key.iter().map(|key| key.name.clone()).collect();
+        Ok(Self {
+            decoder: Decoder::new(&columns, &arriving, &names)?,
+            settings: settings.clone(),
+            client,
+            statement,
+            sql,
+            keys,
+            ends,
+            columns,
+            notes,
+            batch: request.batch,
+            answer: None,
+        })
+    }
+
+    /// Leaves an answer that nobody reads to its end: the session would have to send all of it first.
+    async fn start_anew(&mut self) -> Result<()> {
+        if self.answer.take().is_some() {
+            connect::cancel(&self.settings, self.client.cancel_token()).await;
+            self.client = open(&self.settings).await?;
+            self.statement = self.client.prepare(&self.sql).await.map_err(errors::statement)?;
+        }
+        Ok(())
+    }
+}
+
+/// Compiling a look-up takes longer than thousands of them, and no mistake of ours shall write.
+const SETTINGS_OF_GETTERS: [(&str, &str); 2] = [("jit", "off"), ("default_transaction_read_only", "on")];
+
+fn session_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS_OF_GETTERS.into_iter().chain(SETTINGS)
+}
+
+async fn open(settings: &Settings) -> Result<Client> {
+    let client = connect::open(settings).await?;
+    let set: Vec<_> = session_settings()
+        .map(|(name, value)| format!("SET {name} = '{value}'"))
+        .collect();
+    client
+        .batch_execute(&set.join("; "))
+        .await
+        .map_err(errors::statement)?;
+    Ok(client)
+}
+
+/// Conditions on the column of a range, and the parameters behind those of `keys` keys that they compare with.
+fn within(range: &KeyRange, column: &EncodedColumn, keys: usize) -> Result<(Vec<String>, Vec<EncodedField>)> {
+    let (mut conditions, mut parameters) = (Vec::new(), Vec::new());
+    for (operator, end) in [(">", &range.from), ("<", &range.to)] {
+        let Some(end) = end else { continue };
+        let field = arrow::datatypes::Field::new(&column.name, end.value.data_type().clone(), false);
+        let schema = arrow::datatypes::Schema::new(vec![field]);
+        let one = RecordBatch::try_new(schema.into(), vec![end.value.clone()]).map_err(arrow_bug)?;
+        let encoded = arrays(&one, std::slice::from_ref(column))?;
+        parameters.extend(encoded.map_err(|(_, fault)| {
+            let error = Error::config(&fault.message).code(fault.code);
+            error.at(format!("an end of the range, column '{}'", column.name))
+        })?);
+        conditions.push(format!(
+            "wanted.{} {operator}{} (${}::{}[])[1]{}",
+            quote(&column.name),
+            if end.inclusive { "=" } else { "" },
+            keys + parameters.len(),
+            column.server.name(),
+            cast(column)
+        ));
+    }
+    Ok((conditions, parameters))
+}
+
+fn cast(column: &EncodedColumn) -> String {
+    match &column.cast {
+        Some(cast) => format!("::{}", cast.name),
+        None => String::new(),
+    }
+}
+
+fn statement(described: &Described, keys: &[EncodedColumn], selected: &str, conditions: &[String]) -> String {
+    let parameter =
+        |(index, key): (usize, &EncodedColumn)| format!("${}::{}[]", index + 1, key.server.name());
+    let parameters: Vec<_> = keys.iter().enumerate().map(parameter).collect();
+    let names: Vec<_> = (1..=keys.len()).map(|number| format!("key{number}")).collect();
+    let equal = |(key, name): (&EncodedColumn, &String)| {
+        let at = described.table.columns.iter().position(|c| c.name == key.name);
+        let column = at.and_then(|at| described.columns.get(at));
+        let equal = column.and_then(|c| c.equal.as_deref()).unwrap_or("=");
+        format!("wanted.{} {equal} asked.{name}{}", quote(&key.name), cast(key))
+    };
+    let mut all: Vec<_> = keys.iter().zip(&names).map(equal).collect();
+    all.extend_from_slice(conditions);
+    format!(
+        "SELECT found.*, asked.place FROM unnest({}) WITH ORDINALITY AS asked ({}, place) \
+         CROSS JOIN LATERAL (SELECT {selected} FROM {} AS wanted WHERE {} OFFSET 0) AS found",
+        parameters.join(", "),
+        names.join(", "),
+        quote_table(&described.table.name),
+        all.join(" AND ")
+    )
+}
+
+#[async_trait]
+impl Getter for PostgresGetter {
+    fn columns(&self) -> &[ReadColumn] {
+        &self.columns
+    }
+
+    fn settings_changed(&self) -> Vec<String> {
+        session_settings()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    async fn ask(&mut self, keys: &RecordBatch) -> Result<()> {
+        self.start_anew().await?;
+        let mut keys = keys.clone();
+        let mut places: Option<Vec<u32>> = None;
+        let parameters = loop {
+            let fault = match arrays(&keys, &self.keys)? {
+                Ok(parameters) => break parameters,
+                Err((_, fault)) => fault,
+            };
+            // The server has no such value, so no row has it.
+            let keep: Vec<bool> = (0..keys.num_rows()).map(|row| row != fault.row).collect();
+            let known = places.get_or_insert_with(|| (0..keys.num_rows() as u32).collect());
+            if fault.row < known.len() {
+                known.remove(fault.row);
+            }
+            keys = filter_record_batch(&keys, &BooleanArray::from(keep)).map_err(arrow_bug)?;
+        };
+        let parameters: Vec<_> = parameters.iter().chain(&self.ends).collect();
+        let rows = self
+            .client
+            .query_raw(&self.statement, parameters)
+            .await
+            .map_err(|error| of_keys(error, &self.keys))?;
+        self.answer = Some(Answering {
+            rows: Box::pin(rows),
+            fields: Fields::new(self.columns.len()),
+            keys: Vec::new(),
+            sent: places.map(UInt32Array::from),
+        });
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Option<Answer>> {
+        let Some(answer) = &mut self.answer else {
+            return Ok(None);
+        };
+        let place = self.columns.len();
+        let odd = |cause| Error::bug("a row of another form than was described").caused_by(cause);
+        let mut ended = false;
+        while answer.keys.len() < self.batch.rows_max && answer.fields.bytes() < self.batch.bytes_max {
+            let Some(row) = answer.rows.next().await else {
+                ended = true;
+                break;
+            };
+            let row = row.map_err(|error| of_keys(error, &self.keys))?;
+            for at in 0..place {
+                let Raw(value) = row.try_get(at).map_err(odd)?;
+                answer.fields.push(value);
+            }
+            // Places begin at 1.
+            let key: i64 = row.try_get(place).map_err(odd)?;
+            let key = u32::try_from(key - 1).map_err(|_| Error::bug("a row of no key"))?;
+            answer.keys.push(match &answer.sent {
+                Some(sent) => sent.value(key as usize),
+                None => key,
+            });
+        }
+        if answer.keys.is_empty() {
+            self.answer = None;
+            return Ok(None);
+        }
+        let rows = self.decoder.decode(&answer.fields)?;
+        answer.fields.clear();
+        let keys = UInt32Array::from(std::mem::take(&mut answer.keys));
+        if ended {
+            self.answer = None;
+        }
+        Ok(Some(Answer { rows, keys }))
+    }
+}
+
+/// What the server has against the keys, or anything else.
+fn of_keys(error: tokio_postgres::Error, keys: &[EncodedColumn]) -> Error {
+    let error = errors::statement(error);
+    if error.kind() != ErrorKind::Rejected {
+        return error;
+    }
+    let names: Vec<_> = keys.iter().map(|key| key.name.as_str()).collect();
+    let error = error.at(format!("keys ({})", names.join(", ")));
+    match error.hint_text() {
+        Some(_) => error,
+        None => error.hint("one of the keys is not of its column's type: take it out"),
+    }
+}
+
+impl Drop for PostgresGetter {
+    /// Tells the server to stop what nobody reads any more.
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        if self.answer.is_some() {
+            let (token, settings) = (self.client.cancel_token(), self.settings.clone());
+            runtime.spawn(async move { connect::cancel(&settings, token).await });
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Rows of keys.
+
+use super::Place;
+use crate::gets::{Case, check, check_composite, collect, get};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_every_type() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE ints (k bigint PRIMARY KEY, v text);
+             INSERT INTO ints VALUES (-5, 'minus'), (7, 'seven'), (9223372036854775807, 'most');
+             CREATE TABLE smalls (k smallint PRIMARY KEY, v text); INSERT INTO smalls VALUES (1, 'one');
+             CREATE TABLE texts (k text PRIMARY KEY, v text);
+             INSERT INTO texts VALUES ('a', 'lower'), ('A', 'upper'), ('', 'empty'), ('007', 'agent'), ('é', 'accent');
+             CREATE TABLE shorts (k varchar(3) PRIMARY KEY, v text); INSERT INTO shorts VALUES ('abc', 'abc');
+             CREATE TABLE padded (k char(5) PRIMARY KEY, v text); INSERT INTO padded VALUES ('abc', 'abc');
+             CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+             CREATE TABLE folded (k text COLLATE nocase PRIMARY KEY, v text);
+             INSERT INTO folded VALUES ('Abc', 'abc');
+             CREATE TABLE sorted (k text COLLATE \"C\" PRIMARY KEY, v text); INSERT INTO sorted VALUES ('Abc', 'abc');
+             CREATE TABLE uuids (k uuid PRIMARY KEY, v text);
+             INSERT INTO uuids VALUES ('6f1f1d70-2b3c-4d5e-8f90-a1b2c3d4e5f6', 'one');
+             CREATE TABLE dates (k date PRIMARY KEY, v text);
+             INSERT INTO dates VALUES ('2024-02-29', 'leap');
+             CREATE TABLE instants (k timestamptz PRIMARY KEY, v text);
+             INSERT INTO instants VALUES ('2024-02-29 12:00:00+02', 'noon');
+             CREATE TABLE decimals (k numeric(10,2) PRIMARY KEY, v text);
+             INSERT INTO decimals VALUES (12.5, 'half'), (3, 'three');
+             CREATE TABLE numerics (k numeric PRIMARY KEY, v text);
+             INSERT INTO numerics VALUES (1.00, 'one'), ('NaN', 'nan'), (1e40, 'large');
+             CREATE TABLE floats (k float8 PRIMARY KEY, v text);
+             INSERT INTO floats VALUES (0.5, 'half'), (0, 'zero'), ('NaN', 'nan');
+             CREATE TABLE bytes (k bytea PRIMARY KEY, v text);
+             INSERT INTO bytes VALUES ('\\x00ff', 'bytes'), ('', 'none');
+             CREATE TYPE mood AS ENUM ('glad', 'sad');
+             CREATE TABLE moods (k mood PRIMARY KEY, v text); INSERT INTO moods VALUES ('sad', 'tears');
+             CREATE TABLE addresses (k inet PRIMARY KEY, v text); INSERT INTO addresses VALUES ('10.0.0.1', 'ten');
+             CREATE DOMAIN code AS text CHECK (value <> '');
+             CREATE TABLE codes (k code PRIMARY KEY, v text); INSERT INTO codes VALUES ('x', 'one');
+             CREATE TABLE parts (k int PRIMARY KEY, v text) PARTITION BY HASH (k);
+             CREATE TABLE parts0 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+             CREATE TABLE parts1 PARTITION OF parts FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+             INSERT INTO parts SELECT i, 'p' || i FROM generate_series(1, 9) i",
+        )
+        .await;
+    let cases = [
+        Case {
+            table: "ints",
+            keys: &["7", "8", "-5", "9223372036854775807", ""],
+            rows: &["seven", "minus", "most"],
+            missing: &["8", ""],
+        },
+        Case {
+            table: "smalls",
+            keys: &["1", "2"],
+            rows: &["one"],
+            missing: &["2"],
+        },
+        Case {
+            table: "texts",
+            keys: &["A", "b", "\"\"", "007", "7", "é", "a"],
+            rows: &["upper", "empty", "agent", "accent", "lower"],
+            missing: &["b", "7"],
+        },
+        Case {
+            table: "shorts",
+            keys: &["abc", "ab"],
+            rows: &["abc"],
+            missing: &["ab"],
+        },
+        Case {
+            table: "padded",
+            keys: &["abc", "abd", "abc  "],
+            rows: &["abc", "abc"],
+            missing: &["abd"],
+        },
+        Case {
+            table: "folded",
+            keys: &["ABC", "abd", "abc"],
+            rows: &["abc", "abc"],
+            missing: &["abd"],
+        },
+        Case {
+            table: "sorted",
+            keys: &["ABC", "Abc"],
+            rows: &["abc"],
+            missing: &["ABC"],
+        },
+        Case {
+            table: "uuids",
+            keys: &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"],
+            rows: &["one"],
+            missing: &[],
+        },
+        Case {
+            table: "dates",
+            keys: &["2024-02-29", "2023-02-28"],
+            rows: &["leap"],
+            missing: &["2023-02-28"],
+        },
+        Case {
+            table: "instants",
+            keys: &["2024-02-29T10:00Z", "2024-02-29T11:00Z"],
+            rows: &["noon"],
+            missing: &["2024-02-29T11:00:00Z"],
+        },
+        Case {
+            table: "decimals",
+            keys: &["12.50", "3", "12.51"],
+            rows: &["half", "three"],
+            missing: &["12.51"],
+        },
+        Case {
+            table: "numerics",
+            keys: &["1", "NaN", "1.0000", "2", "1e40"],
+            rows: &["one", "nan", "one", "large"],
+            missing: &["2"],
+        },
+        Case {
+            table: "floats",
+            keys: &["5e-1", "NaN", "-0", "0.1"],
+            rows: &["half", "nan", "zero"],
+            missing: &["0.1"],
+        },
+        Case {
+            table: "bytes",
+            keys: &["\\x00FF", "\\x00", "\\x"],
+            rows: &["bytes", "none"],
+            missing: &["00"],
+        },
+        Case {
+            table: "moods",
+            keys: &["sad", "glad"],
+            rows: &["tears"],
+            missing: &["glad"],
+        },
+        Case {
+            table: "addresses",
+            keys: &["10.0.0.1", "10.0.0.1/32", "10.0.0.2"],
+            rows: &["ten", "ten"],
+            missing: &["10.0.0.2"],
+        },
+        Case {
+            table: "codes",
+            keys: &["x", "y"],
+            rows: &["one"],
+            missing: &["y"],
+        },
+        Case {
+            table: "parts",
+            keys: &["9", "3", "12"],
+            rows: &["p9", "p3"],
+            missing: &["12"],
+        },
+    ];
+    check(&place.target, &cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_several_columns() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (v text, b int, a bigint, PRIMARY KEY (a, b));
+             INSERT INTO t SELECT (i / 50) || '-' || (i % 50), i % 50, i / 50 FROM generate_series(0, 4999) i",
+        )
+        .await;
+    check_composite(&place.target, "t").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (k varchar(3) PRIMARY KEY, v text); INSERT INTO t VALUES ('b', 'bee'), ('z', 'zed')")
+        .await;
+    let source = |keys: &[&str]| {
+        let column = arrow::array::StringArray::from(keys.to_vec());
+        let batch =
+            arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(column) as _)]).unwrap();
+        tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch))
+    };
+    let got = collect(get(&place.target, "t").keys_source(source(&["z", "b", "c"])))
+        .await
+        .unwrap();
+    assert_eq!((got.rows.len(), got.missing), (2, vec!["c".to_owned()]));
+    // What is too long for the column is a mistake, as in a load.
+    let error = collect(get(&place.target, "t").keys(["z", "abcd"]))
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        "keys row 2, column 'k': 'abcd' has 4 characters, the column takes 3"
+    );
+    place
+        .run("CREATE TABLE d (k date PRIMARY KEY, v text); INSERT INTO d VALUES ('2024-01-01', 'new')")
+        .await;
+    let error = collect(get(&place.target, "d").keys(["soon"]))
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(error.to_string(), "keys row 1, column 'k': 'soon' is not a date");
+    let days = |days: Vec<i32>| {
+        let column = arrow::array::Date32Array::from(days);
+        let batch =
+            arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(column) as _)]).unwrap();
+        tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch))
+    };
+    let of = |source| collect(get(&place.target, "d").columns(["v"]).keys_source(source));
+    let got = of(days(vec![19_723, i32::MIN])).await.unwrap();
+    assert_eq!(got.rows, ["new"]);
+    assert_eq!(got.missing.len(), 1);
+    let error = of(days(vec![19_723, i32::MAX - 3])).await.err().unwrap();
+    assert_eq!(error.to_string(), "keys (k): date out of range");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10000)")
+        .await;
+    let cut = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+         WHERE query LIKE '%asked.place%' AND query LIKE '%{}%' AND pid <> pg_backend_pid()",
+        place.schema
+    );
+    let url = place.url.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let batches = (0..40).map(move |at: i32| {
+        if at == 20 {
+            let cutting = async {
+                let client = super::session(&url).await;
+                let ended: i64 = client.query_one(&cut, &[]).await.unwrap().get(0);
+                assert!(ended > 0, "there is a connection to be cut");
+            };
+            runtime.block_on(cutting);
+        }
+        let keys = arrow::array::Int32Array::from_iter_values(at * 500..at * 500 + 500);
+        arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(keys) as _)]).unwrap()
+    });
+    let schema = arrow::datatypes::Schema::new(vec![arrow::datatypes::Field::new(
+        "k",
+        arrow::datatypes::DataType::Int32,
+        false,
+    )]);
+    let source = tonnage::sources::batches::BatchSource::new("keys", std::sync::Arc::new(schema), batches);
+    let get = get(&place.target, "t").keys_source(source).ordered().jobs(2);
+    let got = collect(get).await.unwrap();
+    let wanted: Vec<_> = (1..=10_000).map(|key| key.to_string()).collect();
+    assert_eq!(got.rows, wanted);
+    assert_eq!((got.report.keys.asked, got.missing.len()), (20_000, 10_000));
+    assert!(got.report.retries > 0, "a lost connection was met");
+}
