@@ -69,6 +69,8 @@ pub mod sqlstate {
     pub const INVALID_ENCODING: &str = "22021";
     /// Wrong number of fields, a stray quote.
     pub const BAD_FORMAT: &str = "22P04";
+    /// A null where there may be none.
+    pub const NOT_NULL: &str = "23502";
     /// A value that the column would change.
     pub const WOULD_CHANGE: &str = "22000";
 }

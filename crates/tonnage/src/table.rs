@@ -145,6 +145,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Primary key first, then unique keys usable as conflict targets.
     pub keys: Vec<Key>,
+    /// Whether its rows are written and undone together with the ledger's.
+    pub transactional: bool,
     /// What a user of this table should know in the plan, a sentence each (a trigger that makes COPY row by row).
     pub notes: Vec<String>,
 }

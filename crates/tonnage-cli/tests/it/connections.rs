@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL that are lost while a load goes on: the run goes on by itself and ends exact.
+//! Connections that are lost while a load goes on: the run goes on by itself and ends exact.
 
 use std::{path::Path, thread::sleep, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     database::Database,
     events::{Chance, Events, Mode, Size, handled},
     process::{Running, count, report},
-    proxy::{CUTS, Cut, Proxy},
+    proxy::{CUTS, Cut, Protocol, Proxy},
 };
 
 const MEDIUM: Size = Size {
@@ -16,13 +16,21 @@ const MEDIUM: Size = Size {
     rows_each: 2_500,
 };
 
+/// A database, an operation, a method.
+type Way = (fn() -> Database, Mode, &'static str);
+
 /// Every way that rows travel.
-const WAYS: [(Mode, &str); 4] = [
-    (Mode::Insert, "array"),
-    (Mode::Insert, "native"),
-    (Mode::Upsert, "array"),
-    (Mode::Upsert, "native"),
-];
+fn ways() -> Vec<Way> {
+    vec![
+        (Database::postgres, Mode::Insert, "array"),
+        (Database::postgres, Mode::Insert, "native"),
+        (Database::postgres, Mode::Upsert, "array"),
+        (Database::postgres, Mode::Upsert, "native"),
+        (Database::mariadb, Mode::Insert, "array"),
+        (Database::mariadb, Mode::Insert, "native"),
+        (Database::mariadb, Mode::Upsert, "array"),
+    ]
+}
 
 fn start(events: &Events, url: &str, method: &str, account: &Path) -> Running {
     let mut command = events.load(url);
@@ -50,7 +58,11 @@ fn proxied(database: &Database, chance: &mut Chance) -> (Proxy, String) {
     let url = database.url();
     let (credentials, place) = url.rsplit_once('@').expect("the URL has a password");
     let (server, name) = place.split_once('/').expect("the URL names a database");
-    let proxy = Proxy::start(server, chance.another());
+    let protocol = match database {
+        Database::MariaDb(_) => Protocol::MariaDb,
+        _ => Protocol::Postgres,
+    };
+    let proxy = Proxy::start(protocol, server, chance.another());
     let url = format!("{credentials}@127.0.0.1:{}/{name}?sslmode=disable", proxy.port);
     (proxy, url)
 }
@@ -58,7 +70,12 @@ fn proxied(database: &Database, chance: &mut Chance) -> (Proxy, String) {
 fn check(events: &Events, database: &Database, account: &Path) -> Value {
     let rejects = events.check(database);
     let ledger = database.rows("SELECT finished IS NOT NULL, rejected FROM tonnage_runs");
-    let finished = vec![Some("t".to_owned()), Some(rejects.to_string())];
+    let truth = if matches!(database, Database::Postgres(_)) {
+        "t"
+    } else {
+        "1"
+    };
+    let finished = vec![Some(truth.to_owned()), Some(rejects.to_string())];
     assert_eq!(ledger, [finished], "one run, finished, and its rejects");
     let account = report(account);
     assert_eq!(account["state"], "finished");
@@ -67,11 +84,32 @@ fn check(events: &Events, database: &Database, account: &Path) -> Value {
     account
 }
 
+/// Ends one of the load's sessions, if it has any; how many.
+fn terminate(database: &Database) -> usize {
+    if !matches!(database, Database::MariaDb(_)) {
+        let rows = database.rows(
+            "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
+             WHERE application_name = 'tonnage' AND datname = current_database() ORDER BY random() LIMIT 1) one",
+        );
+        return rows.len();
+    }
+    let rows = database.rows(
+        "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id() \
+         ORDER BY rand() LIMIT 1",
+    );
+    let Some(id) = rows.first().and_then(|row| row[0].as_deref()) else {
+        return 0;
+    };
+    // It may have ended by itself meanwhile.
+    database.number(&format!("KILL {id}"));
+    1
+}
+
 #[test]
 fn a_terminated_backend_costs_nothing() {
     let mut chance = Chance::new();
-    for (mode, method) in WAYS {
-        let database = Database::postgres();
+    for (open, mode, method) in ways() {
+        let database = open();
         let events = Events::generate(mode, MEDIUM, &mut chance);
         events.prepare(&database);
         let account = events.directory.path().join("report.json");
@@ -79,11 +117,7 @@ fn a_terminated_backend_costs_nothing() {
         under_way(&mut running, &database);
         let mut terminated = 0;
         while terminated < 15 && !running.has_ended() {
-            let rows = database.rows(
-                "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity \
-                 WHERE application_name = 'tonnage' AND datname = current_database() ORDER BY random() LIMIT 1) one",
-            );
-            terminated += rows.len();
+            terminated += terminate(&database);
             sleep(Duration::from_millis(chance.below(120)));
         }
         running.wait().expect(3);
@@ -103,8 +137,8 @@ fn a_terminated_backend_costs_nothing() {
 fn a_connection_lost_around_a_commit_is_settled_by_the_ledger() {
     let mut chance = Chance::new();
     let mut made = Vec::new();
-    for (mode, method) in WAYS {
-        let database = Database::postgres();
+    for (open, mode, method) in ways() {
+        let database = open();
         let (proxy, url) = proxied(&database, &mut chance);
         let events = Events::generate(mode, MEDIUM, &mut chance);
         events.prepare(&database);
@@ -129,6 +163,7 @@ fn a_connection_lost_around_a_commit_is_settled_by_the_ledger() {
 
 /// Statements of the ledger that begin a run, go on with one and end one.
 const BEGIN: &str = "INTO \"public\".tonnage_runs";
+const BEGIN_MARIADB: &str = "INTO tonnage_runs";
 const GO_ON: &str = "SET epoch = epoch + 1";
 const END: &str = "SET finished";
 
@@ -139,15 +174,17 @@ fn a_connection_lost_while_a_run_begins_goes_on_or_ends_costs_nothing() {
         rows_each: 400,
     };
     let mut chance = Chance::new();
-    for (statement, cut) in [
-        (BEGIN, Cut::Before),
-        (BEGIN, Cut::After),
-        (GO_ON, Cut::Before),
-        (GO_ON, Cut::After),
-        (END, Cut::Before),
-        (END, Cut::After),
+    let mut cases = Vec::new();
+    for (open, begin) in [
+        (Database::postgres as fn() -> Database, BEGIN),
+        (Database::mariadb, BEGIN_MARIADB),
     ] {
-        let database = Database::postgres();
+        for statement in [begin, GO_ON, END] {
+            cases.extend([(open, statement, Cut::Before), (open, statement, Cut::After)]);
+        }
+    }
+    for (open, statement, cut) in cases {
+        let database = open();
         let (proxy, url) = proxied(&database, &mut chance);
         let events = Events::generate(Mode::Insert, small(), &mut chance);
         events.prepare(&database);

@@ -1,11 +1,13 @@
 //! Databases of a test's own, seen through their own clients: what tonnage wrote is never read back by tonnage.
 
 use std::{
+    cell::RefCell,
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
+use mysql_async::{Conn, prelude::Queryable};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -18,6 +20,7 @@ pub type Row = Vec<Option<String>>;
 pub enum Database {
     Sqlite(Sqlite),
     Postgres(Box<Postgres>),
+    MariaDb(Box<MariaDb>),
 }
 
 pub struct Sqlite {
@@ -32,6 +35,14 @@ pub struct Postgres {
     runtime: Runtime,
 }
 
+pub struct MariaDb {
+    name: String,
+    url: String,
+    /// With a runtime that lives as long.
+    conn: RefCell<Option<Conn>>,
+    runtime: Runtime,
+}
+
 /// A variable that `make test` sets.
 pub fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which provides it"))
@@ -43,6 +54,13 @@ fn connect(runtime: &Runtime, url: &str) -> Client {
         .expect("the test server answers");
     runtime.spawn(connection);
     client
+}
+
+fn open(runtime: &Runtime, url: &str) -> Conn {
+    let url = url.replace("mariadb://", "mysql://");
+    runtime
+        .block_on(Conn::from_url(format!("{url}?prefer_socket=false")))
+        .expect("the test server answers")
 }
 
 /// `url` with another database.
@@ -80,9 +98,31 @@ impl Database {
         }))
     }
 
+    pub fn mariadb() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let url = variable("TONNAGE_TEST_MARIADB_URL");
+        let name = format!(
+            "kept_{}_{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let runtime = Runtime::new().expect("a runtime");
+        let mut admin = open(&runtime, &url);
+        runtime
+            .block_on(admin.query_drop(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4")))
+            .expect("a database of the test's own");
+        let url = with_database(&url, &name);
+        Self::MariaDb(Box::new(MariaDb {
+            conn: RefCell::new(Some(open(&runtime, &url))),
+            name,
+            url,
+            runtime,
+        }))
+    }
+
     /// One of each.
     pub fn all() -> Vec<Self> {
-        vec![Self::sqlite(), Self::postgres()]
+        vec![Self::sqlite(), Self::postgres(), Self::mariadb()]
     }
 
     /// Its name for messages and for exceptions.
@@ -90,6 +130,7 @@ impl Database {
         match self {
             Self::Sqlite(_) => "SQLite",
             Self::Postgres(_) => "PostgreSQL",
+            Self::MariaDb(_) => "MariaDB",
         }
     }
 
@@ -98,6 +139,7 @@ impl Database {
         match self {
             Self::Sqlite(sqlite) => format!("sqlite:{}", sqlite.path().display()),
             Self::Postgres(postgres) => postgres.url.clone(),
+            Self::MariaDb(mariadb) => mariadb.url.clone(),
         }
     }
 
@@ -108,6 +150,14 @@ impl Database {
             Self::Postgres(postgres) => {
                 let ran = postgres.runtime.block_on(postgres.client().batch_execute(sql));
                 return ran.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+            }
+            Self::MariaDb(mariadb) => {
+                for statement in sql.split("; ") {
+                    mariadb
+                        .rows(statement)
+                        .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+                }
+                return;
             }
         }
         .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -129,6 +179,7 @@ impl Database {
         match self {
             Self::Sqlite(sqlite) => sqlite.rows(sql).map_err(|error| error.to_string()),
             Self::Postgres(postgres) => postgres.rows(sql).map_err(|error| format!("{error:?}")),
+            Self::MariaDb(mariadb) => mariadb.rows(sql).map_err(|error| format!("{error:?}")),
         }
     }
 }
@@ -196,5 +247,32 @@ impl Drop for Postgres {
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         // A test that has failed already says more than this would.
         let _ = self.runtime.block_on(admin.batch_execute(&drop));
+    }
+}
+
+impl MariaDb {
+    /// Rows as the server's text protocol shows them.
+    fn rows(&self, sql: &str) -> Result<Vec<Row>, mysql_async::Error> {
+        let mut conn = self.conn.borrow_mut();
+        let conn = conn.as_mut().expect("taken only by drop");
+        let rows: Vec<mysql_async::Row> = self.runtime.block_on(conn.query(sql))?;
+        let text = |value: mysql_async::Value| match value {
+            mysql_async::Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            _ => None,
+        };
+        Ok(rows
+            .into_iter()
+            .map(|row| row.unwrap().into_iter().map(text).collect())
+            .collect())
+    }
+}
+
+impl Drop for MariaDb {
+    fn drop(&mut self) {
+        // A test that has failed already says more than a failure here would.
+        let _ = self.rows(&format!("DROP DATABASE {}", self.name));
+        if let Some(conn) = self.conn.borrow_mut().take() {
+            let _ = self.runtime.block_on(conn.disconnect());
+        }
     }
 }

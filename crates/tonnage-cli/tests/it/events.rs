@@ -104,6 +104,13 @@ const POSTGRES_TABLE: &str = "CREATE TABLE events (
     at timestamp NOT NULL,
     note text)";
 
+const MARIADB_TABLE: &str = "CREATE TABLE events (
+    id bigint PRIMARY KEY,
+    label varchar(20) NOT NULL,
+    amount decimal(12,2) CHECK (amount < 1000000),
+    at datetime NOT NULL,
+    note text)";
+
 /// Rows that stand in the table before an upsert: some are replaced, those below 0 are not.
 const BEFORE: std::ops::Range<i64> = -50..200;
 
@@ -221,6 +228,7 @@ impl Events {
         database.run(match database {
             Database::Sqlite(_) => SQLITE_TABLE,
             Database::Postgres(_) => POSTGRES_TABLE,
+            Database::MariaDb(_) => MARIADB_TABLE,
         });
         if self.mode == Mode::Upsert {
             let rows: Vec<_> = BEFORE
@@ -254,7 +262,7 @@ impl Events {
             Database::Sqlite(_) => {
                 "SELECT id, label, CASE WHEN amount IS NOT NULL THEN printf('%.2f', amount) END, at, note FROM events"
             }
-            Database::Postgres(_) => "SELECT id, label, amount, at, note FROM events",
+            Database::Postgres(_) | Database::MariaDb(_) => "SELECT id, label, amount, at, note FROM events",
         };
         let mut rows = database.rows(&format!("{select} ORDER BY id"));
         rows.sort_by_key(|row| row[0].as_deref().and_then(|id| id.parse::<i64>().ok()));
@@ -321,6 +329,6 @@ fn file_name(path: &Path) -> String {
 /// Rows that the ledger's unfinished runs have handled; 0 where nothing has begun.
 pub fn handled(database: &Database) -> u64 {
     database
-        .number("SELECT CAST(coalesce(sum(written + skipped + rejected), 0) AS bigint) FROM tonnage_slots")
+        .number("SELECT coalesce(sum(written + skipped + rejected), 0) FROM tonnage_slots")
         .unwrap_or(0)
 }

@@ -516,7 +516,7 @@ fn the_library_runs_statements_by_sentences() {
         let place = Place::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n2,3\n9,1\n")]);
         let url = match database {
             Sqlite => place.path("shop.db").display().to_string(),
-            Postgres => place.url(),
+            _ => place.url(),
         };
         let report = runtime.block_on(async {
             let db = tonnage::Database::connect(&url).await?;

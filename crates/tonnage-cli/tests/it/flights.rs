@@ -130,7 +130,7 @@ fn loads(database: &Database, table: Table) {
         Table::Written => {
             database.run(match database {
                 Database::Sqlite(_) => SQLITE_TABLE,
-                Database::Postgres(_) => POSTGRES_TABLE,
+                _ => POSTGRES_TABLE,
             });
         }
     }
@@ -161,7 +161,7 @@ fn inferred(database: &Database) {
             "TIMESTAMPTZ",
             "TEXT",
         ),
-        Database::Postgres(_) => (
+        _ => (
             "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'flights' \
              ORDER BY ordinal_position",
             "bigint",

@@ -18,11 +18,16 @@ const LARGE: Size = Size {
 };
 
 /// Settings that may change between the attempts at a run.
-fn vary(command: &mut Command, chance: &mut Chance) {
+fn vary(command: &mut Command, database: &Database, mode: Mode, chance: &mut Chance) {
     command.args(["--jobs", chance.one(&["1", "2", "3", "4"])]);
     command.args(["--batch-rows", chance.one(&["17", "60", "150", "400"])]);
     command.args(["--batch-bytes", chance.one(&["4KiB", "64KiB", "1MiB"])]);
-    command.args(["--method", chance.one(&["array", "native"])]);
+    let methods = match (database, mode) {
+        // LOAD DATA does nothing but insert.
+        (Database::MariaDb(_), Mode::Upsert) => ["array", "batch"],
+        _ => ["array", "native"],
+    };
+    command.args(["--method", chance.one(&methods)]);
 }
 
 #[test]
@@ -45,6 +50,16 @@ fn twenty_kills_of_an_upsert_into_postgres() {
     twenty_kills(&Database::postgres(), Mode::Upsert);
 }
 
+#[test]
+fn twenty_kills_of_an_insert_into_mariadb() {
+    twenty_kills(&Database::mariadb(), Mode::Insert);
+}
+
+#[test]
+fn twenty_kills_of_an_upsert_into_mariadb() {
+    twenty_kills(&Database::mariadb(), Mode::Upsert);
+}
+
 fn twenty_kills(database: &Database, mode: Mode) {
     let mut chance = Chance::new();
     let events = Events::generate(mode, LARGE, &mut chance);
@@ -53,7 +68,7 @@ fn twenty_kills(database: &Database, mode: Mode) {
     for kill in 1..=KILLS {
         let before = handled(database);
         let mut command = events.load(&database.url());
-        vary(command.arg("--resume"), &mut chance);
+        vary(command.arg("--resume"), database, mode, &mut chance);
         let mut running = Running::start(&mut command);
         if chance.below(4) == 0 {
             // Also while it connects, takes the run over or mends the rejects file.
@@ -82,7 +97,12 @@ fn twenty_kills(database: &Database, mode: Mode) {
 
     let account = events.directory.path().join("report.json");
     let mut command = events.load(&database.url());
-    vary(command.arg("--resume").arg("--report").arg(&account), &mut chance);
+    vary(
+        command.arg("--resume").arg("--report").arg(&account),
+        database,
+        mode,
+        &mut chance,
+    );
     Running::start(&mut command).wait().expect(3);
     let rejects = events.check(database);
 

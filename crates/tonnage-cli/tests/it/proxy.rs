@@ -1,7 +1,8 @@
-//! A wire to PostgreSQL that can be cut at the worst moment.
+//! A wire to a database that can be cut at the worst moment.
 //!
-//! Reads the client's side of the protocol (a message is a letter, its length in four bytes, and so many bytes less
-//! four) as far as to see a COMMIT go by. Needs a connection without TLS.
+//! Reads the client's side of the protocol as far as to see a COMMIT go by. PostgreSQL's message is a letter, its length
+//! in four bytes, and so many bytes less four; MariaDB's is a length in three bytes, a number, and so many bytes, of
+//! which a command's first is its kind. Needs a connection without TLS.
 
 use std::{
     io::{self, Read, Write},
@@ -30,6 +31,83 @@ pub enum Cut {
 
 pub const CUTS: [Cut; 4] = [Cut::Before, Cut::With, Cut::After, Cut::Within];
 
+/// What is spoken on a wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Postgres,
+    MariaDb,
+}
+
+/// A message of the client.
+struct Message {
+    /// As it came.
+    whole: Vec<u8>,
+    /// Where what it says begins.
+    body: usize,
+    /// Its letter or kind.
+    kind: u8,
+}
+
+impl Protocol {
+    fn read(self, mut client: impl Read) -> io::Result<Message> {
+        let mut whole = vec![0; if self == Self::Postgres { 5 } else { 4 }];
+        client.read_exact(&mut whole)?;
+        let length = match self {
+            Self::Postgres => body([whole[1], whole[2], whole[3], whole[4]]),
+            Self::MariaDb => u32::from_le_bytes([whole[0], whole[1], whole[2], 0]) as usize,
+        };
+        let head = whole.len();
+        whole.resize(head + length, 0);
+        client.read_exact(&mut whole[head..])?;
+        Ok(match self {
+            Self::Postgres => Message {
+                kind: whole[0],
+                body: head,
+                whole,
+            },
+            Self::MariaDb => Message {
+                kind: whole.get(head).copied().unwrap_or(0),
+                body: (head + 1).min(head + length),
+                whole,
+            },
+        })
+    }
+
+    fn commits(self, message: &Message) -> bool {
+        let query = match self {
+            Self::Postgres => b'Q',
+            Self::MariaDb => 3,
+        };
+        message.kind == query && message.whole[message.body..].starts_with(b"COMMIT")
+    }
+
+    /// Whether a message holds the text of a statement to be prepared.
+    fn prepares(self, message: &Message) -> bool {
+        match self {
+            Self::Postgres => message.kind == b'P',
+            Self::MariaDb => message.kind == 0x16,
+        }
+    }
+
+    /// Rows of a COPY or a LOAD DATA, or the parameters of a statement.
+    fn carries_rows(self, message: &Message) -> bool {
+        let kind = match self {
+            Self::Postgres => matches!(message.kind, b'd' | b'B'),
+            // A statement's text is of kind 3 or 0x16.
+            Self::MariaDb => !matches!(message.kind, 3 | 0x16),
+        };
+        kind && message.whole.len() > 1_000
+    }
+
+    /// Whether the answer to a COMMIT has come.
+    fn is_answered(self, answer: &[u8]) -> bool {
+        match self {
+            Self::Postgres => answer.windows(7).any(|window| window == b"COMMIT\0"),
+            Self::MariaDb => answer.len() > 4,
+        }
+    }
+}
+
 /// A proxy in front of a server, in threads that end with their connections.
 pub struct Proxy {
     pub port: u16,
@@ -37,6 +115,7 @@ pub struct Proxy {
 }
 
 struct Shared {
+    protocol: Protocol,
     server: String,
     /// Nothing is cut before this is set.
     armed: AtomicBool,
@@ -50,10 +129,11 @@ struct Shared {
 
 impl Proxy {
     /// Listens on a free port and passes everything on to `server`, until it is armed.
-    pub fn start(server: &str, chance: Chance) -> Self {
+    pub fn start(protocol: Protocol, server: &str, chance: Chance) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
         let shared = Arc::new(Shared {
+            protocol,
             server: server.to_owned(),
             armed: AtomicBool::new(false),
             left: AtomicU64::new(0),
@@ -116,9 +196,9 @@ impl Shared {
             server,
             deaf: AtomicBool::new(false),
         });
-        let answering = wire.clone();
+        let (answering, protocol) = (wire.clone(), self.protocol);
         let answers = thread::spawn(move || {
-            let _ = answer(&answering);
+            let _ = answer(&answering, protocol);
             answering.cut();
         });
         // An end of either side is the end of both, unless the answer to a COMMIT is still to be awaited.
@@ -132,60 +212,56 @@ impl Shared {
     /// From client to server.
     fn forward(&self, wire: &Wire) -> io::Result<()> {
         let (mut client, mut server) = (&wire.client, &wire.server);
-        // The first message has no letter.
-        let mut length = [0; 4];
-        client.read_exact(&mut length)?;
-        let mut message = vec![0; body(length)];
-        client.read_exact(&mut message)?;
-        server.write_all(&[length.as_slice(), &message].concat())?;
-        let mut due = None;
-        loop {
-            let mut head = [0; 5];
-            client.read_exact(&mut head)?;
-            let [letter, length @ ..] = head;
+        if self.protocol == Protocol::Postgres {
+            // The first message has no letter.
+            let mut length = [0; 4];
+            client.read_exact(&mut length)?;
             let mut message = vec![0; body(length)];
             client.read_exact(&mut message)?;
-            let whole = [head.as_slice(), &message].concat();
-            due = due.or_else(|| self.take_mark(letter, &message));
-            let commits = letter == b'Q' && message.starts_with(b"COMMIT");
+            server.write_all(&[length.as_slice(), &message].concat())?;
+        }
+        let mut due = None;
+        loop {
+            let message = self.protocol.read(&mut client)?;
+            due = due.or_else(|| self.take_mark(&message));
+            let commits = self.protocol.commits(&message);
             let cut = match due {
                 Some(cut) if commits => {
                     self.made.lock().expect("no panic holds it").push(cut);
                     Some(cut)
                 }
-                _ => self.choose(letter, &message),
+                _ => self.choose(&message),
             };
+            let whole = &message.whole;
             match cut {
-                None => server.write_all(&whole)?,
+                None => server.write_all(whole)?,
                 Some(Cut::Before) => return Ok(()),
-                Some(Cut::With) => return server.write_all(&whole),
+                Some(Cut::With) => return server.write_all(whole),
                 Some(Cut::Within) => return server.write_all(&whole[..whole.len() / 2]),
                 Some(Cut::After) => {
                     wire.deaf.store(true, Ordering::SeqCst);
-                    return server.write_all(&whole);
+                    return server.write_all(whole);
                 }
             }
         }
     }
 
     /// The marked cut, if this is the statement it waits for.
-    fn take_mark(&self, letter: u8, message: &[u8]) -> Option<Cut> {
+    fn take_mark(&self, message: &Message) -> Option<Cut> {
         let mut marked = self.marked.lock().ok()?;
         let (text, cut) = (*marked)?;
-        let has = message
-            .windows(text.len())
-            .any(|window| window == text.as_bytes());
-        (letter == b'P' && has).then(|| {
+        let mut windows = message.whole.windows(text.len());
+        let has = self.protocol.prepares(message) && windows.any(|window| window == text.as_bytes());
+        has.then(|| {
             *marked = None;
             cut
         })
     }
 
     /// Whether to cut here, and how.
-    fn choose(&self, letter: u8, message: &[u8]) -> Option<Cut> {
-        let commits = letter == b'Q' && message.starts_with(b"COMMIT");
-        // Rows of a COPY, or the parameters of a statement.
-        let carries_rows = matches!(letter, b'd' | b'B') && message.len() > 1_000;
+    fn choose(&self, message: &Message) -> Option<Cut> {
+        let commits = self.protocol.commits(message);
+        let carries_rows = self.protocol.carries_rows(message);
         if !self.armed.load(Ordering::SeqCst) || !(commits || carries_rows) {
             return None;
         }
@@ -213,7 +289,7 @@ fn body(length: [u8; 4]) -> usize {
 }
 
 /// From server to client; ends when a deaf client's COMMIT has been answered.
-fn answer(wire: &Wire) -> io::Result<()> {
+fn answer(wire: &Wire, protocol: Protocol) -> io::Result<()> {
     let (mut client, mut server) = (&wire.client, &wire.server);
     let mut buffer = vec![0; 64 << 10];
     let mut unheard = Vec::new();
@@ -227,7 +303,7 @@ fn answer(wire: &Wire) -> io::Result<()> {
             continue;
         }
         unheard.extend_from_slice(&buffer[..read]);
-        if unheard.windows(7).any(|window| window == b"COMMIT\0") {
+        if protocol.is_answered(&unheard) {
             return Ok(());
         }
     }

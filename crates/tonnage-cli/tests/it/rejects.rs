@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, io::Write, os::unix::fs::PermissionsExt};
 
 use crate::support::{
-    Database::{self, Postgres, Sqlite},
+    Database::{self, MariaDb, Postgres, Sqlite},
     Place, Ran, assert_balanced,
 };
 
@@ -14,6 +14,21 @@ const ENTRIES: &str = "CREATE TABLE entries (id bigint PRIMARY KEY,
     code varchar(8) NOT NULL CONSTRAINT code_is_short CHECK (length(code) <= 8),
     qty bigint CONSTRAINT qty_is_not_negative CHECK (qty >= 0), day date NOT NULL, note text);
     INSERT INTO entries VALUES (0, 'c0', 0, '2024-01-01', 'row 0')";
+
+/// A column's constraints have no names there.
+const ENTRIES_MARIADB: &str =
+    "CREATE TABLE entries (id bigint PRIMARY KEY, code varchar(8) NOT NULL, qty bigint,
+    day date NOT NULL, note text, CONSTRAINT qty_is_not_negative CHECK (qty >= 0));
+    INSERT INTO entries VALUES (0, 'c0', 0, '2024-01-01', 'row 0')";
+
+fn entries(database: Database) -> Place {
+    let sql = if database == MariaDb {
+        ENTRIES_MARIADB
+    } else {
+        ENTRIES
+    };
+    Place::with(database, sql, &[])
+}
 
 /// Code, column and message: SQLSTATE, or SQLite's name where it is SQLite that refuses the row.
 type Reason = (&'static str, Option<&'static str>, &'static str);
@@ -234,6 +249,19 @@ impl Bad {
         match database {
             Sqlite => self.sqlite,
             Postgres => self.postgres.unwrap_or(self.sqlite),
+            MariaDb => self.mariadb(),
+        }
+    }
+
+    fn mariadb(&self) -> Reason {
+        let check = "CONSTRAINT `qty_is_not_negative` failed for `{name}`.`entries`";
+        match (self.row, self.postgres) {
+            (131_073, _) => ("23502", Some("code"), "null in column 'code', which takes none"),
+            (200_000, _) => ("23502", Some("day"), "null in column 'day', which takes none"),
+            (250_000, _) => ("1062", None, "Duplicate entry '249999' for key 'PRIMARY'"),
+            (250_001, _) => ("1062", None, "Duplicate entry '0' for key 'PRIMARY'"),
+            (500_001 | 600_000, _) => ("4025", None, check),
+            (_, found) => found.unwrap_or(self.sqlite),
         }
     }
 }
@@ -273,10 +301,15 @@ fn loaded(place: &Place) -> String {
     let day = match place.database {
         Sqlite => "printf('2024-01-%02d', 1 + id % 28)",
         Postgres => "date '2024-01-01' + (id % 28)::int",
+        MariaDb => "date '2024-01-01' + INTERVAL (id % 28) DAY",
+    };
+    let (code, note) = match place.database {
+        MariaDb => ("concat('c', id % 9973)", "concat('row ', id)"),
+        _ => ("'c' || (id % 9973)", "'row ' || id"),
     };
     let rows = place.sql(&format!(
-        "SELECT count(*), sum(CASE WHEN code = 'c' || (id % 9973) AND qty = id % 1000 AND day = {day}
-         AND note = 'row ' || id THEN 1 ELSE 0 END), sum(id), sum(id * id % 1000003) FROM entries"
+        "SELECT count(*), sum(CASE WHEN code = {code} AND qty = id % 1000 AND day = {day}
+         AND note = {note} THEN 1 ELSE 0 END), sum(id), sum(id * id % 1000003) FROM entries"
     ));
     rows.into_iter().next().expect("one row")
 }
@@ -294,7 +327,7 @@ fn wanted(last: u64, missing: &[u64]) -> String {
 
 fn records(place: &Place, name: &str) -> BTreeMap<u64, serde_json::Value> {
     let mut records = BTreeMap::new();
-    for line in place.read(name).lines() {
+    for line in place.read(name).replace(&place.name, "{name}").lines() {
         let record: serde_json::Value = serde_json::from_str(line).expect("a record is JSON");
         let row = record["row"].as_u64().expect("a row number");
         assert!(records.insert(row, record).is_none(), "row {row} stands twice");
@@ -320,7 +353,7 @@ fn assert_ended(ran: &Ran, code: i32, words: &str) {
 }
 
 fn twenty_bad_rows_among_a_million(database: Database) {
-    let place = Place::with(database, ENTRIES, &[]);
+    let place = entries(database);
     place.write("entries.csv", a_million_rows());
     let ran = place.run(
         "load entries.csv {db} -t entries -j 4 --on-error reject --rejects bad.jsonl --report report.json",
@@ -368,6 +401,11 @@ fn postgres_loads_all_but_twenty_bad_rows_of_a_million() {
     twenty_bad_rows_among_a_million(Postgres);
 }
 
+#[test]
+fn mariadb_loads_all_but_twenty_bad_rows_of_a_million() {
+    twenty_bad_rows_among_a_million(MariaDb);
+}
+
 /// As `entries.csv`, `count` rows of which those in `bad` are.
 fn rows_with(count: u64, bad: impl Fn(u64) -> Option<&'static str>) -> Vec<u8> {
     let mut out = b"id,code,qty,day,note\n".to_vec();
@@ -397,16 +435,20 @@ const KINDS: &[(&str, &str, &str)] = &[
 #[test]
 fn stop_stops_at_the_first_bad_row_and_leaves_whole_writes_only() {
     const BATCH: u64 = 1_000;
-    for database in [Sqlite, Postgres] {
+    for database in [Sqlite, Postgres, MariaDb] {
         for (value, sqlite, postgres) in KINDS {
-            let place = Place::with(database, ENTRIES, &[]);
+            let place = entries(database);
             let is_bad = |row| (row == 15_500 || row == 20_000).then_some(*value);
             place.write("entries.csv", rows_with(30_000, is_bad));
             let ran = place.run(
                 "load entries.csv {db} -t entries -j 1 --batch-rows 1000 --sort none --report report.json",
             );
             assert_ended(&ran, 1, "error: entries.csv row 15500");
-            let words = if database == Sqlite { sqlite } else { postgres };
+            let words = match (database, *value) {
+                (Sqlite, _) => sqlite,
+                (MariaDb, "-1") => "CONSTRAINT `qty_is_not_negative` failed",
+                _ => postgres,
+            };
             assert_ended(&ran, 1, words);
             assert_ended(
                 &ran,
@@ -434,8 +476,8 @@ fn stop_stops_at_the_first_bad_row_and_leaves_whole_writes_only() {
 
 #[test]
 fn a_resume_that_puts_bad_rows_aside_finishes_what_stop_stopped() {
-    for database in [Sqlite, Postgres] {
-        let place = Place::with(database, ENTRIES, &[]);
+    for database in [Sqlite, Postgres, MariaDb] {
+        let place = entries(database);
         let bad = [15_500, 20_000];
         place.write(
             "entries.csv",
@@ -456,9 +498,9 @@ fn a_resume_that_puts_bad_rows_aside_finishes_what_stop_stopped() {
 
 #[test]
 fn a_file_that_is_all_bad_stops_at_max_rejects_having_done_little() {
-    for database in [Sqlite, Postgres] {
+    for database in [Sqlite, Postgres, MariaDb] {
         for (value, _, _) in KINDS {
-            let place = Place::with(database, ENTRIES, &[]);
+            let place = entries(database);
             place.write("entries.csv", rows_with(ROWS, |_| Some(value)));
             let ran = place.run(
                 "load entries.csv {db} -t entries --rejects bad.jsonl --max-rejects 100 --report report.json",

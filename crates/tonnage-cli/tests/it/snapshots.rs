@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 
 use crate::support::{
     BOTH,
-    Database::{self, Postgres, Sqlite},
+    Database::{self, MariaDb, Postgres, Sqlite},
     Place,
 };
 
@@ -18,6 +18,7 @@ fn name(database: Database) -> &'static str {
     match database {
         Sqlite => "sqlite",
         Postgres => "postgres",
+        MariaDb => "mariadb",
     }
 }
 

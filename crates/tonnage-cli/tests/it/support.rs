@@ -8,6 +8,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use mysql_async::{Conn, Value as Cell, prelude::Queryable};
 use tempfile::TempDir;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -16,6 +17,7 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 pub enum Database {
     Sqlite,
     Postgres,
+    MariaDb,
 }
 
 pub const BOTH: &[Database] = &[Database::Sqlite, Database::Postgres];
@@ -34,8 +36,8 @@ pub struct Ran {
 pub struct Place {
     pub database: Database,
     directory: TempDir,
-    /// The PostgreSQL database's name.
-    name: String,
+    /// The database's name on its server.
+    pub name: String,
 }
 
 impl Place {
@@ -45,6 +47,9 @@ impl Place {
         let name = format!("it_{}_{number}", std::process::id());
         if database == Database::Postgres {
             postgres(&server().url("postgres"), &format!("CREATE DATABASE {name}"));
+        }
+        if database == Database::MariaDb {
+            mariadb(&mariadb_url("tonnage"), &format!("CREATE DATABASE {name}"));
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
         Self {
@@ -94,6 +99,7 @@ impl Place {
         match self.database {
             Database::Sqlite => "shop.db".to_owned(),
             Database::Postgres => server().url(&self.name),
+            Database::MariaDb => mariadb_url(&self.name),
         }
     }
 
@@ -102,6 +108,7 @@ impl Place {
         match self.database {
             Database::Sqlite => sqlite(&self.path("shop.db"), sql),
             Database::Postgres => postgres(&self.url(), sql),
+            Database::MariaDb => mariadb(&self.url(), sql),
         }
     }
 
@@ -120,7 +127,8 @@ impl Place {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         for (variable, _) in std::env::vars_os() {
-            if variable.to_string_lossy().starts_with("PG") {
+            let name = variable.to_string_lossy();
+            if name.starts_with("PG") || name.starts_with("MYSQL") {
                 command.env_remove(variable);
             }
         }
@@ -159,6 +167,18 @@ impl Place {
         report
     }
 
+    /// Host and port.
+    fn server(&self) -> String {
+        match self.database {
+            Database::MariaDb => {
+                let url = mariadb_url("");
+                let (_, address) = url.rsplit_once('@').expect("a URL with a user");
+                address.trim_end_matches('/').to_owned()
+            }
+            _ => server().address,
+        }
+    }
+
     fn arguments(&self, line: &str) -> Vec<String> {
         let mut arguments = Vec::new();
         for (index, part) in line.split('\'').enumerate() {
@@ -176,7 +196,7 @@ impl Place {
             text = text.replace("{db}", &self.url());
         }
         if text.contains("{server}") {
-            text = text.replace("{server}", &server().address);
+            text = text.replace("{server}", &self.server());
         }
         text.replace("{name}", &self.name)
             .replace("{directory}", &self.directory.path().to_string_lossy())
@@ -190,8 +210,8 @@ impl Place {
             .replace(&*real.to_string_lossy(), "{directory}")
             .replace(&*directory.to_string_lossy(), "{directory}")
             .replace(&self.name, "{name}");
-        if self.database == Database::Postgres {
-            text = text.replace(&server().address, "{server}");
+        if self.database != Database::Sqlite {
+            text = text.replace(&self.server(), "{server}");
         }
         without_ids(&text)
     }
@@ -202,6 +222,9 @@ impl Drop for Place {
         if self.database == Database::Postgres && !std::thread::panicking() {
             let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
             postgres(&server().url("postgres"), &drop);
+        }
+        if self.database == Database::MariaDb && !std::thread::panicking() {
+            mariadb(&mariadb_url("tonnage"), &format!("DROP DATABASE {}", self.name));
         }
     }
 }
@@ -304,6 +327,45 @@ fn postgres(url: &str, sql: &str) -> Vec<String> {
                 _ => None,
             })
             .collect()
+    })
+}
+
+/// The URL of a database of the MariaDB server of the tests.
+fn mariadb_url(database: &str) -> String {
+    let url = crate::database::variable("TONNAGE_TEST_MARIADB_URL");
+    let (server, _) = url.rsplit_once('/').expect("the URL names a database");
+    format!("{server}/{database}")
+}
+
+fn mariadb(url: &str, sql: &str) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let url = format!("{}?prefer_socket=false", url.replace("mariadb://", "mysql://"));
+        let mut conn = Conn::from_url(url).await.expect("the test server answers");
+        let mut found = Vec::new();
+        for statement in sql
+            .split(';')
+            .map(str::trim)
+            .filter(|statement| !statement.is_empty())
+        {
+            let rows: Vec<mysql_async::Row> = conn
+                .query(statement)
+                .await
+                .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+            let text = |cell: Cell| match cell {
+                Cell::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                _ => "-".to_owned(),
+            };
+            found.extend(rows.into_iter().map(|row| {
+                let cells: Vec<_> = row.unwrap().into_iter().map(text).collect();
+                cells.join("|")
+            }));
+        }
+        conn.disconnect().await.expect("the connection ends");
+        found
     })
 }
 

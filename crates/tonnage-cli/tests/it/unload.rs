@@ -148,7 +148,7 @@ fn a_database_is_copied_into_another() {
         let place = Place::new(into);
         let url = match from {
             Sqlite => source.path("shop.db").display().to_string(),
-            Postgres => source.url(),
+            _ => source.url(),
         };
         let report = place.load(&format!("{url} {{db}} -t copied --source-table orders --create"));
         assert_eq!(report["rows"]["written"], 3);

@@ -333,6 +333,7 @@ fn provisional(spec: &TableSpec) -> Table {
         },
         columns: columns.collect(),
         keys,
+        transactional: true,
         notes: Vec::new(),
     }
 }

@@ -65,7 +65,7 @@ impl Attempts {
 }
 
 /// Before attempt `attempt + 1`: 50 ms doubled each time, at most 5 s, spread by half so that lanes do not meet again.
-fn pause(attempt: u32) -> Duration {
+pub(crate) fn pause(attempt: u32) -> Duration {
     let most = Duration::from_millis(50)
         .saturating_mul(1 << attempt.min(10))
         .min(Duration::from_secs(5));

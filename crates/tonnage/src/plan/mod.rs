@@ -341,6 +341,20 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     }
 
     let mut guarantees_lost = Vec::new();
+    if !table.transactional {
+        if options.ledger == LedgerPlace::Target {
+            return Err(Error::schema(format!(
+                "table {} takes no part in transactions: its rows and the ledger cannot move together",
+                table.name
+            ))
+            .hint("--ledger none loads it without one: what an interrupted run has written then stays"));
+        }
+        guarantees_lost.push(format!(
+            "{} takes no part in transactions: what a write that fails has written stays, and is written again when \
+             it is tried again",
+            table.name
+        ));
+    }
     if options.ledger == LedgerPlace::None {
         guarantees_lost
             .push("no ledger: an interrupted run cannot be resumed, and a connection lost during a commit leaves open whether its rows are there".to_owned());

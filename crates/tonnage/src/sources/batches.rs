@@ -32,6 +32,7 @@ impl<I: Iterator<Item = RecordBatch> + Send> BatchSource<I> {
     /// Of batches of `schema`; messages call it `shown`.
     pub fn new(shown: &str, schema: SchemaRef, batches: I) -> Self {
         let columns = schema.fields().iter().map(|field| SourceColumn {
+            null_word: None,
             name: field.name().clone(),
             arrow: field.data_type().clone(),
             suggested: suggested(field),

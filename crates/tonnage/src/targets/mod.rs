@@ -1,6 +1,8 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 mod named;
 mod password;
 #[cfg(feature = "postgres")]
@@ -60,6 +62,8 @@ pub const DRIVERS: &[Driver] = &[
     sqlite::DRIVER,
     #[cfg(feature = "postgres")]
     postgres::DRIVER,
+    #[cfg(feature = "mysql")]
+    mysql::DRIVER,
 ];
 
 /// The database that `target` names: by its scheme, for files by their ending, or as `@name` of a `targets.toml`.

@@ -97,6 +97,24 @@ async fn on_postgres(server: Server) -> Subject {
     }
 }
 
+#[cfg(feature = "mysql")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mysql() {
+    check(|| {
+        Box::pin(async {
+            let place = Arc::new(crate::mysql::Place::new().await);
+            Subject {
+                target: place.target.clone(),
+                count: Box::new(move || {
+                    let place = place.clone();
+                    Box::pin(async move { place.number("SELECT count(*) FROM t").await })
+                }),
+            }
+        })
+    })
+    .await;
+}
+
 /// Sequences at once: they wait more than they compute.
 async fn check(subject: fn() -> BoxFuture<'static, Subject>) {
     let sequence = async |seed| {

@@ -3,6 +3,8 @@
 mod common;
 mod gets;
 mod ledger_model;
+#[cfg(feature = "mysql")]
+mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]

@@ -1,7 +1,7 @@
 //! The mistakes and the words, as data.
 
 use super::Mistake;
-use crate::support::Database::Postgres;
+use crate::support::Database::{MariaDb, Postgres};
 
 pub(super) const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, qty integer)";
 
@@ -207,11 +207,69 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ..Mistake::PLAIN
     },
     Mistake {
+        name: "the password is wrong, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv mariadb://tonnage:wrong@{server}/{name} -t orders",
+        code: 2,
+        says: "error: access denied for user \"tonnage\" at {server} (password from the URL)\n\
+               hint: check the password in the URL; special characters are written as %XX\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the database is misspelt, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv {db}x -t orders",
+        code: 2,
+        says: "error: database \"{name}x\" does not exist at {server}\n\
+               hint: the database is the last part of the URL; tonnage does not make databases\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table is misspelt, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv {db} -t oders",
+        says: "error: there is no table oders\n\
+               hint: did you mean orders?\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table's engine has no transactions",
+        on: MariaDb,
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer) ENGINE=Aria",
+        arguments: "load orders.csv {db} -t orders",
+        says: "error: table {name}.orders takes no part in transactions: its rows and the ledger cannot move together\n\
+               hint: --ledger none loads it without one: what an interrupted run has written then stays\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "an upsert could take a row for another",
+        on: MariaDb,
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer UNIQUE)",
+        arguments: "load orders.csv {db} -t orders --mode upsert",
+        code: 2,
+        says: "error: upsert by method native: the further unique key (qty) of {name}.orders could take a row for \
+                 another one\n\
+               hint: --mode update for rows that are there, --mode insert for new ones\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "the table was made again between two attempts",
+        on: MariaDb,
+        files: UNFINISHED,
+        before: &["load orders.csv {db} -t orders --batch-rows 1 -j 1"],
+        altered: "DROP TABLE orders; CREATE TABLE orders (id integer PRIMARY KEY, qty integer)",
+        arguments: "load orders.csv {db} -t orders --resume",
+        says: "error: table {name}.orders has been altered since the run began\n\
+               hint: --restart loads it from the beginning, as a new run\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
         name: "an unknown kind of database",
         arguments: "load orders.csv oracle://app@db/shop -t orders",
         code: 2,
         says: "error: 'oracle:' is no kind of database that tonnage knows\n\
-               hint: databases are named as sqlite:path.db or postgresql://user@localhost:5432/database\n",
+               hint: databases are named as sqlite:path.db or postgresql://user@localhost:5432/database or \
+                 mariadb://user@localhost:3306/database\n",
         ..Mistake::PLAIN
     },
     Mistake {
@@ -228,7 +286,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         code: 2,
         says: "error: 'shop' names no database\n\
                hint: the database comes last, as in cp, and is named as sqlite:path.db or \
-                 postgresql://user@localhost:5432/database\n",
+                 postgresql://user@localhost:5432/database or mariadb://user@localhost:3306/database\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -276,6 +276,7 @@ impl Target for Memory {
                     primary: true,
                 }],
             },
+            transactional: true,
             notes: Vec::new(),
         };
         let stored = Stored {

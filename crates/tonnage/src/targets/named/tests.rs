@@ -164,12 +164,12 @@ fn what_is_not_right_is_named_by_file_and_line() {
             "targets.toml line 3: [shop] has a password, and SQLite takes none",
             "leave password_env and password_file out",
         ),
-        #[cfg(feature = "postgres")]
+        #[cfg(feature = "mysql")]
         (
             "[shop]\npassword_env = 'SHOP'\n",
             "shop",
             "targets.toml line 1: [shop] has no url",
-            "url = \"postgresql://user@localhost:5432/database\"",
+            "url = \"mariadb://user@localhost:3306/database\"",
         ),
         #[cfg(feature = "postgres")]
         (

@@ -461,6 +461,7 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
             },
             columns: table_columns,
             keys: table_keys,
+            transactional: true,
             notes,
         },
         columns: described,

@@ -177,6 +177,7 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
             },
             columns,
             keys: Vec::new(),
+            transactional: true,
             notes,
         },
         columns: details,

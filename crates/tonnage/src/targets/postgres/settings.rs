@@ -1,6 +1,6 @@
 //! Where and how to connect: the URL, then the service file, the environment and the password file, in libpq's order.
 //!
-//! A password is never shown: not by `Debug`, not by an error, not by [`redact`]. Its origin is remembered, so that a
+//! A password is never shown: not by `Debug`, not by an error. Its origin is remembered, so that a
 //! refused one can be traced to the place where it was written.
 
 mod keywords;
@@ -604,67 +604,12 @@ fn password_fields(line: &str) -> Vec<Field> {
     fields
 }
 
-/// The URL as it may be shown: the password, in either of its two places, becomes `***`.
-pub(super) fn redact(url: &str) -> String {
-    if is_keywords(url) {
-        return keywords::redact(url);
+/// The connection string as it may be shown.
+pub(super) fn redact(text: &str) -> String {
+    match is_keywords(text) {
+        true => keywords::redact(text),
+        false => crate::targets::password::redact(text),
     }
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
-    };
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, query)) => (rest, Some(query)),
-        None => (rest, None),
-    };
-    let (authority, path) = match rest.split_once('/') {
-        Some((authority, path)) => (authority, Some(path)),
-        None => (rest, None),
-    };
-    let mut shown = format!("{scheme}://");
-    // A password with an unescaped slash ends up in what looks like the path: hide up to the last @.
-    match (
-        authority.rsplit_once('@'),
-        path.and_then(|path| path.rsplit_once('@')),
-    ) {
-        (_, Some((_, after))) => {
-            let user = authority.split([':', '@']).next().unwrap_or("");
-            shown.push_str(user);
-            shown.push_str(":***@");
-            shown.push_str(after);
-        }
-        (Some((login, hosts)), None) => {
-            match login.split_once(':') {
-                Some((user, _)) => {
-                    shown.push_str(user);
-                    shown.push_str(":***@");
-                }
-                None => {
-                    shown.push_str(login);
-                    shown.push('@');
-                }
-            }
-            shown.push_str(hosts);
-            if let Some(path) = path {
-                shown.push('/');
-                shown.push_str(path);
-            }
-        }
-        (None, None) => shown.push_str(rest),
-    }
-    if let Some(query) = query {
-        let pairs: Vec<_> = query
-            .split('&')
-            .map(|pair| match pair.split_once('=') {
-                Some((name, _)) if percent_decode_str(name).decode_utf8_lossy() == "password" => {
-                    format!("{name}=***")
-                }
-                _ => pair.to_owned(),
-            })
-            .collect();
-        shown.push('?');
-        shown.push_str(&pairs.join("&"));
-    }
-    shown
 }
 
 #[cfg(test)]

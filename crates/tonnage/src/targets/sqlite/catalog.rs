@@ -384,6 +384,7 @@ impl Parts {
                 shape: shape.join(";\n"),
             },
             columns,
+            transactional: true,
             notes: self.notes(),
             keys,
         }

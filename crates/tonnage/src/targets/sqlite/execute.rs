@@ -95,6 +95,7 @@ pub(super) fn describe(connection: &Connection, statement: &Statement) -> Result
         },
         columns,
         keys: Vec::new(),
+        transactional: true,
         notes: Vec::new(),
     })
 }

@@ -1,11 +1,11 @@
 //! Rows of keys.
 
-use super::Place;
+use super::{Place, Server};
 use crate::gets::{Case, check, check_composite, collect, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
-    let place = Place::new().await;
+    let place = Place::on(Server::System).await;
     place
         .run(
             "CREATE TABLE ints (k bigint PRIMARY KEY, v text);
@@ -159,7 +159,7 @@ async fn keys_of_every_type() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_several_columns() {
-    let place = Place::new().await;
+    let place = Place::on(Server::System).await;
     place
         .run(
             "CREATE TABLE t (v text, b int, a bigint, PRIMARY KEY (a, b));
@@ -171,7 +171,7 @@ async fn keys_of_several_columns() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
-    let place = Place::new().await;
+    let place = Place::on(Server::System).await;
     place
         .run("CREATE TABLE t (k varchar(3) PRIMARY KEY, v text); INSERT INTO t VALUES ('b', 'bee'), ('z', 'zed')")
         .await;
@@ -218,7 +218,7 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
-    let place = Place::new().await;
+    let place = Place::on(Server::System).await;
     place
         .run("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10000)")
         .await;

@@ -1,0 +1,236 @@
+//! Opening sessions, and saying exactly why one could not be opened.
+//!
+//! Every session is strict and plain, whatever the server's or the account's defaults: see [`SESSION`].
+
+use mysql_async::{
+    ClientIdentity, Conn, DriverError, Error as Failure, IoError, Opts, OptsBuilder, SslOpts, TlsError,
+    prelude::Queryable,
+};
+
+use super::{
+    errors,
+    product::{Product, Version},
+    settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
+};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What the server's count of a statement's rows means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counting {
+    /// An update counts the rows that it found.
+    Found,
+    /// It counts the rows that it changed.
+    Changed,
+}
+
+/// The settings of a session that decide on values and on transactions, as name and value in SQL.
+///
+/// Strict modes turn what would be cut or zeroed into an error; a 0 for an auto-increment column stays a 0; a warning
+/// is counted also where it is only a note (`sql_notes`); a commit ends the transaction and begins no other.
+pub(super) const SESSION: &[(&str, &str)] = &[
+    (
+        "sql_mode",
+        "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,\
+         NO_AUTO_VALUE_ON_ZERO'",
+    ),
+    ("time_zone", "'+00:00'"),
+    ("autocommit", "1"),
+    ("completion_type", "0"),
+    ("foreign_key_checks", "1"),
+    ("unique_checks", "1"),
+    ("sql_notes", "1"),
+];
+
+/// Opens a session.
+pub(super) async fn open(settings: &Settings, counting: Counting) -> Result<(Conn, Version)> {
+    let mut conn = reach(settings, counting).await?;
+    let failed = |failure| errors::statement(failure).at("cannot set the session up");
+    let version: Option<String> = conn.query_first("SELECT version()").await.map_err(failed)?;
+    let version = version.unwrap_or_default();
+    let version = Version::parse(&version).ok_or_else(|| {
+        Error::config(format!(
+            "{} is a server of an unknown kind: '{version}'",
+            settings.endpoint
+        ))
+    })?;
+    if !version.is_supported() {
+        return Err(Error::config(format!("{} is too old", version.shown))
+            .hint("MariaDB 10.5 or later is needed, or MySQL 8"));
+    }
+    conn.query_drop("SET NAMES utf8mb4").await.map_err(failed)?;
+    let pairs: Vec<_> = SESSION
+        .iter()
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
+    conn.query_drop(format!("SET SESSION {}", pairs.join(", SESSION ")))
+        .await
+        .map_err(failed)?;
+    if version.product == Product::MariaDb {
+        conn.query_drop("SET SESSION check_constraint_checks = 1")
+            .await
+            .map_err(failed)?;
+    }
+    conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        .await
+        .map_err(failed)?;
+    Ok((conn, version))
+}
+
+async fn reach(settings: &Settings, counting: Counting) -> Result<Conn> {
+    // Another part of the program may have chosen one already, which then stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let tls = match (&settings.endpoint, settings.tls) {
+        (Endpoint::Socket(_), _) | (_, TlsMode::Disable) => None,
+        (_, TlsMode::Prefer) => Some(encryption(settings, Trust::Anyone)),
+        // As libpq: with an authority at hand, `require` verifies; this driver knows no half of it.
+        (_, TlsMode::Require) if settings.root_certificate.is_none() => {
+            Some(encryption(settings, Trust::Anyone))
+        }
+        (_, TlsMode::Require | TlsMode::VerifyFull) => Some(encryption(settings, Trust::Authority)),
+    };
+    let can_do_without = settings.tls == TlsMode::Prefer && tls.is_some();
+    let mut reached = attempt(settings, counting, tls).await;
+    if can_do_without
+        && let Err(Failure::Driver(DriverError::NoClientSslFlagFromServer) | Failure::Io(IoError::Tls(_))) =
+            &reached
+    {
+        reached = attempt(settings, counting, None).await;
+    }
+    reached.map_err(|failure| explain(settings, failure))
+}
+
+/// Who a server has to prove to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    Anyone,
+    Authority,
+}
+
+fn encryption(settings: &Settings, trust: Trust) -> SslOpts {
+    let identity = settings
+        .client_certificate
+        .clone()
+        .map(|(certificate, key)| ClientIdentity::new(certificate.into(), key.into()));
+    let options = SslOpts::default().with_client_identity(identity);
+    match (trust, &settings.root_certificate) {
+        (Trust::Authority, Some(path)) => options
+            .with_disable_built_in_roots(true)
+            .with_root_certs(vec![path.clone().into()]),
+        (Trust::Authority, None) => options,
+        (Trust::Anyone, _) => options.with_danger_accept_invalid_certs(true),
+    }
+}
+
+async fn attempt(settings: &Settings, counting: Counting, tls: Option<SslOpts>) -> Result<Conn, Failure> {
+    let mut options = OptsBuilder::default()
+        .user(Some(&settings.user))
+        .pass(Some(&settings.password.0).filter(|password| !password.is_empty()))
+        .db_name(Some(&settings.database))
+        // The address given is the one that is meant, also where the server knows a shorter way.
+        .prefer_socket(false)
+        .client_found_rows(counting == Counting::Found)
+        .stmt_cache_size(0)
+        .tcp_nodelay(true)
+        .ssl_opts(tls);
+    options = match &settings.endpoint {
+        Endpoint::Tcp { host, port } => options.ip_or_hostname(host).tcp_port(*port),
+        Endpoint::Socket(path) => options.socket(Some(path.to_string_lossy())),
+    };
+    match tokio::time::timeout(settings.connect_timeout, Conn::new(Opts::from(options))).await {
+        Ok(reached) => reached,
+        Err(_) => Err(Failure::Io(IoError::Io(std::io::ErrorKind::TimedOut.into()))),
+    }
+}
+
+/// What went wrong, where, and what to do.
+fn explain(settings: &Settings, failure: Failure) -> Error {
+    let endpoint = &settings.endpoint;
+    match &failure {
+        Failure::Server(server) => match server.code {
+            1045 | 1698 => {
+                let origin = &settings.password_origin;
+                Error::config(format!(
+                    "access denied for user \"{}\" at {endpoint} ({origin})",
+                    settings.user
+                ))
+                .hint(password_hint(origin))
+                .code(server.code)
+            }
+            1049 => Error::config(format!(
+                "database \"{}\" does not exist at {endpoint}",
+                settings.database
+            ))
+            .hint("the database is the last part of the URL; tonnage does not make databases")
+            .code(server.code),
+            1044 => Error::config(format!(
+                "user \"{}\" may not use database \"{}\" at {endpoint}",
+                settings.user, settings.database
+            ))
+            .code(server.code),
+            _ => errors::from_server(server).at(format!("cannot connect to {endpoint}")),
+        },
+        Failure::Io(IoError::Tls(tls)) => Error::config(format!("TLS with {endpoint} failed: {}", describe_tls(tls)))
+            .hint("check sslmode and sslrootcert; the certificate must be signed by sslrootcert and name the host"),
+        Failure::Io(IoError::Io(io)) => {
+            let message = format!("cannot connect to {endpoint}: {}", errors::describe_io(io));
+            let hint = match io.kind() {
+                std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound => {
+                    "is the server running, and does it listen there? check host and port"
+                }
+                _ => "check host, port and network",
+            };
+            // A certificate's verification fails inside the driver's stream.
+            match io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+                Some(tls) => Error::config(format!("TLS with {endpoint} failed: {}", describe_rustls(tls))).hint(
+                    "check sslmode and sslrootcert; the certificate must be signed by sslrootcert and name the host",
+                ),
+                None => Error::new(ErrorKind::Unsent, message).hint(hint),
+            }
+        }
+        Failure::Driver(DriverError::NoClientSslFlagFromServer) => {
+            Error::config(format!("{endpoint} offers no TLS")).hint("sslmode=prefer or sslmode=disable in the URL goes without")
+        }
+        Failure::Driver(DriverError::ConnectionClosed) => Error::new(
+            ErrorKind::Unsent,
+            format!("cannot connect to {endpoint}: the server closed the connection"),
+        )
+        .hint("is it MariaDB or MySQL that listens there?"),
+        other => Error::config(format!("cannot connect to {endpoint}: {other}"))
+            .hint("is it MariaDB or MySQL that listens there?"),
+    }
+    .caused_by(failure)
+}
+
+fn password_hint(origin: &PasswordOrigin) -> &'static str {
+    match origin {
+        PasswordOrigin::None => "set MYSQL_PWD, or password under [client] in ~/.my.cnf (mode 0600)",
+        PasswordOrigin::Url => "check the password in the URL; special characters are written as %XX",
+        PasswordOrigin::Environment => "check MYSQL_PWD, and that the user is the right one",
+        PasswordOrigin::Given(_) => "check the password, and that the user is the right one",
+        PasswordOrigin::File(_) => "check the password in that file, and that the user is the right one",
+    }
+}
+
+fn describe_tls(error: &TlsError) -> String {
+    match error {
+        TlsError::Tls(error) => describe_rustls(error),
+        TlsError::VerifierBuilderError(_) => "sslrootcert holds no certificate".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn describe_rustls(error: &rustls::Error) -> String {
+    use rustls::{CertificateError as Certificate, Error as Tls};
+    match error {
+        Tls::InvalidCertificate(Certificate::UnknownIssuer) => {
+            "the server's certificate is not signed by the given authority".to_owned()
+        }
+        Tls::InvalidCertificate(
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
+        ) => "the server's certificate is made out to another host".to_owned(),
+        Tls::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
+            "the server's certificate has expired".to_owned()
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,498 @@
+//! The ledger: `tonnage_runs`, a row a run, and `tonnage_slots`, a row a slot.
+//!
+//! They are InnoDB tables in the database of the URL, which the transactions of the rows span whichever database these
+//! are in. Numbers of 64 bits are unsigned there as here. An unfinished run keeps its identity a second time, in a
+//! column with a unique index that is null once it is finished: there are no partial indexes. Every move of a slot
+//! counts up `moves`, so that the server's count of changed rows is the count of rows moved. The tables are made
+//! outside the transactions, which making a table would end.
+
+use std::fmt::Write;
+
+use async_trait::async_trait;
+use mysql_async::{Conn, Row, prelude::Queryable};
+
+use super::{
+    MysqlTarget,
+    catalog::{RUNS, SLOTS, get, rows},
+    errors,
+    types::quote_table,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Ledger, NewRun, RunDetail, RunHandle, RunRecord},
+    slot::{Advance, BlockMark, Counts, Position, SlotState},
+};
+
+const TABLES: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS tonnage_runs (\
+         run_id varchar(64) NOT NULL PRIMARY KEY, identity varchar(190) NOT NULL, unfinished varchar(190) NULL, \
+         epoch bigint NOT NULL, started bigint NOT NULL, finished bigint NULL, \
+         written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
+         detail longtext NOT NULL, UNIQUE KEY tonnage_runs_unfinished (unfinished)) \
+     ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
+    "CREATE TABLE IF NOT EXISTS tonnage_slots (\
+         run_id varchar(64) NOT NULL, slot int NOT NULL, epoch bigint NOT NULL, \
+         block bigint unsigned NOT NULL, block_rows bigint unsigned NOT NULL, \
+         file int unsigned NOT NULL, byte_offset bigint unsigned NOT NULL, file_rows bigint unsigned NOT NULL, \
+         source_rows bigint unsigned NOT NULL, hash bigint unsigned NOT NULL, \
+         written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
+         moves bigint unsigned NOT NULL, PRIMARY KEY (run_id, slot)) \
+     ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
+];
+
+/// The columns of a slot's state, in the order in which [`slot_state`] reads them.
+const STATE: &str =
+    "slot, block, block_rows, file, byte_offset, file_rows, source_rows, hash, written, skipped, rejected";
+
+/// Attempts at a take-over that meets a deadlock with an owner that is still at work.
+const TAKE_OVER_ATTEMPTS: usize = 10;
+
+/// Text as a literal, whatever it holds.
+fn literal(text: &str) -> String {
+    let mut literal = String::from("_utf8mb4 X'");
+    for byte in text.bytes() {
+        // Writing to memory does not fail.
+        let _ = write!(literal, "{byte:02X}");
+    }
+    literal.push('\'');
+    literal
+}
+
+async fn exists(conn: &mut Conn) -> Result<bool> {
+    let found: Option<u8> = conn
+        .query_first(format!(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = database() AND table_name = '{RUNS}'"
+        ))
+        .await
+        .map_err(errors::statement)?;
+    Ok(found.is_some())
+}
+
+fn slot_state(mut row: Row) -> Result<SlotState> {
+    let row = &mut row;
+    let slot: i64 = get(row, 0)?;
+    Ok(SlotState {
+        slot: u16::try_from(slot)
+            .map_err(|_| Error::new(ErrorKind::Refused, format!("{SLOTS} holds slot {slot}")))?,
+        position: Position {
+            block: get(row, 1)?,
+            rows: get(row, 2)?,
+        },
+        mark: BlockMark {
+            file: get(row, 3)?,
+            offset: get(row, 4)?,
+            file_rows: get(row, 5)?,
+            rows: get(row, 6)?,
+            hash: get(row, 7)?,
+        },
+        counts: counts(row, 8)?,
+    })
+}
+
+fn counts(row: &mut Row, first: usize) -> Result<Counts> {
+    Ok(Counts {
+        written: get(row, first)?,
+        skipped: get(row, first + 1)?,
+        rejected: get(row, first + 2)?,
+    })
+}
+
+fn no_run(run_id: &str) -> Error {
+    Error::new(
+        ErrorKind::Fenced,
+        format!("run {run_id} is no longer in the ledger or has finished"),
+    )
+    .hint("tonnage runs lists what the ledger knows")
+}
+
+/// The statements by which a writer moves slots. They hold nothing but numbers and the run's id.
+pub(super) struct Mover {
+    handle: RunHandle,
+}
+
+impl Mover {
+    pub fn new(handle: &RunHandle) -> Self {
+        Self {
+            handle: handle.clone(),
+        }
+    }
+
+    fn of_run(&self) -> String {
+        format!(
+            "s.run_id = {} AND s.epoch = {}",
+            literal(&self.handle.run_id),
+            self.handle.epoch
+        )
+    }
+
+    /// The compare-and-set; it must move as many rows as there are advances.
+    pub fn claim(&self, advances: &[Advance]) -> String {
+        let mut given = String::new();
+        for (index, a) in advances.iter().enumerate() {
+            if index > 0 {
+                given.push_str(" UNION ALL ");
+            }
+            let _ = write!(
+                given,
+                "SELECT {} AS slot, {} AS from_block, {} AS from_rows, {} AS block, {} AS block_rows, {} AS file, \
+                 {} AS byte_offset, {} AS file_rows, {} AS source_rows, {} AS hash, {} AS written, {} AS skipped, \
+                 {} AS rejected",
+                a.slot,
+                a.from.block,
+                a.from.rows,
+                a.to.block,
+                a.to.rows,
+                a.mark.file,
+                a.mark.offset,
+                a.mark.file_rows,
+                a.mark.rows,
+                a.mark.hash,
+                a.counts.written,
+                a.counts.skipped,
+                a.counts.rejected
+            );
+        }
+        format!(
+            "UPDATE {SLOTS} AS s JOIN ({given}) AS a ON s.slot = a.slot \
+             SET s.block = a.block, s.block_rows = a.block_rows, s.file = a.file, s.byte_offset = a.byte_offset, \
+                 s.file_rows = a.file_rows, s.source_rows = a.source_rows, s.hash = a.hash, \
+                 s.written = s.written + a.written, s.skipped = s.skipped + a.skipped, \
+                 s.rejected = s.rejected + a.rejected, s.moves = s.moves + 1 \
+             WHERE {} AND s.block = a.from_block AND s.block_rows = a.from_rows",
+            self.of_run()
+        )
+    }
+
+    /// Turns the counts claimed into those of `advances`.
+    pub fn adjust(&self, claimed: &[Advance], advances: &[Advance]) -> Result<String> {
+        let mut given = String::new();
+        for (index, advance) in advances.iter().enumerate() {
+            let before = claimed
+                .iter()
+                .find(|c| c.slot == advance.slot)
+                .ok_or_else(|| Error::bug(format!("slot {} is committed but was not begun", advance.slot)))?;
+            if index > 0 {
+                given.push_str(" UNION ALL ");
+            }
+            let difference = |after: u64, before: u64| i128::from(after) - i128::from(before);
+            let (after, before) = (advance.counts, before.counts);
+            let _ = write!(
+                given,
+                "SELECT {} AS slot, {} AS written, {} AS skipped, {} AS rejected",
+                advance.slot,
+                difference(after.written, before.written),
+                difference(after.skipped, before.skipped),
+                difference(after.rejected, before.rejected)
+            );
+        }
+        Ok(format!(
+            "UPDATE {SLOTS} AS s JOIN ({given}) AS a ON s.slot = a.slot \
+             SET s.written = s.written + a.written, s.skipped = s.skipped + a.skipped, \
+                 s.rejected = s.rejected + a.rejected, s.moves = s.moves + 1 WHERE {}",
+            self.of_run()
+        ))
+    }
+}
+
+/// Ends the open transaction: commits what succeeded, undoes what did not.
+async fn end<T>(conn: &mut Conn, result: Result<T>) -> Result<T> {
+    match result {
+        Ok(value) => {
+            conn.query_drop("COMMIT").await.map_err(errors::commit)?;
+            Ok(value)
+        }
+        Err(error) => {
+            if let Err(failure) = conn.query_drop("ROLLBACK").await {
+                tracing::debug!("ROLLBACK after a failure: {failure}");
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn begin(conn: &mut Conn) -> Result<()> {
+    conn.query_drop("START TRANSACTION")
+        .await
+        .map_err(errors::statement)
+}
+
+/// Makes the tables where they are missing.
+async fn make(conn: &mut Conn, database: &str) -> Result<()> {
+    if exists(conn).await? {
+        return Ok(());
+    }
+    // The slots first: who finds the runs finds both.
+    for table in TABLES.iter().rev() {
+        conn.query_drop(*table).await.map_err(|failure| {
+            let error = errors::statement(failure);
+            match error.kind() {
+                ErrorKind::Refused => error
+                    .at(format!("cannot make the ledger in database {database}"))
+                    .hint("grant CREATE on the database, or use --ledger none"),
+                _ => error,
+            }
+        })?;
+    }
+    Ok(())
+}
+
+async fn start_within(conn: &mut Conn, run: &NewRun, detail: &str) -> Result<RunHandle> {
+    let inserted = conn
+        .exec_drop(
+            format!(
+                "INSERT INTO {RUNS} (run_id, identity, unfinished, epoch, started, written, skipped, rejected, detail) \
+                 VALUES (?, ?, ?, 1, unix_timestamp(), 0, 0, 0, ?)"
+            ),
+            (&run.run_id, &run.identity, &run.identity, detail),
+        )
+        .await;
+    match inserted {
+        Ok(()) => {}
+        Err(failure) if errors::number(&failure) == Some(1062) => {
+            let known: Option<i64> = conn
+                .exec_first(
+                    format!("SELECT epoch FROM {RUNS} WHERE run_id = ? AND unfinished = ?"),
+                    (&run.run_id, &run.identity),
+                )
+                .await
+                .map_err(errors::statement)?;
+            // The answer to an earlier attempt of ours may have been lost.
+            if let Some(epoch) = known {
+                return Ok(RunHandle {
+                    run_id: run.run_id.clone(),
+                    epoch,
+                });
+            }
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                format!(
+                    "an unfinished run of this input into {} is in the ledger",
+                    run.detail.table
+                ),
+            )
+            .hint("go on with --resume, or begin again with --restart"));
+        }
+        Err(failure) => return Err(errors::statement(failure)),
+    }
+    let id = literal(&run.run_id);
+    let slots: Vec<_> = (0..run.detail.slots)
+        .map(|slot| format!("({id}, 1, {slot}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)"))
+        .collect();
+    if !slots.is_empty() {
+        conn.query_drop(format!(
+            "INSERT INTO {SLOTS} (run_id, epoch, {STATE}, moves) VALUES {}",
+            slots.join(", ")
+        ))
+        .await
+        .map_err(errors::statement)?;
+    }
+    if run.preparation.truncates() {
+        let table = &run.table;
+        // TRUNCATE would end the transaction.
+        conn.query_drop(format!("DELETE FROM {}", quote_table(table)))
+            .await
+            .map_err(|failure| errors::statement(failure).at(format!("cannot empty {table}")))?;
+    }
+    Ok(RunHandle {
+        run_id: run.run_id.clone(),
+        epoch: 1,
+    })
+}
+
+async fn take_over_within(conn: &mut Conn, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+    conn.exec_drop(
+        format!("UPDATE {RUNS} SET epoch = epoch + 1 WHERE run_id = ? AND finished IS NULL"),
+        (run_id,),
+    )
+    .await
+    .map_err(errors::statement)?;
+    if conn.affected_rows() != 1 {
+        return Err(no_run(run_id));
+    }
+    let epoch: i64 = conn
+        .exec_first(format!("SELECT epoch FROM {RUNS} WHERE run_id = ?"), (run_id,))
+        .await
+        .map_err(errors::statement)?
+        .ok_or_else(|| no_run(run_id))?;
+    // Waits for every transaction that holds a slot.
+    conn.exec_drop(
+        format!("UPDATE {SLOTS} SET epoch = ? WHERE run_id = ?"),
+        (epoch, run_id),
+    )
+    .await
+    .map_err(errors::statement)?;
+    let states = states(conn, run_id).await?;
+    Ok((
+        RunHandle {
+            run_id: run_id.to_owned(),
+            epoch,
+        },
+        states,
+    ))
+}
+
+async fn states(conn: &mut Conn, run_id: &str) -> Result<Vec<SlotState>> {
+    let sql = format!("SELECT {STATE} FROM {SLOTS} WHERE run_id = ? ORDER BY slot");
+    rows(conn, &sql, &[run_id])
+        .await?
+        .into_iter()
+        .map(slot_state)
+        .collect()
+}
+
+async fn finish_within(conn: &mut Conn, handle: &RunHandle, counts: Counts) -> Result<()> {
+    // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
+    conn.exec_drop(
+        format!(
+            "UPDATE {RUNS} SET finished = coalesce(finished, unix_timestamp()), unfinished = NULL, \
+                 written = ?, skipped = ?, rejected = ? WHERE run_id = ? AND epoch = ?"
+        ),
+        (
+            counts.written,
+            counts.skipped,
+            counts.rejected,
+            &handle.run_id,
+            handle.epoch,
+        ),
+    )
+    .await
+    .map_err(errors::statement)?;
+    if conn.affected_rows() != 1 {
+        return Err(Error::new(
+            ErrorKind::Fenced,
+            format!("run {} was taken over by another process", handle.run_id),
+        )
+        .hint("tonnage runs shows where it stands"));
+    }
+    conn.exec_drop(format!("DELETE FROM {SLOTS} WHERE run_id = ?"), (&handle.run_id,))
+        .await
+        .map_err(errors::statement)
+}
+
+async fn forget_within(conn: &mut Conn, run_id: &str) -> Result<bool> {
+    // Slots last: they wait for transactions in flight, which then find their run gone.
+    conn.exec_drop(format!("DELETE FROM {RUNS} WHERE run_id = ?"), (run_id,))
+        .await
+        .map_err(errors::statement)?;
+    let removed = conn.affected_rows();
+    conn.exec_drop(format!("DELETE FROM {SLOTS} WHERE run_id = ?"), (run_id,))
+        .await
+        .map_err(errors::statement)?;
+    Ok(removed > 0)
+}
+
+fn no_ledger() -> Error {
+    Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
+        .hint("start the load anew with --restart")
+}
+
+#[async_trait]
+impl Ledger for MysqlTarget {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        if !exists(conn).await? {
+            return Ok(Vec::new());
+        }
+        let sum = |column: &str| {
+            format!(
+                "CASE WHEN r.finished IS NULL THEN (SELECT cast(coalesce(sum(s.{column}), 0) AS unsigned) \
+                 FROM {SLOTS} AS s WHERE s.run_id = r.run_id) ELSE r.{column} END"
+            )
+        };
+        let query = format!(
+            "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail, {}, {}, {} \
+             FROM {RUNS} AS r ORDER BY r.started DESC, r.run_id DESC",
+            sum("written"),
+            sum("skipped"),
+            sum("rejected")
+        );
+        let found = rows(conn, &query, &[]).await?;
+        found
+            .into_iter()
+            .map(|mut row| {
+                let row = &mut row;
+                let run_id: String = get(row, 0)?;
+                let detail: String = get(row, 5)?;
+                let detail: RunDetail = serde_json::from_str(&detail).map_err(|e| {
+                    Error::new(
+                        ErrorKind::Refused,
+                        format!("{RUNS} has no readable detail of run {run_id}"),
+                    )
+                    .hint("it was written by another version of tonnage, or by hand")
+                    .caused_by(e)
+                })?;
+                Ok(RunRecord {
+                    identity: get(row, 1)?,
+                    epoch: get(row, 2)?,
+                    started: get(row, 3)?,
+                    finished: get(row, 4)?,
+                    counts: counts(row, 6)?,
+                    run_id,
+                    detail,
+                })
+            })
+            .collect()
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        let detail = serde_json::to_string(&run.detail)
+            .map_err(|e| Error::bug("a run's detail cannot be written as JSON").caused_by(e))?;
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        make(conn, &self.settings.database).await?;
+        begin(conn).await?;
+        let started = start_within(conn, run, &detail).await;
+        end(conn, started).await
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        match exists(conn).await? {
+            true => states(conn, run_id).await,
+            false => Err(no_ledger()),
+        }
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        let mut attempt = 1;
+        loop {
+            let mut session = self.session().await?;
+            let conn = &mut session.0;
+            if !exists(conn).await? {
+                return Err(no_run(run_id));
+            }
+            begin(conn).await?;
+            let taken = take_over_within(conn, run_id).await;
+            match end(conn, taken).await {
+                Err(error) if error.kind() == ErrorKind::Overloaded && attempt < TAKE_OVER_ATTEMPTS => {
+                    attempt += 1
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        if !exists(conn).await? {
+            return Err(no_ledger());
+        }
+        begin(conn).await?;
+        let finished = finish_within(conn, handle, counts).await;
+        end(conn, finished).await
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        if !exists(conn).await? {
+            return Ok(false);
+        }
+        begin(conn).await?;
+        let forgotten = forget_within(conn, run_id).await;
+        end(conn, forgotten).await
+    }
+}

@@ -1,0 +1,395 @@
+//! MariaDB, and the servers that speak its protocol: MySQL, TiDB, PolarDB-X.
+//!
+//! Rows travel by LOAD DATA LOCAL from memory ([`Method::Native`]), many a statement ([`Method::Array`]: MariaDB's bulk
+//! protocol, elsewhere a prepared INSERT of many rows) or one a statement ([`Method::Batch`], [`Method::Single`]).
+//! Every transaction opens with the compare-and-set of the ledger rows it moves. What these servers change without an
+//! error is found before it is sent (`encode`), or by the warnings and counts that a statement ends with (`writer`).
+//!
+//! There are no object ids that stay while a table is altered, so a table is known by its name; when it was made is
+//! part of its shape, and a run does not go on in a table of another one.
+//!
+//! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
+//! table is), `encode` (values), `statements` and `writer` (rows), `ledger`.
+
+mod catalog;
+mod connect;
+mod encode;
+mod errors;
+mod ledger;
+mod product;
+mod settings;
+mod statements;
+mod types;
+mod writer;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use async_trait::async_trait;
+use futures::{FutureExt, future::BoxFuture};
+use mysql_async::{Conn, prelude::Queryable};
+
+use self::{
+    connect::Counting,
+    ledger::Mover,
+    product::{Product, Version},
+    settings::{ProcessSurroundings, Settings},
+    writer::MysqlWriter,
+};
+use crate::{
+    error::{Error, Result},
+    ledger::{Ledger, RunHandle},
+    operation::{Durability, Method, Operation, Support},
+    plan::Plan,
+    table::{Table, TableName, TableSpec},
+    target::{Capabilities, Target, Writer},
+    targets::{Driver, Password},
+};
+
+/// The registry's entry.
+pub const DRIVER: Driver = Driver {
+    name: "MariaDB",
+    schemes: &["mariadb", "mysql"],
+    example: "mariadb://user@localhost:3306/database",
+    extensions: &[],
+    keywords: &[],
+    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
+    native: "LOAD DATA LOCAL from memory, for inserts",
+    durability: &[Durability::Relaxed, Durability::Durable],
+    verified: "a MariaDB server; MySQL, TiDB and PolarDB-X are not verified",
+    passwords: true,
+    connect: connect_url,
+    redact: super::password::redact,
+};
+
+fn connect_url(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+    async move {
+        let mut settings = Settings::resolve(url, &ProcessSurroundings)?;
+        if let Some(password) = password {
+            settings.replace_password(&password);
+        }
+        Ok(Arc::new(MysqlTarget::connect(settings).await?) as Arc<dyn Target>)
+    }
+    .boxed()
+}
+
+/// One database of one server.
+struct MysqlTarget {
+    settings: Settings,
+    version: Version,
+    capabilities: Capabilities,
+    server: Server,
+    /// For the catalogue and the ledger; opened again when it was lost.
+    session: tokio::sync::Mutex<Session>,
+    /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
+    traits: Mutex<BTreeMap<String, Traits>>,
+}
+
+/// A session of the target's own.
+struct Session(Conn);
+
+/// What decides on the operations that a table allows.
+struct Traits {
+    /// Its unique indexes.
+    unique: Vec<Vec<String>>,
+    transactional: bool,
+}
+
+/// What the server is set to.
+struct Server {
+    /// Whether it takes LOAD DATA LOCAL.
+    local_infile: bool,
+    packet_bytes_max: usize,
+    /// How commits are kept, in the server's words.
+    keeps: String,
+}
+
+/// Rows of a block at most, so that a block is a write when nothing else limits it.
+const BATCH_ROWS: usize = 65_536;
+
+/// The settings that decide on what survives the loss of power.
+struct Flushing {
+    log_at_commit: i64,
+    binary_log: bool,
+    binary_log_every: i64,
+}
+
+impl Flushing {
+    /// With a binary log it is this log that decides on what is committed.
+    fn is_durable(&self) -> bool {
+        self.log_at_commit == 1 && (!self.binary_log || self.binary_log_every == 1)
+    }
+}
+
+impl MysqlTarget {
+    async fn connect(settings: Settings) -> Result<Self> {
+        let (mut conn, version) = connect::open(&settings, Counting::Found).await?;
+        let first = |found: Option<(i64, u64)>| {
+            found.ok_or_else(|| Error::bug("the server does not answer a question about itself"))
+        };
+        let (local_infile, packet_bytes_max) = first(
+            conn.query_first("SELECT @@local_infile, @@max_allowed_packet")
+                .await
+                .map_err(errors::statement)?,
+        )?;
+        let flushing: Option<(i64, i64, i64)> = conn
+            .query_first("SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog")
+            .await
+            .unwrap_or_default();
+        let flushing = flushing.map(|(log_at_commit, binary_log, binary_log_every)| Flushing {
+            log_at_commit,
+            binary_log: binary_log != 0,
+            binary_log_every,
+        });
+        let keeps = match (&flushing, version.product) {
+            (_, Product::TiDb) => "the server replicates a commit before it answers".to_owned(),
+            (None, _) => "the server does not say how it keeps commits".to_owned(),
+            (Some(flushing), _) => format!(
+                "the server keeps commits with innodb_flush_log_at_trx_commit = {}, {}; a session cannot change it",
+                flushing.log_at_commit,
+                match flushing.binary_log {
+                    true => format!("sync_binlog = {}", flushing.binary_log_every),
+                    false => "no binary log".to_owned(),
+                }
+            ),
+        };
+        let durable =
+            version.product == Product::TiDb || flushing.is_some_and(|flushing| flushing.is_durable());
+        let durability: &'static [Durability] = match durable {
+            true => DRIVER.durability,
+            false => &[Durability::Relaxed],
+        };
+        let capabilities = Capabilities {
+            product: version.shown.clone(),
+            writers_max: None,
+            durability,
+            methods: DRIVER.methods,
+            text_holds_nul: true,
+            repeats_keys: true,
+            batch_rows_default: BATCH_ROWS,
+            // A write is cut into statements.
+            array_rows_max: |_| usize::MAX,
+        };
+        Ok(Self {
+            settings,
+            version,
+            capabilities,
+            server: Server {
+                local_infile: local_infile != 0,
+                packet_bytes_max: usize::try_from(packet_bytes_max).unwrap_or(usize::MAX),
+                keeps,
+            },
+            session: tokio::sync::Mutex::new(Session(conn)),
+            traits: Mutex::default(),
+        })
+    }
+
+    /// The session for catalogue and ledger, alive as far as anyone can tell.
+    async fn session(&self) -> Result<tokio::sync::MutexGuard<'_, Session>> {
+        let mut session = self.session.lock().await;
+        if session.0.ping().await.is_err() {
+            session.0 = connect::open(&self.settings, Counting::Found).await?.0;
+        }
+        Ok(session)
+    }
+
+    /// What stands against an operation on a table, by any method.
+    fn refusal(&self, table: &Table, operation: &Operation, traits: &Traits) -> Option<Support> {
+        let key = operation.key();
+        if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
+            let instead = match table.keys.as_slice() {
+                [] => format!("add a primary key or a unique index on ({})", key.join(", ")),
+                keys => {
+                    let keys: Vec<_> = keys.iter().map(|key| key.columns.join(",")).collect();
+                    format!("--key {}", keys.join(" or --key "))
+                }
+            };
+            return Some(Support::No {
+                why: format!(
+                    "({}) is not a primary or unique key of {}",
+                    key.join(", "),
+                    table.name
+                ),
+                instead,
+            });
+        }
+        if !matches!(operation, Operation::Upsert { .. } | Operation::Ignore { .. }) {
+            return None;
+        }
+        // ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
+        let other = traits.unique.iter().find(|unique| !same_columns(unique, key))?;
+        Some(Support::No {
+            why: format!(
+                "the further unique key ({}) of {} could take a row for another one",
+                other.join(", "),
+                table.name
+            ),
+            instead: "--mode update for rows that are there, --mode insert for new ones".to_owned(),
+        })
+    }
+}
+
+#[async_trait]
+impl Target for MysqlTarget {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
+        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Traits {
+            unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
+            transactional: true,
+        };
+        let traits = traits.get(&table.identity.object).unwrap_or(&new);
+        if let Some(refusal) = self.refusal(table, operation, traits) {
+            return refusal;
+        }
+        let by_row = matches!(method, Method::Batch | Method::Single);
+        if !traits.transactional && !by_row {
+            return Support::No {
+                why: format!(
+                    "{} has no transactions, so only rows that go one by one can be told",
+                    table.name
+                ),
+                instead: "--method batch".to_owned(),
+            };
+        }
+        match (method, operation) {
+            (Method::Native, Operation::Insert) if !self.server.local_infile => Support::No {
+                why: "the server does not take LOAD DATA LOCAL".to_owned(),
+                instead: "--method array, or SET GLOBAL local_infile = ON".to_owned(),
+            },
+            (Method::Native, Operation::Insert) => Support::Yes,
+            (Method::Native, _) => Support::No {
+                why: "LOAD DATA does nothing but insert".to_owned(),
+                instead: "--method array".to_owned(),
+            },
+            (Method::Array, Operation::Update { .. } | Operation::Delete { .. })
+                if !self.version.has_bulk() =>
+            {
+                Support::No {
+                    why: format!("{} has no statement for many rows of it", self.version.shown),
+                    instead: "--method batch".to_owned(),
+                }
+            }
+            _ => Support::Yes,
+        }
+    }
+
+    async fn table(&self, name: &TableName) -> Result<Option<Table>> {
+        let mut session = self.session().await?;
+        let described =
+            catalog::describe(&mut session.0, &self.version, &self.settings.database, name).await?;
+        let Some(mut described) = described else {
+            return Ok(None);
+        };
+        described.table.notes.push(self.server.keeps.clone());
+        let mut traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        traits.insert(
+            described.table.identity.object.clone(),
+            Traits {
+                unique: described.unique,
+                transactional: described.table.transactional,
+            },
+        );
+        Ok(Some(described.table))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        catalog::names(&mut self.session().await?.0, &self.settings.database).await
+    }
+
+    fn create_statement(&self, spec: &TableSpec) -> Result<String> {
+        types::create_statement(
+            spec,
+            self.version.product == Product::MariaDb && self.version.number >= (10, 7, 0),
+        )
+    }
+
+    async fn create(&self, spec: &TableSpec) -> Result<()> {
+        let statement = self.create_statement(spec)?;
+        let mut session = self.session().await?;
+        session
+            .0
+            .query_drop(statement)
+            .await
+            .map_err(|e| errors::statement(e).at(format!("cannot create {}", spec.name)))
+    }
+
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let mut session = self.session().await?;
+        session
+            .0
+            .query_drop(format!("DELETE FROM {}", types::quote_table(name)))
+            .await
+            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
+    }
+
+    fn settings(&self, _durability: Durability) -> Vec<String> {
+        let mut lines: Vec<_> = connect::SESSION
+            .iter()
+            .map(|(name, value)| format!("{name} = {value}"))
+            .collect();
+        lines.push("names = utf8mb4".to_owned());
+        lines.push("transaction isolation level = READ COMMITTED".to_owned());
+        lines
+    }
+
+    async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
+        // Rows that were found and left alone are told from new ones by not being changed.
+        let counting = match plan.operation {
+            Operation::Ignore { .. } => Counting::Changed,
+            _ => Counting::Found,
+        };
+        let (mut conn, _) = connect::open(&self.settings, counting).await?;
+        let version = &self.version;
+        let found = catalog::describe(&mut conn, version, &self.settings.database, &plan.table.name).await?;
+        let described = writer::check_identity(plan, found)?;
+        let statements = statements::statements(plan, &described, version)?;
+        let most = writer::statement_max(version, statements.columns.len(), self.server.packet_bytes_max);
+        let mover = run.map(Mover::new);
+        let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
+        Ok(Box::new(writer))
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+}
+
+fn same_columns(a: &[String], b: &[String]) -> bool {
+    a.len() == b.len() && a.iter().all(|column| b.contains(column))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_durable_where_every_log_is_flushed_with_it() {
+        for (log_at_commit, binary_log, binary_log_every, durable) in [
+            (1, false, 0, true),
+            (1, true, 1, true),
+            (1, true, 0, false),
+            (1, true, 100, false),
+            (0, false, 1, false),
+            (2, false, 1, false),
+            (2, true, 1, false),
+        ] {
+            let flushing = Flushing {
+                log_at_commit,
+                binary_log,
+                binary_log_every,
+            };
+            assert_eq!(
+                flushing.is_durable(),
+                durable,
+                "{log_at_commit} {binary_log} {binary_log_every}"
+            );
+        }
+    }
+}

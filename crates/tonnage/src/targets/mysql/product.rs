@@ -1,0 +1,126 @@
+//! Which of the servers that speak this protocol it is, told apart by their version strings.
+
+/// A server of the family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Product {
+    /// Verified against a server.
+    MariaDb,
+    /// Not verified against a server.
+    MySql,
+    /// Not verified against a server.
+    TiDb,
+    /// Not verified against a server.
+    PolarDbX,
+}
+
+/// What a server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    pub product: Product,
+    /// Major, minor, patch.
+    pub number: (u16, u16, u16),
+    /// Without what a distribution adds.
+    pub shown: String,
+}
+
+impl Version {
+    /// From `SELECT version()`: `10.11.19-MariaDB-0+deb12u1`, `8.0.36`, `8.0.11-TiDB-v7.5.0`, `5.6.29-TDDL-5.4.18-..`,
+    /// `8.0.32-PXC-5.4.19`. None for what has no number.
+    pub fn parse(text: &str) -> Option<Self> {
+        let after = |mark: &str| Some(text.split_once(mark)?.1);
+        let (product, name, number) = if let Some(number) = after("-TiDB-v") {
+            (Product::TiDb, "TiDB", number)
+        } else if let Some(number) = after("-TDDL-").or_else(|| after("-PXC-")) {
+            (Product::PolarDbX, "PolarDB-X", number)
+        } else if text.contains("-MariaDB") {
+            // Old clients would take 10 for 1: replicas of MariaDB announce themselves as 5.5.5-10.x.
+            (
+                Product::MariaDb,
+                "MariaDB",
+                text.strip_prefix("5.5.5-").unwrap_or(text),
+            )
+        } else {
+            (Product::MySql, "MySQL", text)
+        };
+        let shown = number.split('-').next().unwrap_or(number);
+        let mut parts = shown.split('.').map(|part| part.parse::<u16>());
+        let major = parts.next()?.ok()?;
+        let mut rest = parts.map(|part| part.unwrap_or(0));
+        Some(Self {
+            product,
+            number: (major, rest.next().unwrap_or(0), rest.next().unwrap_or(0)),
+            shown: format!("{name} {shown}"),
+        })
+    }
+
+    /// Whether it takes many rows in one execution of a prepared statement.
+    pub fn has_bulk(&self) -> bool {
+        self.product == Product::MariaDb && self.number >= (10, 2, 7)
+    }
+
+    /// Whether an upsert names the row given by an alias; `VALUES()` is deprecated there, and says so by a warning.
+    pub fn has_row_alias(&self) -> bool {
+        self.product == Product::MySql && self.number >= (8, 0, 19)
+    }
+
+    /// The oldest with strict modes, fractional seconds and the catalogue used here.
+    pub fn is_supported(&self) -> bool {
+        match self.product {
+            Product::MariaDb => self.number >= (10, 5, 0),
+            Product::MySql => self.number >= (8, 0, 0),
+            Product::TiDb | Product::PolarDbX => self.number >= (5, 0, 0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_told_apart() {
+        let cases = [
+            (
+                "10.11.19-MariaDB-0+deb12u1",
+                Product::MariaDb,
+                (10, 11, 19),
+                "MariaDB 10.11.19",
+            ),
+            (
+                "5.5.5-10.6.12-MariaDB-log",
+                Product::MariaDb,
+                (10, 6, 12),
+                "MariaDB 10.6.12",
+            ),
+            (
+                "8.0.36-0ubuntu0.22.04.1",
+                Product::MySql,
+                (8, 0, 36),
+                "MySQL 8.0.36",
+            ),
+            ("8.4.0", Product::MySql, (8, 4, 0), "MySQL 8.4.0"),
+            ("8.0.11-TiDB-v7.5.0", Product::TiDb, (7, 5, 0), "TiDB 7.5.0"),
+            (
+                "5.6.29-TDDL-5.4.18-16971811",
+                Product::PolarDbX,
+                (5, 4, 18),
+                "PolarDB-X 5.4.18",
+            ),
+            (
+                "8.0.32-PXC-5.4.19-20240527",
+                Product::PolarDbX,
+                (5, 4, 19),
+                "PolarDB-X 5.4.19",
+            ),
+        ];
+        for (text, product, number, shown) in cases {
+            let version = Version::parse(text).unwrap();
+            assert_eq!(
+                (version.product, version.number, version.shown.as_str()),
+                (product, number, shown),
+                "{text}"
+            );
+        }
+        assert_eq!(Version::parse("unknown"), None);
+    }
+}

@@ -1,0 +1,458 @@
+//! The server's types and the crate's: one mapping each way.
+
+use super::catalog::DeclaredColumn;
+use crate::{
+    error::{Error, Result},
+    table::{ColumnSpec, Equality, TableName, TableSpec},
+    types::{ColumnType, decimal},
+};
+
+/// What a column takes without changing it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Integers from `least` to `most`; a year is one, and so are the bits of a bit column.
+    Integer {
+        /// The least.
+        least: i128,
+        /// The most.
+        most: i128,
+        /// Text would be taken for its bytes.
+        bits: bool,
+    },
+    /// Single precision.
+    Single {
+        /// No negative ones.
+        unsigned: bool,
+    },
+    /// Double precision.
+    Double {
+        /// No negative ones.
+        unsigned: bool,
+    },
+    /// Exact decimals; digits beyond the scale would be rounded off.
+    Decimal {
+        /// Digits in all.
+        precision: u32,
+        /// Digits after the point.
+        scale: u32,
+        /// No negative ones.
+        unsigned: bool,
+    },
+    /// Text of at most so many characters.
+    Characters(u32),
+    /// Text padded with spaces to so many characters.
+    Padded(u32),
+    /// Text of at most so many bytes.
+    Text(u64),
+    /// One of these.
+    Label(Vec<String>),
+    /// Any of these, with commas between.
+    Labels(Vec<String>),
+    /// Exactly so many bytes: fewer would be filled up.
+    Binary(u64),
+    /// At most so many bytes.
+    Bytes(u64),
+    /// A day.
+    Date,
+    /// A time of day, or a date and time, with so many digits of a second.
+    Seconds(u32),
+    /// 16 bytes as text.
+    Uuid,
+}
+
+impl Kind {
+    /// Makes a value of the text that LOAD DATA carries, where it is not the value already.
+    pub fn of_text(&self, text: &str) -> Option<String> {
+        match self {
+            Self::Binary(_) | Self::Bytes(_) => Some(format!("UNHEX({text})")),
+            Self::Integer { bits: true, .. } => Some(format!("CAST({text} AS UNSIGNED)")),
+            _ => None,
+        }
+    }
+}
+
+/// How values of a column travel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Carried {
+    /// As this.
+    As(ColumnType, Kind),
+    /// Not at all, and why, where there is more to say than that nobody has taught us.
+    Not(Option<&'static str>),
+}
+
+const ROUNDS: &str = "which rounds what it is given";
+
+/// Decides how values travel.
+pub(super) fn carry(column: &DeclaredColumn) -> Carried {
+    use Carried::{As, Not};
+    let full = column.column_type.to_ascii_lowercase();
+    let unsigned = full.contains(" unsigned");
+    let integer = |bits: u32| match unsigned {
+        true => (0, (1_i128 << bits) - 1),
+        false => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+    };
+    let integers = |ty: ColumnType, bits: u32| {
+        let (least, most) = integer(bits);
+        As(
+            ty,
+            Kind::Integer {
+                least,
+                most,
+                bits: false,
+            },
+        )
+    };
+    let scaled = column.scale.is_some();
+    let bytes = column.octets;
+    match column.data_type.to_ascii_lowercase().as_str() {
+        // What BOOLEAN stands for.
+        "tinyint" if full.starts_with("tinyint(1)") && !unsigned => As(
+            ColumnType::Bool,
+            Kind::Integer {
+                least: 0,
+                most: 1,
+                bits: false,
+            },
+        ),
+        "tinyint" => integers(ColumnType::Int16, 8),
+        "smallint" if unsigned => integers(ColumnType::Int32, 16),
+        "smallint" => integers(ColumnType::Int16, 16),
+        "mediumint" => integers(ColumnType::Int32, 24),
+        "int" | "integer" if unsigned => integers(ColumnType::Int64, 32),
+        "int" | "integer" => integers(ColumnType::Int32, 32),
+        "bigint" if unsigned => integers(UNSIGNED, 64),
+        "bigint" => integers(ColumnType::Int64, 64),
+        "year" if full == "year(2)" => Not(Some("of two digits")),
+        // A year of two digits would be taken for one near 2000, and a zero for none at all.
+        "year" => As(
+            ColumnType::Int16,
+            Kind::Integer {
+                least: 1901,
+                most: 2155,
+                bits: false,
+            },
+        ),
+        "bit" => {
+            let width = column.precision.unwrap_or(1).clamp(1, 64) as u32;
+            let ty = match width {
+                1 => ColumnType::Bool,
+                64 => UNSIGNED,
+                _ => ColumnType::Int64,
+            };
+            As(
+                ty,
+                Kind::Integer {
+                    least: 0,
+                    most: (1_i128 << width) - 1,
+                    bits: true,
+                },
+            )
+        }
+        "float" | "double" | "real" if scaled => Not(Some(ROUNDS)),
+        "float" => As(ColumnType::Float32, Kind::Single { unsigned }),
+        "double" | "real" => As(ColumnType::Float64, Kind::Double { unsigned }),
+        "decimal" | "numeric" => {
+            let precision = column.precision.unwrap_or(10) as u32;
+            let scale = column.scale.unwrap_or(0) as u32;
+            match decimal(precision, scale) {
+                Some(ty) => As(
+                    ty,
+                    Kind::Decimal {
+                        precision,
+                        scale,
+                        unsigned,
+                    },
+                ),
+                None => Not(None),
+            }
+        }
+        "char" => match column.characters {
+            Some(chars @ 1..) => As(
+                ColumnType::Char { chars: chars as u32 },
+                Kind::Padded(chars as u32),
+            ),
+            _ => Not(Some("of no character")),
+        },
+        "varchar" => match column.characters {
+            Some(chars @ 1..) => As(
+                ColumnType::Text {
+                    chars_max: Some(chars as u32),
+                },
+                Kind::Characters(chars as u32),
+            ),
+            _ => Not(Some("of no character")),
+        },
+        "json" => As(ColumnType::Json, Kind::Text(u64::from(u32::MAX))),
+        "tinytext" | "text" | "mediumtext" | "longtext" => {
+            let ty = match column.is_json {
+                true => ColumnType::Json,
+                false => ColumnType::TEXT,
+            };
+            As(ty, Kind::Text(bytes.unwrap_or(0)))
+        }
+        "enum" => labels(&column.column_type).map_or(Not(None), |l| As(ColumnType::TEXT, Kind::Label(l))),
+        "set" => labels(&column.column_type).map_or(Not(None), |l| As(ColumnType::TEXT, Kind::Labels(l))),
+        "binary" => As(ColumnType::Bytes, Kind::Binary(bytes.unwrap_or(1))),
+        "varbinary" | "tinyblob" | "blob" | "mediumblob" | "longblob" => {
+            As(ColumnType::Bytes, Kind::Bytes(bytes.unwrap_or(0)))
+        }
+        "date" => As(ColumnType::Date, Kind::Date),
+        "time" => As(ColumnType::Time, Kind::Seconds(column.second_digits())),
+        "datetime" => As(ColumnType::Timestamp, Kind::Seconds(column.second_digits())),
+        "timestamp" => As(ColumnType::TimestampTz, Kind::Seconds(column.second_digits())),
+        "uuid" => As(ColumnType::Uuid, Kind::Uuid),
+        _ => Not(None),
+    }
+}
+
+/// Unsigned 64 bits.
+const UNSIGNED: ColumnType = ColumnType::Decimal {
+    precision: 20,
+    scale: 0,
+};
+
+/// The labels of `enum('a','it''s')`.
+fn labels(column_type: &str) -> Option<Vec<String>> {
+    let list = column_type.split_once('(')?.1.strip_suffix(')')?;
+    let mut labels = Vec::new();
+    let mut characters = list.chars().peekable();
+    loop {
+        if characters.next()? != '\'' {
+            return None;
+        }
+        let mut label = String::new();
+        loop {
+            match characters.next()? {
+                '\'' if characters.peek() == Some(&'\'') => {
+                    characters.next();
+                    label.push('\'');
+                }
+                '\'' => break,
+                character => label.push(character),
+            }
+        }
+        labels.push(label);
+        match characters.next() {
+            None => return Some(labels),
+            Some(',') => {}
+            Some(_) => return None,
+        }
+    }
+}
+
+/// How keys compare. Only collations that compare bytes and pad nothing are known to the client.
+pub(super) fn equality(column: &DeclaredColumn, carried: &Carried) -> Equality {
+    let provable = match carried {
+        Carried::Not(_) => false,
+        Carried::As(_, kind) => match kind {
+            Kind::Integer { .. }
+            | Kind::Decimal { .. }
+            | Kind::Binary(_)
+            | Kind::Bytes(_)
+            | Kind::Date
+            | Kind::Seconds(_)
+            | Kind::Uuid => true,
+            Kind::Characters(_) | Kind::Text(_) => column
+                .collation
+                .as_deref()
+                .is_some_and(|name| name.ends_with("_nopad_bin") || name.ends_with("_0900_bin")),
+            Kind::Single { .. }
+            | Kind::Double { .. }
+            | Kind::Padded(_)
+            | Kind::Label(_)
+            | Kind::Labels(_) => false,
+        },
+    };
+    // Decimals of more than 38 digits travel as text, and 1.0 is not 1.00.
+    match (provable, carried) {
+        (true, Carried::As(ColumnType::Numeric, _)) | (false, _) => Equality::ServerOnly,
+        (true, _) => Equality::Provable,
+    }
+}
+
+/// An identifier in SQL, always quoted.
+pub(super) fn quote(identifier: &str) -> String {
+    format!("`{}`", identifier.replace('`', "``"))
+}
+
+/// A table in SQL.
+pub(super) fn quote_table(name: &TableName) -> String {
+    match &name.schema {
+        Some(schema) => format!("{}.{}", quote(schema), quote(&name.name)),
+        None => quote(&name.name),
+    }
+}
+
+/// The most characters of a varchar that can be a key by itself: 3,072 bytes of index, four a character.
+const KEY_CHARACTERS_MAX: u32 = 768;
+
+/// The SQL type of a column to be created. A key cannot be text without a limit.
+fn sql_type(name: &str, ty: ColumnType, key: bool) -> Result<String> {
+    Ok(match ty {
+        ColumnType::Bool => "boolean".to_owned(),
+        ColumnType::Int16 => "smallint".to_owned(),
+        ColumnType::Int32 => "int".to_owned(),
+        ColumnType::Int64 => "bigint".to_owned(),
+        ColumnType::Float32 => "float".to_owned(),
+        ColumnType::Float64 => "double".to_owned(),
+        ColumnType::Decimal { precision, scale } if scale <= 30 => format!("decimal({precision},{scale})"),
+        // There is no decimal without a limit; what does not fit this one is a reject, and the plan shows it.
+        ColumnType::Numeric => "decimal(38,10)".to_owned(),
+        ColumnType::Decimal { .. } => {
+            return Err(Error::schema(format!(
+                "column '{name}' is to be {ty}, and this database keeps at most 30 digits after the point"
+            ))
+            .hint(format!("take fewer: --type '{name}=decimal(38,30)'")));
+        }
+        ColumnType::Text { chars_max: Some(n) } if n <= KEY_CHARACTERS_MAX || !key => match n {
+            // A row's columns have 65,535 bytes in common.
+            1..=4_000 => format!("varchar({n})"),
+            _ => "longtext".to_owned(),
+        },
+        ColumnType::Text { .. } | ColumnType::Json | ColumnType::Bytes if key => {
+            return Err(Error::schema(format!(
+                "column '{name}' is to be a key, and {ty} has no limit to its length"
+            ))
+            .hint(format!("give it one: --type '{name}=varchar(100)'")));
+        }
+        ColumnType::Text { .. } => "longtext".to_owned(),
+        ColumnType::Char { chars } if chars <= 255 => format!("char({chars})"),
+        ColumnType::Char { chars } => format!("varchar({chars})"),
+        ColumnType::Bytes => "longblob".to_owned(),
+        ColumnType::Date => "date".to_owned(),
+        ColumnType::Time => "time(6)".to_owned(),
+        ColumnType::Timestamp => "datetime(6)".to_owned(),
+        ColumnType::TimestampTz => "timestamp(6)".to_owned(),
+        ColumnType::Uuid => "uuid".to_owned(),
+        ColumnType::Json => "json".to_owned(),
+        ColumnType::Any => {
+            return Err(Error::bug(format!(
+                "column '{name}' is to be created without a type"
+            )));
+        }
+    })
+}
+
+/// The longest identifier, in characters.
+const IDENTIFIER_CHARACTERS_MAX: usize = 64;
+
+fn checked(identifier: &str) -> Result<String> {
+    let shown = identifier.escape_debug();
+    let hint = "give it another one with --map";
+    if identifier.chars().count() > IDENTIFIER_CHARACTERS_MAX {
+        return Err(Error::schema(format!(
+            "the name '{shown}' is longer than {IDENTIFIER_CHARACTERS_MAX} characters"
+        ))
+        .hint("give it a shorter one with --map"));
+    }
+    // Names are of the basic plane, and spaces at their end are lost.
+    if identifier.is_empty()
+        || identifier.ends_with(' ')
+        || identifier.chars().any(|c| c == '\0' || c > '\u{ffff}')
+    {
+        return Err(Error::schema(format!("'{shown}' cannot be a name in this database")).hint(hint));
+    }
+    Ok(quote(identifier))
+}
+
+/// The statement that creates a table. Text compares as it does by this server's default.
+pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<String> {
+    let table = match &spec.name.schema {
+        Some(schema) => format!("{}.{}", checked(schema)?, checked(&spec.name.name)?),
+        None => checked(&spec.name.name)?,
+    };
+    let mut lines = Vec::with_capacity(spec.columns.len() + 1);
+    for ColumnSpec { name, ty, nullable } in &spec.columns {
+        let key = spec.key.contains(name);
+        let declared = match ty {
+            ColumnType::Uuid if !has_uuid => "char(36)".to_owned(),
+            ty => sql_type(name, *ty, key)?,
+        };
+        // A timestamp without either would fill itself in.
+        let null = if *nullable && !key { "NULL" } else { "NOT NULL" };
+        lines.push(format!("    {} {declared} {null}", checked(name)?));
+    }
+    if !spec.key.is_empty() {
+        let key: Vec<_> = spec.key.iter().map(|name| quote(name)).collect();
+        lines.push(format!("    PRIMARY KEY ({})", key.join(", ")));
+    }
+    Ok(format!(
+        "CREATE TABLE {table} (\n{}\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4",
+        lines.join(",\n")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_read_from_the_type() {
+        let cases: [(&str, Option<&[&str]>); 4] = [
+            ("enum('a','it''s',' ,')", Some(&["a", "it's", " ,"])),
+            ("set('x')", Some(&["x"])),
+            ("enum('a'", None),
+            ("enum()", None),
+        ];
+        for (text, wanted) in cases {
+            let wanted = wanted.map(|labels| labels.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>());
+            assert_eq!(labels(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_created_table_is_quoted_throughout() {
+        let column = |name: &str, ty, nullable| ColumnSpec {
+            name: name.to_owned(),
+            ty,
+            nullable,
+        };
+        let spec = |columns: Vec<ColumnSpec>, key: &[&str]| TableSpec {
+            name: TableName {
+                schema: Some("s".to_owned()),
+                name: "odd`name".to_owned(),
+            },
+            columns,
+            key: key.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let made = spec(
+            vec![
+                column("id", ColumnType::Int64, true),
+                column("note", ColumnType::TEXT, true),
+            ],
+            &["id"],
+        );
+        assert_eq!(
+            create_statement(&made, true).unwrap(),
+            "CREATE TABLE `s`.`odd``name` (\n    `id` bigint NOT NULL,\n    `note` longtext NULL,\n    \
+             PRIMARY KEY (`id`)\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
+        );
+        let refused = |column, key: &[&str]| {
+            create_statement(&spec(vec![column], key), true)
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            refused(column("a", ColumnType::TEXT, false), &["a"]),
+            "column 'a' is to be a key, and text has no limit to its length"
+        );
+        assert_eq!(
+            refused(
+                column(
+                    "a",
+                    ColumnType::Decimal {
+                        precision: 38,
+                        scale: 31
+                    },
+                    true
+                ),
+                &[]
+            ),
+            "column 'a' is to be decimal(38,31), and this database keeps at most 30 digits after the point"
+        );
+        assert_eq!(
+            refused(column("a ", ColumnType::Int16, true), &[]),
+            "'a ' cannot be a name in this database"
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! MariaDB, against the server of scripts/with-servers.
+
+mod connecting;
+mod ledger;
+mod operations;
+mod tables;
+mod values;
+mod writing;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    datatypes::{Field, Schema},
+};
+use mysql_async::{Conn, prelude::Queryable};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tonnage::{
+    operation::{Method, Operation},
+    plan::{Plan, PlanColumn},
+    table::{Table, TableName},
+    target::{Outcome, Target, Writer},
+    targets::DRIVERS,
+    types::ColumnType,
+};
+
+pub const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
+
+/// A variable that scripts/with-servers sets.
+pub fn variable(name: &str) -> String {
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which starts the servers"))
+}
+
+/// The URL of the test server, up to its database.
+pub fn server() -> String {
+    let url = variable("TONNAGE_TEST_MARIADB_URL");
+    url.rsplit_once('/').expect("a URL with a database").0.to_owned()
+}
+
+/// Connects as a user of the library does.
+pub async fn connect(url: &str) -> tonnage::Result<Arc<dyn Target>> {
+    let driver = DRIVERS
+        .iter()
+        .find(|driver| driver.schemes.contains(&"mariadb"))
+        .expect("MariaDB is registered");
+    (driver.connect)(url, None).await
+}
+
+/// A session of the tests' own, with the server's settings.
+pub async fn session(database: &str) -> Conn {
+    let url = format!("{}/{database}?prefer_socket=false", server()).replace("mariadb://", "mysql://");
+    Conn::from_url(url).await.expect("the test server answers")
+}
+
+/// A database of a test's own, with a target and a session that work in it.
+pub struct Place {
+    pub database: String,
+    pub url: String,
+    pub target: Arc<dyn Target>,
+    conn: Mutex<Conn>,
+    /// Tests at once are limited, so that a machine with many processors stays below the server's connections.
+    _permit: SemaphorePermit<'static>,
+}
+
+static PLACES: Semaphore = Semaphore::const_new(8);
+
+impl Place {
+    pub async fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let permit = PLACES.acquire().await.unwrap();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let database = format!("place_{}_{number}", std::process::id());
+        let mut admin = session("tonnage").await;
+        let create = format!("CREATE DATABASE {database} CHARACTER SET utf8mb4");
+        admin.query_drop(create).await.unwrap();
+        let url = format!("{}/{database}", server());
+        Self {
+            target: connect(&url).await.unwrap(),
+            conn: Mutex::new(session(&database).await),
+            database,
+            url,
+            _permit: permit,
+        }
+    }
+
+    /// Runs statements, cut at semicolons at the ends of lines.
+    pub async fn run(&self, sql: &str) {
+        let mut conn = self.conn.lock().await;
+        for statement in sql.split(";\n") {
+            conn.query_drop(statement)
+                .await
+                .unwrap_or_else(|e| panic!("{statement}: {e:?}"));
+        }
+    }
+
+    /// The first column of a query, as the server's text protocol shows it.
+    pub async fn texts(&self, sql: &str) -> Vec<Option<String>> {
+        let mut conn = self.conn.lock().await;
+        conn.query(sql).await.unwrap_or_else(|e| panic!("{sql}: {e:?}"))
+    }
+
+    /// The first value of a query.
+    pub async fn number(&self, sql: &str) -> i64 {
+        let mut conn = self.conn.lock().await;
+        let found: Option<i64> = conn
+            .query_first(sql)
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
+        found.expect("a row")
+    }
+
+    pub async fn table(&self, name: &str) -> Table {
+        let name: TableName = name.parse().unwrap();
+        let table = self.target.table(&name).await.unwrap();
+        table.expect("the table is there")
+    }
+
+    /// A plan that writes `columns` of `table`.
+    pub async fn plan(&self, table: &str, columns: &[&str], operation: Operation, method: Method) -> Plan {
+        let table = Arc::new(self.table(table).await);
+        let columns = columns.iter().enumerate().map(|(source, name)| {
+            let target = table.columns.iter().position(|c| c.name == *name);
+            let target = target.expect("a column of the table");
+            let column = &table.columns[target];
+            PlanColumn {
+                source,
+                source_name: column.name.clone(),
+                target,
+                name: column.name.clone(),
+                ty: column.ty.expect("a column that can be written"),
+            }
+        });
+        let columns = columns.collect();
+        crate::common::plan(table, columns, operation, method)
+    }
+
+    /// A writer without a ledger.
+    pub async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
+        self.target.writer(plan, None).await.unwrap()
+    }
+}
+
+/// Writes a batch in a transaction of its own, all of which must go well.
+pub async fn write(writer: &mut dyn Writer, rows: &RecordBatch) -> Outcome {
+    writer.begin(&[]).await.unwrap();
+    let outcome = writer.write(rows, tonnage::target::Guard::None).await.unwrap();
+    assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+    writer.commit(&[]).await.unwrap();
+    outcome
+}
+
+/// A batch of `columns`.
+pub fn batch(columns: &[(ColumnType, ArrayRef)]) -> RecordBatch {
+    let fields: Vec<_> = columns
+        .iter()
+        .enumerate()
+        .map(|(index, (ty, _))| Field::new(format!("c{index}"), ty.arrow(), true))
+        .collect();
+    let arrays = columns.iter().map(|(_, array)| array.clone()).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
+}
+
+/// Names, as operations have them.
+pub fn key(columns: &[&str]) -> Vec<String> {
+    columns.iter().map(|column| (*column).to_owned()).collect()
+}
