@@ -79,6 +79,7 @@ def sqlite(goal):
         "tonnage get, 1 job": get(database, "gets", "-j", "1"),
         "tonnage get, 2 jobs": get(database, "gets", "-j", "2"),
         "prepared single gets": single("prepared", database, "gets"),
+        "prepared single gets, one transaction": single("transaction", database, "gets"),
     }
     goals = [goal(list(contenders)[:2], ["prepared single gets"], 1 / 1.8, "1.8 times faster than prepared single gets")]
     return Case("gets-sqlite", "100,000 keys of 5,000,000 rows, SQLite", KEYS, nothing, contenders, goals)

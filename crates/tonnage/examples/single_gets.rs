@@ -1,8 +1,9 @@
 //! The reference that `tonnage get` is measured against: rows looked up one by one, by the same drivers.
 //!
 //!     single_gets awaited|pipelined postgresql://.. TABLE KEYS
-//!     single_gets prepared FILE.db TABLE KEYS
+//!     single_gets prepared|transaction FILE.db TABLE KEYS
 //!
+//! `transaction` is `prepared` within one transaction, which locks the file once.
 //! `KEYS` is a file of integers below a header. Every value of every row is taken from the driver; nothing is written. Prints
 //! the seconds that the look-ups took, without connecting.
 
@@ -33,12 +34,13 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[String]) -> Outcome<(f64, usize)> {
     let [how, place, table, keys] = arguments else {
-        return Err("single_gets awaited|pipelined|prepared DATABASE TABLE KEYS".into());
+        return Err("single_gets awaited|pipelined|prepared|transaction DATABASE TABLE KEYS".into());
     };
     let text = fs::read_to_string(keys)?;
     let keys: Vec<i32> = text.lines().skip(1).map(str::parse).collect::<Result<_, _>>()?;
     match how.as_str() {
-        "prepared" => prepared(place, table, &keys),
+        "prepared" => prepared(place, table, &keys, ""),
+        "transaction" => prepared(place, table, &keys, "BEGIN"),
         "awaited" | "pipelined" => {
             let at_once = if how == "awaited" { 1 } else { PIPELINED };
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -48,8 +50,9 @@ fn run(arguments: &[String]) -> Outcome<(f64, usize)> {
     }
 }
 
-fn prepared(file: &str, table: &str, keys: &[i32]) -> Outcome<(f64, usize)> {
+fn prepared(file: &str, table: &str, keys: &[i32], first: &str) -> Outcome<(f64, usize)> {
     let connection = rusqlite::Connection::open(file)?;
+    connection.execute_batch(first)?;
     let mut statement = connection.prepare(&format!("SELECT * FROM \"{table}\" WHERE id = ?1"))?;
     let columns = statement.column_count();
     let started = Instant::now();
