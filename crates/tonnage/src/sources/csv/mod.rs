@@ -1,7 +1,7 @@
 //! Delimited text: CSV, TSV and their relatives.
 //!
 //! - A bad row is a reject of its block, and reading goes on with the next row.
-//! - Blocks, marks and memory are as for every format of text: see [`super::text::reading`].
+//! - Blocks, marks and memory are as for every format of text: see `sources::text::reading`.
 
 mod block;
 mod dialect;

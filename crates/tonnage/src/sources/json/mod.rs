@@ -9,7 +9,7 @@
 //!   object `data`) stand for the row under `data`, whose values are text as in CSV. The first line decides for
 //!   the whole input.
 //! - A bad line costs its own row only. Blank lines are not rows. Blocks and marks are as for every format of text:
-//!   see [`super::text::reading`].
+//!   see `sources::text::reading`.
 
 mod block;
 mod object;
