@@ -4,6 +4,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use crate::{
+    buffer::BufferOptions,
     error::{Error, Result},
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::{Durability, Method},
@@ -42,6 +43,28 @@ impl Database {
     /// A load of any source.
     pub fn load_source(&self, source: impl Source + 'static) -> Load {
         self.load_from(Input::Source(Box::new(source)))
+    }
+
+    /// A buffer that takes rows for `table`, one at a time or many, and drains them in the background. See
+    /// [`buffer`](crate::buffer).
+    pub fn buffer(&self, table: impl Into<String>) -> BufferOptions {
+        BufferOptions::new(self.clone(), TableName::bare(table))
+    }
+
+    /// A database that is connected already. `url` is only shown, so it must be [redacted](targets::redact).
+    pub fn with_target(target: Arc<dyn Target>, url: impl Into<String>) -> Self {
+        Self {
+            target,
+            url: url.into(),
+        }
+    }
+
+    pub(crate) fn target(&self) -> &Arc<dyn Target> {
+        &self.target
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     fn load_from(&self, from: Input) -> Load {

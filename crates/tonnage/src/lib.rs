@@ -37,6 +37,7 @@
 
 #![warn(missing_docs)]
 
+pub mod buffer;
 pub mod convert;
 pub mod database;
 pub mod error;
@@ -57,6 +58,7 @@ pub mod target;
 pub mod targets;
 pub mod types;
 
+pub use buffer::{Buffer, Row};
 pub use database::{Database, Load};
 pub use error::{Error, ErrorKind, Result};
 pub use types::ColumnType;

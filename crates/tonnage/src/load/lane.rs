@@ -71,6 +71,7 @@ struct Doubt {
     advances: Vec<Advance>,
     superseded: u64,
     taken: u64,
+    rejects: Vec<Reject>,
 }
 
 /// Why a write did not end in a commit.
@@ -147,6 +148,16 @@ impl LaneTask {
         }
     }
 
+    /// Writes pieces, in order, in as few writes as hold them.
+    pub async fn write(&mut self, pieces: Vec<Piece>) -> Result<()> {
+        let mut gather = Gather::new(self.shared.plan.clone());
+        pieces.into_iter().for_each(|piece| gather.push(piece));
+        while let Some(write) = gather.take(self.rows_max)? {
+            self.execute(&write).await?;
+        }
+        Ok(())
+    }
+
     /// Brings one write to its commit, over lost connections and lost lock races.
     async fn execute(&mut self, write: &Write) -> Result<()> {
         let shared = self.shared.clone();
@@ -207,7 +218,10 @@ impl LaneTask {
                     error
                 }
             };
-            if !error.is_transient() || attempt >= self.shared.plan.attempts_max || self.shared.stopped() {
+            if !shared.tries_again(&error)
+                || attempt >= self.shared.plan.attempts_max
+                || self.shared.stopped()
+            {
                 return Err(error);
             }
             if error.kind() == ErrorKind::Overloaded {
@@ -226,7 +240,10 @@ impl LaneTask {
                     return Box::pin(self.execute(&write.tail(rows / 2))).await;
                 }
             }
-            tracing::warn!("attempt {attempt} of {}: {error}", self.shared.plan.attempts_max);
+            match shared.persistent {
+                true => tracing::warn!("attempt {attempt}: {error}"),
+                false => tracing::warn!("attempt {attempt} of {}: {error}", shared.plan.attempts_max),
+            }
             self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(pause(attempt)).await;
             attempt += 1;
@@ -247,7 +264,7 @@ impl LaneTask {
         let advances = write.advances(&superseded, &[]);
         let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
         if let Some(committed) = self.begin(steps, doubt).await? {
-            shared.count(&committed.advances, committed.superseded);
+            shared.count(&committed.advances, committed.superseded, &committed.rejects);
             return Ok(());
         }
         let sent = match superseded.is_empty() {
@@ -308,6 +325,10 @@ impl LaneTask {
             .filter_map(|(row, reject)| Some((write.place(*row)?.0, reject)));
         // Within a slot the rejects of reading come first, as they do in its sequence.
         let records: Vec<_> = parsed.chain(found).collect();
+        let rejects: Vec<Reject> = match shared.committed {
+            Some(_) => records.iter().map(|(_, reject)| (*reject).clone()).collect(),
+            None => Vec::new(),
+        };
         if !records.is_empty() {
             appended = shared.rejects()?.append(records)?;
         }
@@ -318,7 +339,7 @@ impl LaneTask {
         match writer.commit(fixed).await {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
-                shared.count(&counted, superseded);
+                shared.count(&counted, superseded, &rejects);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
@@ -327,6 +348,7 @@ impl LaneTask {
                     superseded,
                     appended,
                     advances: counted,
+                    rejects,
                     taken: std::mem::take(&mut self.taken),
                 },
             )),

@@ -22,12 +22,17 @@ use std::{
 
 pub use self::run::{Progress, Stop};
 use self::{
-    deal::{Convert, Dealer},
+    deal::Dealer,
     identity::{Ownership, Reading, own},
+    run::run,
+    sort::Sorted,
+};
+pub(crate) use self::{
+    deal::{Convert, Piece, Segment, arrow_bug},
+    lane::LaneTask,
     rejects::RejectsFile,
     retry::Attempts,
-    run::{Shared, run},
-    sort::Sorted,
+    run::Shared,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -345,7 +350,7 @@ impl Prepared {
             plan.clone(),
             target.clone(),
             ownership.handle.clone(),
-            rejects,
+            rejects.map(Arc::new),
             progress.clone(),
             stop.clone(),
         ));
