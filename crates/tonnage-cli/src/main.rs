@@ -36,6 +36,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Load(Box<commands::load::LoadArgs>),
+    Ingest(Box<commands::ingest::IngestArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match &cli.command {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
+            Command::Ingest(args) => commands::ingest::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
             Command::Completions(args) => {

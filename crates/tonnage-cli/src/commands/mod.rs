@@ -2,6 +2,7 @@
 
 pub mod documents;
 pub mod generate;
+pub mod ingest;
 pub mod load;
 pub mod runs;
 pub mod targets;

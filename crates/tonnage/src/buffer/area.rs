@@ -538,12 +538,17 @@ impl State {
         }
     }
 
-    /// Whether rows up to `sequence` are at `mark`; an error where they will never be.
-    pub fn reached(&self, mark: Mark, sequence: u64) -> Option<Result<()>> {
-        let at = match mark {
+    /// Where `mark` stands.
+    pub fn at(&self, mark: Mark) -> u64 {
+        match mark {
             Mark::Journaled => self.journaled,
             Mark::Committed => self.committed,
-        };
+        }
+    }
+
+    /// Whether rows up to `sequence` are at `mark`; an error where they will never be.
+    pub fn reached(&self, mark: Mark, sequence: u64) -> Option<Result<()>> {
+        let at = self.at(mark);
         if sequence >= self.next {
             return Some(Err(Error::config(format!(
                 "row {sequence} was never put; the highest is {}",

@@ -469,6 +469,27 @@ impl Buffer {
         area.until(|state| state.reached(Mark::Journaled, sequence)).await
     }
 
+    /// The mark up to which rows are journaled, once it lies beyond `after`; none where it never will, as
+    /// the buffer has ended. For whoever tells producers how far their rows have come.
+    pub async fn journaled_beyond(&self, after: u64) -> Option<u64> {
+        self.beyond(Mark::Journaled, after).await
+    }
+
+    /// As [`Buffer::journaled_beyond`], for the low mark.
+    pub async fn committed_beyond(&self, after: u64) -> Option<u64> {
+        self.beyond(Mark::Committed, after).await
+    }
+
+    async fn beyond(&self, mark: Mark, after: u64) -> Option<u64> {
+        let area = &self.shared.area;
+        area.until(|state| match state.at(mark) {
+            at if at > after => Some(Some(at)),
+            _ if state.ended || state.failed.is_some() => Some(None),
+            _ => None,
+        })
+        .await
+    }
+
     /// Drains what this producer has put, without waiting for more, and waits until it is durable.
     pub async fn flush(&self) -> Result<()> {
         self.flush_to(self.written()).await

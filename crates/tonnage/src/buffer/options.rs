@@ -170,6 +170,13 @@ impl BufferOptions {
         self
     }
 
+    /// How many bad rows end the buffer; they go to a file of its own name in the working directory.
+    #[must_use]
+    pub fn rejects_max(mut self, max: u64) -> Self {
+        self.rejects_max = max;
+        self
+    }
+
     /// Is called with every row that was put aside, after it is on disk in the rejects and its write is committed;
     /// [`Reject::row`] is its sequence number. It is called by the drain, which waits for it.
     #[must_use]
