@@ -389,7 +389,7 @@ fn finish(
     }
     match error {
         Some(error) => Err(error),
-        None if report.rejects.is_some() => Ok(Ending::Rejects),
+        None if report.rows.rejected > 0 => Ok(Ending::Rejects),
         None => Ok(Ending::Done),
     }
 }

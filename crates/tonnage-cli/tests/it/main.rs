@@ -8,6 +8,7 @@ mod database;
 mod documents;
 mod events;
 mod flights;
+mod ingest;
 mod interrupts;
 mod kill;
 mod mistakes;

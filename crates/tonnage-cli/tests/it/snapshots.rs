@@ -36,7 +36,16 @@ fn without_version(text: &str) -> String {
 #[test]
 fn help() {
     let place = Place::new(Sqlite);
-    for command in ["", "load", "runs", "generate", "targets", "completions", "man"] {
+    for command in [
+        "",
+        "load",
+        "ingest",
+        "runs",
+        "generate",
+        "targets",
+        "completions",
+        "man",
+    ] {
         let ran = place.run(&format!("{command} --help"));
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{command} --help");
         let name = if command.is_empty() { "tonnage" } else { command };
