@@ -134,7 +134,7 @@ impl Ingest {
                 "--ack",
                 "journaled",
             ])
-            .args(["--drain-age", "5", "--rejects", "r.jsonl"])
+            .args(["--rejects", "r.jsonl"])
             .args(further)
             .current_dir(directory)
             .stdin(Stdio::piped())
@@ -177,7 +177,7 @@ fn killed_again_and_again_every_journaled_row_stands_once() {
         let mut chance = Chance::new();
         let (mut sent, mut acknowledged) = (0, BTreeSet::new());
         for life in 0..KILLS {
-            let mut ingest = Ingest::start(&database, directory.path(), &[]);
+            let mut ingest = Ingest::start(&database, directory.path(), &["--drain-age", "5"]);
             let first = sent + 1;
             for _ in 0..chance.below(30) + 1 {
                 let count = chance.below(400) + 1;

@@ -344,8 +344,11 @@ impl Area {
         state.counters.rows_in += rows;
         state.counters.bytes_in += bytes as u64;
         if self.limits.has_journal {
+            // The journal's thread sleeps only while nothing is pending.
+            if state.pending_bytes == 0 {
+                self.journal.notify_one();
+            }
             state.pending_bytes += bytes;
-            self.journal.notify_one();
             return;
         }
         state.journaled = state.next - 1;

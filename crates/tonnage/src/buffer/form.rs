@@ -131,7 +131,7 @@ enum Named {
 }
 
 enum Reader {
-    Objects(Objects, Convert),
+    Objects(Box<Objects>, Convert),
     Batches(Convert),
     /// There is no plan for such rows.
     None(Problem),
@@ -282,7 +282,7 @@ impl Forms {
                 );
                 let (shown, context) = (self.planner.shown.clone(), self.planner.context.clone());
                 let objects = Objects::new(shown, names, request, context)?;
-                Ok((plan, Reader::Objects(objects, convert)))
+                Ok((plan, Reader::Objects(Box::new(objects), convert)))
             }
         }
     }
