@@ -284,6 +284,8 @@ fn a_signal_ends_it_with_every_row_accounted_for() {
                 "{}",
                 second.stderr
             );
+            // The input stays open: it is the signal that ends it.
+            let _input = ingest.child.stdin.take();
             let sent = std::process::Command::new("kill")
                 .arg(format!("-{signal}"))
                 .arg(ingest.child.id().to_string())
