@@ -57,16 +57,17 @@ impl Drain {
             let drain = self.clone();
             tokio::spawn(async move { drain.feed(forms, reader, batches_in).await })
         };
-        let written = self.write(batches_out).await;
-        if let Err(error) = written {
-            self.area.fail(&error);
-        }
-        match feeding.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.area.fail(&error),
-            Err(error) => self
-                .area
-                .fail(&Error::bug(format!("the drain ended unexpectedly: {error}"))),
+        let writing = {
+            let drain = self.clone();
+            tokio::spawn(async move { drain.write(batches_out).await })
+        };
+        // The writer first: what ends it ends the other.
+        for part in [writing, feeding] {
+            match part.await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => self.area.fail(&error),
+                Err(error) => self.area.fail(&unexpected(&error)),
+            }
         }
         self.area.lock().ended = true;
         self.area.journal.notify_one();
@@ -181,7 +182,12 @@ impl Drain {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let done = spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Error::bug(format!("the drain ended unexpectedly: {error}"))))
+    done.unwrap_or_else(|error| Err(unexpected(&error)))
+}
+
+/// A part that panicked, perhaps in a callback of the user's: whoever waits must hear of it.
+fn unexpected(error: &tokio::task::JoinError) -> Error {
+    Error::bug(format!("the drain ended unexpectedly: {error}"))
 }
 
 /// How long a thread of the buffer sleeps before it looks again by itself.

@@ -53,6 +53,7 @@ mod row;
 mod tests;
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -213,6 +214,23 @@ impl Buffer {
         let owned = own(&*target, &plan, identity.as_ref(), load.rejects.as_deref()).await?;
         let position = owned.position;
         let mut recovery = Recovery::default();
+        let rejects = match owned.rejected + position {
+            0 => RejectsFile::create(&owned.rejects),
+            _ => {
+                let before = [(0, owned.rejected)].into_iter().filter(|(_, n)| *n > 0);
+                RejectsFile::resume(&owned.rejects, &before.collect())
+            }
+        };
+        let rejects = match rejects {
+            Ok(rejects) => Arc::new(rejects),
+            Err(error) => {
+                // A run that has not begun keeps no path that cannot be written to.
+                if owned.is_new {
+                    target.ledger().forget(&owned.handle.run_id).await?;
+                }
+                return Err(error);
+            }
+        };
         if let (Some(journal), Some(asked)) = (&mut journal, &options.journal) {
             journal.begin()?;
             recovery = recover(journal, asked, position)?;
@@ -223,13 +241,6 @@ impl Buffer {
         let producers = journal
             .as_ref()
             .map_or_else(Default::default, |j| j.producers().clone());
-        let rejects = match owned.rejected + position {
-            0 => RejectsFile::create(&owned.rejects)?,
-            _ => {
-                let before = [(0, owned.rejected)].into_iter().filter(|(_, n)| *n > 0);
-                RejectsFile::resume(&owned.rejects, &before.collect())?
-            }
-        };
         let bytes_max = options.journal.as_ref().map_or(0, |journal| journal.bytes_max);
         let area = Arc::new(Area::new(
             Limits {
@@ -257,7 +268,12 @@ impl Buffer {
             let area = area.clone();
             let started = std::thread::Builder::new()
                 .name("journal".to_owned())
-                .spawn(move || writer.run(&area));
+                .spawn(move || {
+                    let ran = catch_unwind(AssertUnwindSafe(|| writer.run(&area)));
+                    if ran.is_err() {
+                        area.fail(&Error::bug("the journal's thread ended unexpectedly"));
+                    }
+                });
             let started = started.map_err(|e| {
                 Error::new(
                     ErrorKind::Refused,
@@ -271,7 +287,7 @@ impl Buffer {
             area: area.clone(),
             target,
             handle: owned.handle.clone(),
-            rejects: Arc::new(rejects),
+            rejects,
             rejects_max: options.rejects_max,
             on_reject: options.on_reject.clone(),
             progress: Arc::<Progress>::default(),
@@ -374,6 +390,9 @@ impl Buffer {
 
     async fn put_with(&self, rows: u64, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
         let area = &self.shared.area;
+        if rows == 0 {
+            return Ok(self.accepted());
+        }
         let sequence = match (offer()?, self.shared.when_full) {
             (Offered::Taken(sequence), _) => sequence,
             (Offered::Full, WhenFull::Fail) => return Err(self.refused(rows)),
@@ -396,6 +415,9 @@ impl Buffer {
 
     fn put_blocking_with(&self, rows: u64, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
         let area = &self.shared.area;
+        if rows == 0 {
+            return Ok(self.accepted());
+        }
         let sequence = match (offer()?, self.shared.when_full) {
             (Offered::Taken(sequence), _) => sequence,
             (Offered::Full, WhenFull::Fail) => return Err(self.refused(rows)),

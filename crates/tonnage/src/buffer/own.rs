@@ -37,6 +37,8 @@ pub(super) struct Owned {
     pub rejected: u64,
     /// Where bad rows go.
     pub rejects: PathBuf,
+    /// Whether it was begun just now.
+    pub is_new: bool,
 }
 
 /// Takes the run of a journal over, or begins a new one.
@@ -81,6 +83,7 @@ pub(super) async fn own(
                 position: slots.first().map_or(0, |slot| slot.position.rows),
                 rejected: slots.first().map_or(0, |slot| slot.counts.rejected),
                 rejects: PathBuf::from(&run.detail.rejects),
+                is_new: false,
             });
         }
         if journal.begun {
@@ -121,6 +124,7 @@ pub(super) async fn own(
         position: 0,
         rejected: 0,
         rejects,
+        is_new: true,
     })
 }
 

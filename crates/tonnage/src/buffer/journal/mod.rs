@@ -147,6 +147,13 @@ impl Journal {
                     begun: false,
                 };
                 write_meta(directory, &meta)?;
+                // The directory itself may be new.
+                let parent = std::path::absolute(directory).ok();
+                if let Some(parent) = parent.as_deref().and_then(Path::parent) {
+                    File::open(parent)
+                        .and_then(|parent| parent.sync_all())
+                        .map_err(|e| failed(parent, &e))?;
+                }
                 meta
             }
             Err(error) => return Err(failed(&path, &error)),

@@ -466,3 +466,33 @@ async fn too_many_bad_rows_end_the_buffer() {
         Err("more than 3 rows are bad".to_owned())
     );
 }
+
+#[tokio::test]
+async fn a_rejects_file_that_cannot_be_used_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = memory().await;
+    std::fs::write(dir.path().join("rejects.jsonl"), "mine").unwrap();
+    let asked = || options(&memory, dir.path()).journal(dir.path().join("journal"));
+    assert!(asked().open().await.is_err());
+    let buffer = asked()
+        .rejects(dir.path().join("other.jsonl"), 1)
+        .open()
+        .await
+        .unwrap();
+    buffer.put(row(1)).await.unwrap();
+    buffer.close().await.unwrap();
+    assert_eq!(ids(&memory), [1]);
+}
+
+#[tokio::test]
+async fn a_callback_that_panics_ends_the_buffer_and_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = memory().await;
+    let buffer = options(&memory, dir.path())
+        .on_reject(|_| panic!("a callback panics"))
+        .open()
+        .await
+        .unwrap();
+    buffer.put(Row::json("no")).await.unwrap();
+    assert_eq!(buffer.flush().await.unwrap_err().kind(), ErrorKind::Bug);
+}
