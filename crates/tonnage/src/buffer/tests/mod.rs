@@ -13,10 +13,11 @@ use std::{
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 
-use super::*;
+use super::{journal::Store, *};
 use crate::{
     database::Database,
     table::{ColumnSpec, TableName, TableSpec},
+    target::Target,
     targets::memory::{Fault, Memory},
     types::ColumnType,
 };
