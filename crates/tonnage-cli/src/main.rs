@@ -40,6 +40,7 @@ enum Command {
     Exec(Box<commands::exec::ExecArgs>),
     Unload(Box<commands::unload::UnloadArgs>),
     Get(Box<commands::get::GetArgs>),
+    Ingest(Box<commands::ingest::IngestArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
     Targets(commands::targets::TargetsArgs),
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
             Command::Exec(args) => commands::exec::run(args, cli.quiet).await,
             Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
             Command::Get(args) => commands::get::run(args, cli.quiet).await,
+            Command::Ingest(args) => commands::ingest::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
             Command::Completions(args) => {

@@ -8,6 +8,7 @@ use std::{path::PathBuf, sync::Arc};
 
 pub use self::unload::Unload;
 use crate::{
+    buffer::BufferOptions,
     error::{Error, Result},
     fetch::BulkGet,
     load::{Ended, Prepared, Progress, Stop, prepare},
@@ -79,6 +80,28 @@ impl Database {
     /// An unload of the rows of a query, in the database's own SQL.
     pub fn unload_query(&self, query: impl Into<String>) -> Unload {
         Unload::query(self.clone(), query.into())
+    }
+
+    /// A buffer that takes rows for `table`, one at a time or many, and drains them in the background. See
+    /// [`buffer`](crate::buffer).
+    pub fn buffer(&self, table: impl Into<String>) -> BufferOptions {
+        BufferOptions::new(self.clone(), TableName::bare(table))
+    }
+
+    /// A database that is connected already. `url` is only shown, so it must be [redacted](targets::redact).
+    pub fn with_target(target: Arc<dyn Target>, url: impl Into<String>) -> Self {
+        Self {
+            target,
+            url: url.into(),
+        }
+    }
+
+    pub(crate) fn target(&self) -> &Arc<dyn Target> {
+        &self.target
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
     }
 
     fn load_from(&self, from: Input) -> Load {

@@ -37,6 +37,7 @@
 
 #![warn(missing_docs)]
 
+pub mod buffer;
 pub mod convert;
 pub mod database;
 pub mod error;
@@ -64,6 +65,7 @@ pub mod targets;
 pub mod types;
 pub mod unload;
 
+pub use buffer::{Buffer, Row};
 pub use database::{Database, Exec, Load, Unload};
 pub use error::{Error, ErrorKind, Result};
 pub use fetch::BulkGet;

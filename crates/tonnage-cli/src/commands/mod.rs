@@ -4,6 +4,7 @@ pub mod documents;
 pub mod exec;
 pub mod generate;
 pub mod get;
+pub mod ingest;
 pub mod load;
 pub mod rows;
 pub mod runs;

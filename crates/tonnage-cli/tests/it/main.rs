@@ -12,6 +12,7 @@ mod exec;
 mod flights;
 mod formats;
 mod gets;
+mod ingest;
 mod interrupts;
 mod kill;
 mod mistakes;

@@ -43,6 +43,7 @@ fn help() {
         "exec",
         "unload",
         "get",
+        "ingest",
         "runs",
         "generate",
         "targets",

@@ -76,6 +76,7 @@ pub(super) struct Doubt {
     pub(super) advances: Vec<Advance>,
     pub(super) superseded: u64,
     pub(super) taken: u64,
+    pub(super) rejects: Vec<Reject>,
 }
 
 /// A write that stands in the open transaction.
@@ -86,6 +87,8 @@ pub(super) struct Applied {
     changed: bool,
     pub(super) superseded: u64,
     appended: Appended,
+    /// Its bad rows, where the commit is to be told of.
+    rejects: Vec<Reject>,
 }
 
 /// Why a write did not end in a commit.
@@ -194,6 +197,16 @@ impl LaneTask {
         }
     }
 
+    /// Writes pieces, in order, in as few writes as hold them.
+    pub async fn write(&mut self, pieces: Vec<Piece>) -> Result<()> {
+        let mut gather = Gather::new(self.shared.plan.clone());
+        pieces.into_iter().for_each(|piece| gather.push(piece));
+        while let Some(write) = gather.take(self.rows_max)? {
+            self.execute(&write).await?;
+        }
+        Ok(())
+    }
+
     /// Brings one write to its commit, at the rate that was asked for.
     async fn execute(&mut self, write: &Write) -> Result<()> {
         self.keep_rate(write).await;
@@ -254,7 +267,7 @@ impl LaneTask {
                     error
                 }
             };
-            if !error.is_transient() || self.shared.stopped() {
+            if !shared.tries_again(&error) || shared.stopped() {
                 return Err(error);
             }
             let Some(pause) = attempts.pause() else {
@@ -317,7 +330,7 @@ impl LaneTask {
         match writer.commit(fixed).await {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
-                shared.count(&applied.advances, applied.superseded);
+                shared.count(&applied.advances, applied.superseded, &applied.rejects);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
@@ -326,6 +339,7 @@ impl LaneTask {
                     superseded: applied.superseded,
                     appended: applied.appended,
                     advances: applied.advances,
+                    rejects: applied.rejects,
                     taken: std::mem::take(&mut self.taken),
                 },
             )),
@@ -352,7 +366,7 @@ impl LaneTask {
         let advances = write.advances(&superseded, &[]);
         let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
         if let Some(committed) = self.begin(steps, doubt).await? {
-            shared.count(&committed.advances, committed.superseded);
+            shared.count(&committed.advances, committed.superseded, &committed.rejects);
             return Ok(None);
         }
         let sent = match superseded.is_empty() {
@@ -412,26 +426,31 @@ impl LaneTask {
         } else {
             superseded.len() as u64
         };
-        let appended = self.put_aside(write, &rejected)?;
+        let (appended, rejects) = self.put_aside(write, &rejected)?;
         Ok(Some(Applied {
             advances: counted,
             changed: written_otherwise || self.left_out > 0,
             superseded,
             appended,
+            rejects,
         }))
     }
 
-    /// Puts the bad rows of a write into the rejects file.
-    fn put_aside(&self, write: &Write, rejected: &[(usize, Reject)]) -> Result<Appended> {
+    /// Puts the bad rows of a write into the rejects file; gives them back where the commit is to be told of.
+    fn put_aside(&self, write: &Write, rejected: &[(usize, Reject)]) -> Result<(Appended, Vec<Reject>)> {
         let parsed = write.rejects();
         let found = rejected
             .iter()
             .filter_map(|(row, reject)| Some((write.place(*row)?.0, reject)));
         // Within a slot the rejects of reading come first, as they do in its sequence.
         let records: Vec<_> = parsed.chain(found).collect();
+        let kept = match self.shared.committed {
+            Some(_) => records.iter().map(|(_, reject)| (*reject).clone()).collect(),
+            None => Vec::new(),
+        };
         match records.is_empty() {
-            true => Ok(Appended::default()),
-            false => self.shared.rejects()?.append(records),
+            true => Ok((Appended::default(), kept)),
+            false => Ok((self.shared.rejects()?.append(records)?, kept)),
         }
     }
 

@@ -21,15 +21,19 @@ use std::{
     time::Instant,
 };
 
-pub(crate) use self::deal::arrow_bug;
 pub use self::run::{Progress, Stop};
 use self::{
-    deal::{Convert, Dealer},
+    deal::Dealer,
     identity::{Ownership, Reading, own},
+    run::run,
+    sort::Sorted,
+};
+pub(crate) use self::{
+    deal::{Convert, Piece, Segment, arrow_bug},
+    lane::LaneTask,
     rejects::RejectsFile,
     retry::Attempts,
-    run::{Shared, run},
-    sort::Sorted,
+    run::Shared,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -445,7 +449,7 @@ impl Prepared {
             writing,
             target.clone(),
             ownership.handle.clone(),
-            rejects,
+            rejects.map(Arc::new),
             progress.clone(),
             stop.clone(),
         ));

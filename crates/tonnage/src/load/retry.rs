@@ -60,7 +60,10 @@ impl Attempts {
 
     /// Logs that the attempt which ended with `error` is not the last.
     pub fn warn(&self, error: &Error) {
-        tracing::warn!("attempt {} of {}: {error}", self.failed, self.max);
+        match self.max {
+            u32::MAX => tracing::warn!("attempt {}: {error}", self.failed),
+            max => tracing::warn!("attempt {} of {max}: {error}", self.failed),
+        }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
     plan::Plan,
+    reject::Reject,
     slot::Advance,
     source::{Block, Source},
     target::Target,
@@ -89,6 +90,9 @@ impl Stop {
     }
 }
 
+/// Told of a commit: the steps that it made, and the rows that it put aside.
+pub type OnCommitted = Box<dyn Fn(&[Advance], &[Reject]) + Send + Sync>;
+
 /// What the parts of a run share.
 pub struct Shared {
     /// The plan.
@@ -98,13 +102,17 @@ pub struct Shared {
     /// Ownership of the run; none without a ledger.
     pub handle: Option<RunHandle>,
     /// Where bad rows go; none where the first one stops the run.
-    pub rejects: Option<RejectsFile>,
+    pub rejects: Option<Arc<RejectsFile>>,
     /// The counters.
     pub progress: Arc<Progress>,
     /// How fast lanes may go.
     pub throttle: Throttle,
     /// Asked for from outside.
     pub stop: Stop,
+    /// Told of every commit, once it is known.
+    pub committed: Option<OnCommitted>,
+    /// Whether a refusal that is no row's fault is waited out, as a lost connection is.
+    pub persistent: bool,
     /// Set when a part has failed, for the others.
     failed: AtomicBool,
     /// Rejects found so far, over all attempts.
@@ -117,11 +125,11 @@ impl Shared {
         plan: Arc<Plan>,
         target: Arc<dyn Target>,
         handle: Option<RunHandle>,
-        rejects: Option<RejectsFile>,
+        rejects: Option<Arc<RejectsFile>>,
         progress: Arc<Progress>,
         stop: Stop,
     ) -> Self {
-        let rejects_taken = AtomicU64::new(rejects.as_ref().map_or(0, RejectsFile::records));
+        let rejects_taken = AtomicU64::new(rejects.as_ref().map_or(0, |r| r.records()));
         Self {
             throttle: Throttle::new(plan.jobs, plan.rate),
             plan,
@@ -130,6 +138,8 @@ impl Shared {
             rejects,
             progress,
             stop,
+            committed: None,
+            persistent: false,
             failed: AtomicBool::new(false),
             rejects_taken,
         }
@@ -143,7 +153,7 @@ impl Shared {
     /// The rejects file.
     pub fn rejects(&self) -> Result<&RejectsFile> {
         self.rejects
-            .as_ref()
+            .as_deref()
             .ok_or_else(|| Error::bug("a reject in a run that has no rejects file"))
     }
 
@@ -187,8 +197,13 @@ impl Shared {
         .hint(format!("look at {path}; --max-rejects allows more"))
     }
 
-    /// Counts committed rows; `superseded` of the skipped ones were replaced by later rows.
-    pub fn count(&self, advances: &[Advance], superseded: u64) {
+    /// Whether what failed with `error` is tried again.
+    pub fn tries_again(&self, error: &Error) -> bool {
+        error.is_transient() || self.persistent && error.kind() == ErrorKind::Refused
+    }
+
+    /// Counts committed rows and tells of them; `superseded` of the skipped ones were replaced by later rows.
+    pub fn count(&self, advances: &[Advance], superseded: u64, rejects: &[Reject]) {
         let skipped: u64 = advances.iter().map(|a| a.counts.skipped).sum();
         self.progress.superseded.fetch_add(superseded, Ordering::Relaxed);
         self.progress
@@ -201,6 +216,9 @@ impl Shared {
             self.progress
                 .rejected
                 .fetch_add(advance.counts.rejected, Ordering::Relaxed);
+        }
+        if let Some(committed) = &self.committed {
+            committed(advances, rejects);
         }
     }
 }

@@ -79,7 +79,7 @@ impl LaneTask {
             Err(error) if error.kind() == ErrorKind::InDoubt => self.resolve(error, steps).await?,
             Err(error) => return Err(error),
         }
-        shared.count(&self.whole.advances, self.whole.superseded);
+        shared.count(&self.whole.advances, self.whole.superseded, &[]);
         Ok(())
     }
 
@@ -93,6 +93,7 @@ impl LaneTask {
             advances: steps.clone(),
             superseded: 0,
             taken: 0,
+            rejects: Vec::new(),
         });
         let mut attempts = Attempts::new(&self.shared.plan);
         loop {

@@ -1,5 +1,7 @@
 //! Targets against real databases. `make test` starts the servers; see scripts/with-servers.
 
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod buffer;
 mod common;
 mod gets;
 mod ledger_model;

@@ -161,6 +161,10 @@ pub(super) struct Shape<'a> {
     pub names: &'a [Arc<str>],
     /// Their places.
     pub places: &'a HashMap<Arc<str>, usize>,
+    /// Places by names in lower case, where the case of keys need not be that of the columns.
+    pub folded: Option<&'a HashMap<String, usize>>,
+    /// What a key without a place is.
+    pub unknown: fn(String) -> Flaw,
     /// Whether lines are reject records.
     pub are_records: bool,
     /// What is wanted.
@@ -238,6 +242,28 @@ impl Lines {
         }
     }
 
+    /// Takes these lines for a block: where each ends in `text`, the first of them at `start`.
+    pub fn read_all(
+        &mut self,
+        text: &[u8],
+        start: usize,
+        ends: &[u32],
+        shape: &Shape<'_>,
+        origin: Origin,
+    ) -> Result<Parts> {
+        self.places.clear();
+        let mut at = start as u32;
+        for (row, end) in ends.iter().enumerate() {
+            self.places.push(Place {
+                row: row as u32,
+                start: at,
+                end: *end,
+            });
+            at = *end;
+        }
+        self.read(text, shape, origin)
+    }
+
     /// Makes columns of the rows. `origin` is complete but for its rows.
     fn read(&mut self, text: &[u8], shape: &Shape<'_>, mut origin: Origin) -> Result<Parts> {
         self.parse(text, shape);
@@ -300,10 +326,10 @@ impl Lines {
             cells.resize(first + stride, Cell::Null);
             let bytes = &text[place.start as usize..place.end as usize];
             let read = row(bytes, shape.are_records, |key, raw| {
-                let column = *shape
-                    .places
-                    .get(key)
-                    .ok_or_else(|| Flaw::UnknownKey(key.to_owned()))?;
+                let column = shape.places.get(key).copied();
+                let column = column
+                    .or_else(|| shape.folded?.get(&key.to_lowercase()).copied())
+                    .ok_or_else(|| (shape.unknown)(key.to_owned()))?;
                 if std::mem::replace(&mut had[column], number + 1) == number + 1 {
                     return Err(Flaw::RepeatedKey(key.to_owned()));
                 }
@@ -389,7 +415,9 @@ fn data(line: &[u8], shape: &Shape<'_>) -> RejectData {
 
 fn problem(flaw: &Flaw) -> Problem {
     let (column, code) = match flaw {
-        Flaw::UnknownKey(key) | Flaw::RepeatedKey(key) => (Some(key.clone()), sqlstate::BAD_FORMAT),
+        Flaw::UnknownKey(key) | Flaw::NoColumn(key) | Flaw::RepeatedKey(key) => {
+            (Some(key.clone()), sqlstate::BAD_FORMAT)
+        }
         Flaw::Encoding => (None, sqlstate::INVALID_ENCODING),
         _ => (None, sqlstate::BAD_FORMAT),
     };

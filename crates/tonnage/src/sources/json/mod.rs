@@ -13,6 +13,7 @@
 
 mod block;
 mod object;
+mod rows;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::DataType;
 
+pub(crate) use self::rows::{Names, Objects, keys};
 use self::{
     block::{Line, Lines, Shape, line, record, row, skip_blank},
     object::decoded,
@@ -241,6 +243,8 @@ impl TextFormat for Json {
             shown: wanted.shown,
             names: &self.names,
             places: &self.places,
+            folded: None,
+            unknown: object::Flaw::UnknownKey,
             are_records: self.are_records,
             request: wanted.request,
             schema: wanted.schema,

@@ -16,6 +16,8 @@ pub(super) enum Flaw {
     NoObject,
     /// A key that was not among those of the sample.
     UnknownKey(String),
+    /// A key that is no column of the table.
+    NoColumn(String),
     /// A key that is there twice.
     RepeatedKey(String),
     /// No reject record, where the first line was one.
@@ -33,6 +35,7 @@ impl fmt::Display for Flaw {
             Self::Syntax(why) => write!(f, "the line is not JSON: {why}"),
             Self::NoObject => f.write_str("the line is not a JSON object"),
             Self::UnknownKey(key) => write!(f, "key '{key}' is not among those of the first rows"),
+            Self::NoColumn(key) => write!(f, "the table has no column '{key}'"),
             Self::RepeatedKey(key) => write!(f, "key '{key}' is there twice"),
             Self::NoRecord => f.write_str("the line is not a reject record, as the first one is"),
             Self::NoFields => f.write_str("the reject record has the bytes of its row but no fields"),

@@ -284,6 +284,8 @@ fn cut(text: &[u8], step: usize, request: &ReadRequest, line_bytes_max: usize) -
         shown: &"f".into(),
         names: &names,
         places: &places,
+        folded: None,
+        unknown: super::object::Flaw::UnknownKey,
         are_records: false,
         request,
         schema: &batch_schema(&names, request).expect("two columns"),

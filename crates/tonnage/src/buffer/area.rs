@@ -1,0 +1,575 @@
+//! The memory area: rows from their acceptance to their commit, and the marks that say how far they have come.
+//!
+//! Invariants:
+//! - Sequence numbers are given under one lock, from 1 on, without gaps, and rows leave the area in their order.
+//! - `committed <= journaled < next`: a row is drained only once it is journaled (without a journal, once it is
+//!   accepted), and `committed` moves only when the database has said that the rows up to it are durable.
+//! - Rows count against the area's bound until they are committed. With a journal, rows that find no room stay in the
+//!   journal alone (`spilled`), all from there on, and are read back in order.
+//! - Whoever waits is woken by every change that may concern it; nobody holds the lock while waiting.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use super::{
+    producers::Producers,
+    row::{Chunk, Row, Rows},
+};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How much the area and what is behind it may hold. See [`BufferOptions`](super::BufferOptions).
+#[derive(Debug, Clone)]
+pub(super) struct Limits {
+    pub area_bytes_max: usize,
+    pub pending_bytes_max: usize,
+    pub journal_bytes_max: u64,
+    pub drain_bytes: usize,
+    pub drain_age: Duration,
+    pub has_journal: bool,
+}
+
+/// The most bytes of one row.
+const ROW_BYTES_MAX: usize = 64 << 20;
+
+/// What ended the buffer, to be told to everyone who asks.
+#[derive(Debug, Clone)]
+pub(super) struct Failure {
+    kind: ErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Failure {
+    pub fn of(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            message: error.to_string(),
+            hint: error.hint_text().map(str::to_owned),
+        }
+    }
+
+    pub fn error(&self) -> Error {
+        let error = Error::new(self.kind, &self.message);
+        match &self.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
+
+/// Counters that only grow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counters {
+    pub rows_in: u64,
+    pub bytes_in: u64,
+    pub duplicates: u64,
+    pub refused: u64,
+    pub drains: u64,
+    pub groups: u64,
+}
+
+/// What the lock guards.
+pub(super) struct State {
+    /// The sequence number of the next row.
+    pub next: u64,
+    /// Rows up to here are in the journal; without one, accepted.
+    pub journaled: u64,
+    /// The low mark: rows up to here are durable in the table or in the rejects.
+    pub committed: u64,
+    /// Accepted, not yet journaled.
+    pub pending: VecDeque<Chunk>,
+    pub pending_bytes: usize,
+    /// To be drained.
+    pub queue: VecDeque<Chunk>,
+    pub queue_bytes: usize,
+    /// Bytes of rows that are queued or on their way to the database.
+    pub held_bytes: usize,
+    /// The highest that it was.
+    pub held_bytes_peak: usize,
+    /// Taken to be drained: the last sequence number and the bytes of each chunk.
+    flights: VecDeque<(u64, usize, Instant)>,
+    /// From this row on rows are in the journal alone; and since when.
+    pub spilled: Option<(u64, Instant)>,
+    /// Bytes of the journal on disk.
+    pub journal_bytes: u64,
+    /// Rows up to here are wanted at once.
+    flush_to: u64,
+    /// No further rows are taken.
+    pub closing: bool,
+    /// The journal takes no further rows, as all that there will be are in it.
+    pub journal_done: bool,
+    /// All rows are drained and the parts have ended.
+    pub ended: bool,
+    pub failed: Option<Failure>,
+    pub producers: Producers,
+    pub counters: Counters,
+}
+
+/// See the module.
+pub(super) struct Area {
+    limits: Limits,
+    state: Mutex<State>,
+    /// For whoever waits for a mark, for room or for the end.
+    changed: Notify,
+    changed_blocking: Condvar,
+    /// For the drain.
+    pub drain: Notify,
+    /// For the journal's thread.
+    pub journal: Condvar,
+}
+
+/// Whether rows were taken.
+pub(super) enum Offered {
+    /// They were; the sequence number of the last one.
+    Taken(u64),
+    /// There is no room now.
+    Full,
+}
+
+/// What the drain is to do.
+pub(super) enum Take {
+    /// Write these.
+    Rows(Vec<Chunk>),
+    /// Read on in the journal from this row on, up to that one.
+    Spilled(u64, u64),
+    /// Nothing yet; look again at this time, if nothing happens before.
+    Wait(Option<Instant>),
+    /// Nothing more will come.
+    End,
+}
+
+/// A mark that can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    Journaled,
+    Committed,
+}
+
+impl Area {
+    /// Of rows from `next` on, those before being accounted for but for `spilled` ones.
+    pub fn new(
+        limits: Limits,
+        next: u64,
+        committed: u64,
+        spilled: Option<u64>,
+        producers: Producers,
+    ) -> Self {
+        Self {
+            limits,
+            state: Mutex::new(State {
+                next,
+                journaled: next - 1,
+                committed,
+                pending: VecDeque::new(),
+                pending_bytes: 0,
+                queue: VecDeque::new(),
+                queue_bytes: 0,
+                held_bytes: 0,
+                held_bytes_peak: 0,
+                flights: VecDeque::new(),
+                spilled: spilled.map(|first| (first, Instant::now())),
+                journal_bytes: 0,
+                flush_to: 0,
+                closing: false,
+                journal_done: false,
+                ended: false,
+                failed: None,
+                producers,
+                counters: Counters::default(),
+            }),
+            changed: Notify::new(),
+            changed_blocking: Condvar::new(),
+            drain: Notify::new(),
+            journal: Condvar::new(),
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits on `condvar` for at most `most`.
+    pub fn wait_on<'a>(
+        &self,
+        condvar: &Condvar,
+        state: MutexGuard<'a, State>,
+        most: Duration,
+    ) -> MutexGuard<'a, State> {
+        let waited = condvar.wait_timeout(state, most);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Wakes everyone who waits for a mark, for room or for the end.
+    pub fn tell(&self) {
+        self.changed.notify_waiters();
+        self.changed_blocking.notify_all();
+    }
+
+    /// Takes one row, if there is room.
+    pub fn offer_row(&self, row: &Row) -> Result<Offered> {
+        if row.text().len() > ROW_BYTES_MAX {
+            return Err(Error::config(format!(
+                "a row of {} bytes is longer than {ROW_BYTES_MAX}",
+                row.text().len()
+            )));
+        }
+        self.check_size(row.text().len())?;
+        let mut state = self.lock();
+        state.check_open()?;
+        let to_pending = self.limits.has_journal;
+        let chunks = if to_pending { &state.pending } else { &state.queue };
+        let room = row.text().len()
+            + Rows::Json {
+                text: Vec::new(),
+                ends: vec![0],
+            }
+            .bytes();
+        if !self.has_room(&state, room) {
+            return Ok(Offered::Full);
+        }
+        let joins = chunks.back().is_some_and(|chunk| chunk.takes(row));
+        let sequence = state.next;
+        if !joins {
+            let chunk = Chunk {
+                first: sequence,
+                born: Instant::now(),
+                rows: Rows::one(row),
+                tag: None,
+            };
+            self.append(&mut state, chunk);
+            return Ok(Offered::Taken(sequence));
+        }
+        let chunks = if to_pending {
+            &mut state.pending
+        } else {
+            &mut state.queue
+        };
+        let grown = chunks.back_mut().map_or(0, |chunk| chunk.push(row));
+        state.next += 1;
+        self.count(&mut state, 1, grown);
+        Ok(Offered::Taken(sequence))
+    }
+
+    /// Takes rows as a whole, if there is room. Of a named producer only those beyond what it has sent before, by its
+    /// own number of the first; the answer is then the sequence number of its last one.
+    pub fn offer_rows(&self, mut rows: Rows, tag: Option<(&Arc<str>, u64)>) -> Result<Offered> {
+        let mut state = self.lock();
+        state.check_open()?;
+        let mut producer = None;
+        if let Some((name, first)) = tag {
+            let known = state.producers.known(name, first, rows.count())?;
+            if known > 0 && known == rows.count() {
+                state.counters.duplicates += known;
+                let sequence = state.producers.sequence(name);
+                return Ok(Offered::Taken(sequence.unwrap_or(state.next - 1)));
+            }
+            if let Rows::Arrow(batch) = &mut rows {
+                // Fewer than there are, so within the batch.
+                let known = known as usize;
+                *batch = batch.slice(known, batch.num_rows() - known);
+            }
+            producer = Some((name.clone(), first + known, known));
+        }
+        let count = rows.count();
+        if count == 0 {
+            return Ok(Offered::Taken(state.next - 1));
+        }
+        self.check_size(rows.bytes())?;
+        if !self.has_room(&state, rows.bytes()) {
+            return Ok(Offered::Full);
+        }
+        let first = state.next;
+        let last = first + count - 1;
+        let mut tag = None;
+        if let Some((name, own_first, known)) = producer {
+            state.counters.duplicates += known;
+            state.producers.note(&name, own_first, count, last);
+            tag = Some((name, own_first));
+        }
+        let chunk = Chunk {
+            first,
+            born: Instant::now(),
+            rows,
+            tag,
+        };
+        self.append(&mut state, chunk);
+        Ok(Offered::Taken(last))
+    }
+
+    fn check_size(&self, bytes: usize) -> Result<()> {
+        let most = match self.limits.has_journal {
+            true => self.limits.pending_bytes_max.min(self.limits.area_bytes_max),
+            false => self.limits.area_bytes_max,
+        } / 2;
+        match bytes <= most {
+            true => Ok(()),
+            false => Err(Error::config(format!(
+                "{bytes} bytes at once are more than the {most} that the buffer takes"
+            ))
+            .hint("put fewer rows at once, or give the buffer more memory")),
+        }
+    }
+
+    fn has_room(&self, state: &State, bytes: usize) -> bool {
+        match self.limits.has_journal {
+            true => {
+                state.pending_bytes + bytes <= self.limits.pending_bytes_max
+                    && state.journal_bytes + (state.pending_bytes + bytes) as u64
+                        <= self.limits.journal_bytes_max
+            }
+            false => state.held_bytes + bytes <= self.limits.area_bytes_max,
+        }
+    }
+
+    fn append(&self, state: &mut State, chunk: Chunk) {
+        let (rows, bytes) = (chunk.rows.count(), chunk.rows.bytes());
+        state.next += rows;
+        match self.limits.has_journal {
+            true => state.pending.push_back(chunk),
+            false => state.queue.push_back(chunk),
+        }
+        self.count(state, rows, bytes);
+        if !self.limits.has_journal {
+            // The drain has to note when the first row's time will come.
+            self.drain.notify_one();
+        }
+    }
+
+    fn count(&self, state: &mut State, rows: u64, bytes: usize) {
+        state.counters.rows_in += rows;
+        state.counters.bytes_in += bytes as u64;
+        if self.limits.has_journal {
+            // The journal's thread sleeps only while nothing is pending.
+            if state.pending_bytes == 0 {
+                self.journal.notify_one();
+            }
+            state.pending_bytes += bytes;
+            return;
+        }
+        state.journaled = state.next - 1;
+        let before = state.queue_bytes;
+        state.queue_bytes += bytes;
+        state.hold(bytes);
+        if before < self.limits.drain_bytes && state.queue_bytes >= self.limits.drain_bytes {
+            self.drain.notify_one();
+        }
+    }
+
+    /// Hands rows over that are journaled: into the queue while there is room, else they stay in the journal alone.
+    pub fn journaled(&self, chunks: Vec<Chunk>, journal_bytes: u64) {
+        let mut state = self.lock();
+        for chunk in chunks {
+            let bytes = chunk.rows.bytes();
+            state.pending_bytes = state.pending_bytes.saturating_sub(bytes);
+            state.journaled = chunk.last();
+            if state.spilled.is_none() && state.held_bytes + bytes > self.limits.area_bytes_max {
+                state.spilled = Some((chunk.first, chunk.born));
+            }
+            if state.spilled.is_none() {
+                state.queue_bytes += bytes;
+                state.hold(bytes);
+                state.queue.push_back(chunk);
+            }
+        }
+        state.counters.groups += 1;
+        state.journal_bytes = journal_bytes;
+        drop(state);
+        self.drain.notify_one();
+        self.tell();
+    }
+
+    /// What the drain is to do now; at most about `bytes_max` of rows at a time.
+    pub fn take(&self, bytes_max: usize) -> Take {
+        let mut state = self.lock();
+        if state.failed.is_some() {
+            return Take::End;
+        }
+        let Some(front) = state.queue.front() else {
+            if let Some((first, _)) = state.spilled {
+                return Take::Spilled(first, state.journaled);
+            }
+            let all_in = state.closing && (state.journal_done || !self.limits.has_journal);
+            return if all_in { Take::End } else { Take::Wait(None) };
+        };
+        let ripe = front.born + self.limits.drain_age;
+        let due = state.queue_bytes >= self.limits.drain_bytes
+            || front.first <= state.flush_to
+            || state.spilled.is_some()
+            || state.closing
+            || ripe <= Instant::now();
+        if !due {
+            return Take::Wait(Some(ripe));
+        }
+        let mut taken = Vec::new();
+        let mut taken_bytes = 0;
+        while taken_bytes < bytes_max
+            && let Some(chunk) = state.queue.pop_front()
+        {
+            let bytes = chunk.rows.bytes();
+            taken_bytes += bytes;
+            state.queue_bytes = state.queue_bytes.saturating_sub(bytes);
+            state.flights.push_back((chunk.last(), bytes, chunk.born));
+            taken.push(chunk);
+        }
+        state.counters.drains += 1;
+        Take::Rows(taken)
+    }
+
+    /// Notes rows that were read back from the journal, up to `last`: they are on their way, and if nothing more is in
+    /// the journal alone, new rows go to memory again.
+    pub fn read_back(&self, chunks: &[Chunk], last: u64) {
+        let mut state = self.lock();
+        for chunk in chunks {
+            let bytes = chunk.rows.bytes();
+            state.hold(bytes);
+            state.flights.push_back((chunk.last(), bytes, chunk.born));
+        }
+        state.counters.drains += 1;
+        state.spilled = match state.spilled {
+            Some((_, since)) if last < state.journaled => Some((last + 1, since)),
+            _ => None,
+        };
+    }
+
+    /// Notes that rows up to `last` are durable in the table or in the rejects.
+    pub fn committed(&self, last: u64) {
+        let mut state = self.lock();
+        state.committed = state.committed.max(last);
+        while let Some((end, bytes, _)) = state.flights.front().copied()
+            && end <= last
+        {
+            state.flights.pop_front();
+            state.held_bytes = state.held_bytes.saturating_sub(bytes);
+        }
+        drop(state);
+        self.journal.notify_one();
+        self.tell();
+    }
+
+    /// Ends the buffer with an error. The first one stays.
+    pub fn fail(&self, error: &Error) {
+        self.lock().failed.get_or_insert_with(|| Failure::of(error));
+        self.drain.notify_one();
+        self.journal.notify_one();
+        self.tell();
+    }
+
+    /// Takes no further rows.
+    pub fn close(&self) {
+        self.lock().closing = true;
+        self.drain.notify_one();
+        self.journal.notify_one();
+        self.tell();
+    }
+
+    /// Drains rows up to `sequence` without waiting for more.
+    pub fn hurry(&self, sequence: u64) {
+        let mut state = self.lock();
+        if sequence > state.flush_to {
+            state.flush_to = sequence;
+            drop(state);
+            self.drain.notify_one();
+        }
+    }
+
+    /// Waits until `done` says something.
+    pub async fn until<T>(&self, mut done: impl FnMut(&State) -> Option<T>) -> T {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(value) = done(&self.lock()) {
+                return value;
+            }
+            changed.await;
+        }
+    }
+
+    /// The same on a thread.
+    pub fn until_blocking<T>(&self, mut done: impl FnMut(&State) -> Option<T>) -> T {
+        let mut state = self.lock();
+        loop {
+            if let Some(value) = done(&state) {
+                return value;
+            }
+            state = self
+                .changed_blocking
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Offers again and again until there is room.
+    pub async fn offered(&self, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
+        loop {
+            let changed = self.changed.notified();
+            match offer()? {
+                Offered::Taken(sequence) => return Ok(sequence),
+                Offered::Full => changed.await,
+            }
+        }
+    }
+
+    /// The same on a thread. Looks again by itself, as room may come between the offer and the wait.
+    pub fn offered_blocking(&self, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
+        const AGAIN: Duration = Duration::from_millis(10);
+        loop {
+            match offer()? {
+                Offered::Taken(sequence) => return Ok(sequence),
+                Offered::Full => drop(self.wait_on(&self.changed_blocking, self.lock(), AGAIN)),
+            }
+        }
+    }
+}
+
+impl State {
+    fn hold(&mut self, bytes: usize) {
+        self.held_bytes += bytes;
+        self.held_bytes_peak = self.held_bytes_peak.max(self.held_bytes);
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if let Some(failure) = &self.failed {
+            return Err(failure.error());
+        }
+        match self.closing {
+            true => Err(Error::new(ErrorKind::Cancelled, "the buffer is closed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Where `mark` stands.
+    pub fn at(&self, mark: Mark) -> u64 {
+        match mark {
+            Mark::Journaled => self.journaled,
+            Mark::Committed => self.committed,
+        }
+    }
+
+    /// Whether rows up to `sequence` are at `mark`; an error where they will never be.
+    pub fn reached(&self, mark: Mark, sequence: u64) -> Option<Result<()>> {
+        let at = self.at(mark);
+        if sequence >= self.next {
+            return Some(Err(Error::config(format!(
+                "row {sequence} was never put; the highest is {}",
+                self.next - 1
+            ))));
+        }
+        if at >= sequence {
+            return Some(Ok(()));
+        }
+        self.failed.as_ref().map(|failure| Err(failure.error()))
+    }
+
+    /// When the oldest row that is not committed was taken.
+    pub fn oldest(&self) -> Option<Instant> {
+        let flights = self.flights.front().map(|(_, _, born)| *born);
+        let queued = self.queue.front().map(|chunk| chunk.born);
+        let pending = self.pending.front().map(|chunk| chunk.born);
+        let spilled = self.spilled.map(|(_, since)| since);
+        flights.or(queued).or(spilled).or(pending)
+    }
+}

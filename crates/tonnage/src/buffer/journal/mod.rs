@@ -1,0 +1,296 @@
+//! The journal: rows on disk before the database has them.
+//!
+//! Invariants:
+//! - A row counts as journaled once the frame it is in has been fsynced, with the file's directory entry. One fsync
+//!   serves all rows that have gathered while the one before was under way.
+//! - Frames are appended in the order of their sequence numbers, without gaps. A write that fails is cut off again and
+//!   repeated; a failed fsync poisons the journal, as nobody knows what is on disk.
+//! - A segment is removed only when the database has said that its last row is durable there.
+//! - What is not whole is never applied. At the end of the last segment it is a torn write and is cut off; anywhere
+//!   else rows are lost, and opening says which.
+//! - A journal has an identity of its own, part of the identity of its run in the ledger: the rows of a new journal are
+//!   never taken for those of a lost one.
+//! - One process has it open: the file `lock` is locked as long.
+//!
+//! [`format`] has the layout, docs/journal.md the same for people.
+
+mod format;
+mod read;
+mod recover;
+
+mod write;
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::Write,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use serde::{Deserialize, Serialize};
+
+pub use self::recover::{Lost, Torn};
+use self::{format::JournalId, recover::Found};
+pub(super) use self::{read::Reader, write::Writer};
+use crate::error::{Error, ErrorKind, Result};
+
+const META: &str = "journal.json";
+const LOCK: &str = "lock";
+const FORMAT: u32 = 1;
+
+/// A file of the journal, as far as writing goes: tests put one in its place that fails.
+pub(super) trait Storage: Send {
+    /// Writes all of `bytes` at `offset`.
+    fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()>;
+    /// Makes what was written survive the loss of power.
+    fn sync(&mut self) -> std::io::Result<()>;
+    /// Cuts the file off.
+    fn cut(&mut self, length: u64) -> std::io::Result<()>;
+}
+
+impl Storage for File {
+    fn write(&mut self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        self.sync_data()
+    }
+
+    fn cut(&mut self, length: u64) -> std::io::Result<()> {
+        self.set_len(length)
+    }
+}
+
+/// What makes a [`Storage`] of a segment's file.
+pub(super) type Store = Arc<dyn Fn(File) -> Box<dyn Storage> + Send + Sync>;
+
+/// What `journal.json` says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Meta {
+    format: u32,
+    id: String,
+    /// Whether the ledger has a run of this journal.
+    begun: bool,
+}
+
+/// A journal that this process has locked.
+pub(super) struct Journal {
+    directory: PathBuf,
+    meta: Meta,
+    id: JournalId,
+    found: Found,
+    /// Locked as long as it is open.
+    lock: File,
+}
+
+/// An I/O error and the file that it concerns.
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => ErrorKind::Config,
+        _ => ErrorKind::Refused,
+    };
+    Error::new(kind, format!("journal {}: {error}", path.display()))
+}
+
+impl Journal {
+    /// Opens the journal in `directory`, which is made if it is not there, and locks it. Changes nothing in it yet.
+    ///
+    /// `Config` where another process has it, or where it is no journal of this release.
+    pub fn open(directory: &Path) -> Result<Self> {
+        let make = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory);
+        make.map_err(|e| failed(directory, &e))?;
+        let path = directory.join(LOCK);
+        let lock = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(&path);
+        let lock = lock.map_err(|e| failed(&path, &e))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::config(format!(
+                    "journal {} is in use by another process",
+                    directory.display()
+                ))
+                .hint("a journal has one owner: stop the other, or name another directory"));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
+        }
+        let path = directory.join(META);
+        let meta = match fs::read(&path) {
+            Ok(text) => serde_json::from_slice::<Meta>(&text).map_err(|error| {
+                Error::input(format!(
+                    "{} is not what it was written as: {error}",
+                    path.display()
+                ))
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let strangers = fs::read_dir(directory).map_err(|e| failed(directory, &e))?;
+                let names = strangers.filter_map(|entry| Some(entry.ok()?.file_name()));
+                if let Some(name) = names.into_iter().find(|name| name != LOCK && !is_partial(name)) {
+                    return Err(Error::config(format!(
+                        "{} is no journal: it has no {META}, but {}",
+                        directory.display(),
+                        name.to_string_lossy()
+                    ))
+                    .hint("name an empty directory, or one that is not there"));
+                }
+                let meta = Meta {
+                    format: FORMAT,
+                    id: uuid::Uuid::now_v7().simple().to_string(),
+                    begun: false,
+                };
+                write_meta(directory, &meta)?;
+                // The directory itself may be new.
+                let parent = std::path::absolute(directory).ok();
+                if let Some(parent) = parent.as_deref().and_then(Path::parent) {
+                    File::open(parent)
+                        .and_then(|parent| parent.sync_all())
+                        .map_err(|e| failed(parent, &e))?;
+                }
+                meta
+            }
+            Err(error) => return Err(failed(&path, &error)),
+        };
+        if meta.format != FORMAT {
+            return Err(Error::config(format!(
+                "journal {} has format {}, this release knows {FORMAT}",
+                directory.display(),
+                meta.format
+            )));
+        }
+        let id = uuid::Uuid::try_parse(&meta.id)
+            .map_err(|_| Error::input(format!("{}: '{}' is no identity", path.display(), meta.id)))?;
+        let id = JournalId(*id.as_bytes());
+        let found = recover::find(directory, id)?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            meta,
+            id,
+            found,
+            lock,
+        })
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> &str {
+        &self.meta.id
+    }
+
+    /// Whether the ledger has a run of it.
+    pub fn begun(&self) -> bool {
+        self.meta.begun
+    }
+
+    /// Notes that the ledger has a run of it.
+    pub fn begin(&mut self) -> Result<()> {
+        if !self.meta.begun {
+            self.meta.begun = true;
+            write_meta(&self.directory, &self.meta)?;
+        }
+        Ok(())
+    }
+
+    /// The highest row in it.
+    pub fn last(&self) -> u64 {
+        self.found.last
+    }
+
+    /// Rows after `position` that it had and cannot be read.
+    pub fn lost(&self, position: u64) -> Vec<Lost> {
+        let mut lost = Vec::new();
+        if let Some(segment) = self.found.segments.first()
+            && self.found.first > position + 1
+        {
+            lost.push(Lost {
+                first: position + 1,
+                last: self.found.first - 1,
+                segment: segment.path.display().to_string(),
+                offset: 0,
+            });
+        }
+        for found in self.found.lost.iter().filter(|lost| lost.last > position) {
+            lost.push(Lost {
+                first: found.first.max(position + 1),
+                ..found.clone()
+            });
+        }
+        lost
+    }
+
+    /// The end that has to be cut off.
+    pub fn torn(&self) -> Option<&Torn> {
+        self.found.torn.as_ref()
+    }
+
+    /// What it knows of producers.
+    pub fn producers(&self) -> &super::producers::Producers {
+        &self.found.producers
+    }
+
+    /// Cuts the torn end off and goes on with row `next` in a segment of its own.
+    pub fn start(self, next: u64, segment_bytes: u64, store: Store) -> Result<(Writer, Reader)> {
+        if let Some(torn) = &self.found.torn
+            && let Some(segment) = self.found.segments.last()
+        {
+            let file = OpenOptions::new().write(true).open(&segment.path);
+            let cut = file.and_then(|file| file.set_len(torn.offset).and_then(|()| file.sync_all()));
+            cut.map_err(|e| failed(&segment.path, &e))?;
+        }
+        let mut segments = self.found.segments;
+        // One that never got a row is replaced by its like.
+        segments.retain(|segment| segment.first != next);
+        let segments = Arc::new(Mutex::new(segments));
+        let reader = Reader::new(self.id, segments.clone());
+        let writer = Writer::new(
+            write::Place {
+                directory: self.directory,
+                id: self.id,
+                segment_bytes,
+                store,
+                _lock: self.lock,
+            },
+            segments,
+            self.found.producers,
+            next,
+        )?;
+        Ok((writer, reader))
+    }
+}
+
+fn is_partial(name: &std::ffi::OsStr) -> bool {
+    name.to_string_lossy().ends_with(".partial")
+}
+
+/// Writes `journal.json` in one step.
+fn write_meta(directory: &Path, meta: &Meta) -> Result<()> {
+    let path = directory.join(META);
+    let partial = directory.join(format!("{META}.partial"));
+    let mut text =
+        serde_json::to_vec(meta).map_err(|e| Error::bug(format!("{META} cannot be written: {e}")))?;
+    text.push(b'\n');
+    let write = || {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&partial)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&partial, &path)?;
+        File::open(directory)?.sync_all()
+    };
+    write().map_err(|e: std::io::Error| failed(&path, &e))
+}

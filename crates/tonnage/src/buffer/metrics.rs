@@ -1,0 +1,84 @@
+//! What a buffer says of itself while it works.
+
+use serde::Serialize;
+
+/// The state of a buffer at one moment, for whoever exports it: [`Metrics::each`] names every number.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Metrics {
+    /// Rows accepted that are not yet durable in the table or in the rejects.
+    pub depth_rows: u64,
+    /// Bytes of rows in memory.
+    pub depth_bytes: u64,
+    /// The most bytes of rows that were queued or on their way to the database at one time.
+    pub depth_bytes_peak: u64,
+    /// Seconds since the oldest of them was accepted; 0 where there is none.
+    pub oldest_seconds: f64,
+    /// Rows accepted since the buffer was opened.
+    pub rows_in: u64,
+    /// Bytes of rows accepted.
+    pub bytes_in: u64,
+    /// Rows that have become durable in the table or in the rejects since.
+    pub rows_out: u64,
+    /// Rows a second accepted, between the last two looks that lie a second or more apart.
+    pub rows_in_per_second: f64,
+    /// Rows a second that became durable.
+    pub rows_out_per_second: f64,
+    /// Rows that a named producer sent again and that were not taken twice.
+    pub duplicates: u64,
+    /// Rows put aside, over all openings of a journal.
+    pub rejected: u64,
+    /// Puts that failed at once for want of room.
+    pub refused: u64,
+    /// Times that rows were taken from the area to be written.
+    pub drains: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Writes tried again: more and more of them mean that the database is away.
+    pub retries: u64,
+    /// Groups of rows written to the journal, each with one fsync.
+    pub journal_groups: u64,
+    /// Bytes of the journal on disk.
+    pub journal_bytes: u64,
+    /// The sequence number of the last row accepted.
+    pub mark_accepted: u64,
+    /// Rows up to here are in the journal; without a journal, accepted.
+    pub mark_journaled: u64,
+    /// The low mark: rows up to here are durable in the table or in the rejects.
+    pub mark_committed: u64,
+}
+
+impl Metrics {
+    /// Calls `each` with the name and value of every number; `true` where it only grows.
+    pub fn each(&self, mut each: impl FnMut(&'static str, f64, bool)) {
+        let grows: [(&'static str, u64); 12] = [
+            ("rows_in", self.rows_in),
+            ("bytes_in", self.bytes_in),
+            ("rows_out", self.rows_out),
+            ("duplicates", self.duplicates),
+            ("rejected", self.rejected),
+            ("refused", self.refused),
+            ("drains", self.drains),
+            ("commits", self.commits),
+            ("retries", self.retries),
+            ("journal_groups", self.journal_groups),
+            ("mark_accepted", self.mark_accepted),
+            ("mark_committed", self.mark_committed),
+        ];
+        let others: [(&'static str, f64); 8] = [
+            ("depth_rows", self.depth_rows as f64),
+            ("depth_bytes", self.depth_bytes as f64),
+            ("depth_bytes_peak", self.depth_bytes_peak as f64),
+            ("oldest_seconds", self.oldest_seconds),
+            ("rows_in_per_second", self.rows_in_per_second),
+            ("rows_out_per_second", self.rows_out_per_second),
+            ("journal_bytes", self.journal_bytes as f64),
+            ("mark_journaled", self.mark_journaled as f64),
+        ];
+        grows
+            .into_iter()
+            .for_each(|(name, value)| each(name, value as f64, true));
+        others
+            .into_iter()
+            .for_each(|(name, value)| each(name, value, false));
+    }
+}

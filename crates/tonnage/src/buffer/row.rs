@@ -1,0 +1,145 @@
+//! Rows on their way: one at a time as JSON, or many as an Arrow batch.
+
+use std::{sync::Arc, time::Instant};
+
+use arrow::array::{Array, RecordBatch};
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Single rows are gathered in chunks of about this many bytes.
+const CHUNK_BYTES: usize = 256 << 10;
+/// What a chunk takes beside its rows, about.
+const CHUNK_OVERHEAD_BYTES: usize = 256;
+/// What a row takes beside its text.
+const ROW_OVERHEAD_BYTES: usize = 4;
+
+/// One row: a JSON object whose keys are columns. A key that is missing takes its column's default.
+///
+/// ```
+/// use tonnage::buffer::Row;
+///
+/// #[derive(serde::Serialize)]
+/// struct Reading {
+///     device: &'static str,
+///     value: f64,
+/// }
+/// # fn main() -> tonnage::Result<()> {
+/// let row = Row::of(&Reading { device: "a7", value: 21.5 })?;
+/// assert_eq!(row, Row::json(r#"{"device":"a7","value":21.5}"#));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row(Vec<u8>);
+
+impl Row {
+    /// The text of an object, taken as it is. Text that is none makes a row that is put aside when its turn comes.
+    pub fn json(text: impl Into<Vec<u8>>) -> Self {
+        Self(text.into())
+    }
+
+    /// What `value` serialises to. `Rejected` where that cannot be said in JSON.
+    pub fn of(value: &impl Serialize) -> Result<Self> {
+        serde_json::to_vec(value)
+            .map(Self)
+            .map_err(|error| Error::new(ErrorKind::Rejected, format!("a row cannot be JSON: {error}")))
+    }
+
+    pub(super) fn text(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<serde_json::Value> for Row {
+    fn from(value: serde_json::Value) -> Self {
+        Self(value.to_string().into_bytes())
+    }
+}
+
+/// Rows with consecutive sequence numbers.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    /// The sequence number of the first one.
+    pub first: u64,
+    /// When it was taken.
+    pub born: Instant,
+    /// The rows.
+    pub rows: Rows,
+    /// Whose rows they are, where that makes them idempotent: producer, and its own number of the first one.
+    pub tag: Option<(Arc<str>, u64)>,
+}
+
+/// The rows of a chunk.
+#[derive(Debug, Clone)]
+pub(super) enum Rows {
+    /// Objects one after another, and where each ends.
+    Json {
+        /// Their text.
+        text: Vec<u8>,
+        /// Where each ends.
+        ends: Vec<u32>,
+    },
+    /// Columns by name.
+    Arrow(RecordBatch),
+}
+
+impl Rows {
+    /// One row.
+    pub fn one(row: &Row) -> Self {
+        Self::Json {
+            text: row.0.clone(),
+            ends: vec![row.0.len() as u32],
+        }
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> u64 {
+        match self {
+            Self::Json { ends, .. } => ends.len() as u64,
+            Self::Arrow(batch) => batch.num_rows() as u64,
+        }
+    }
+
+    /// Memory that they take, about.
+    pub fn bytes(&self) -> usize {
+        CHUNK_OVERHEAD_BYTES
+            + match self {
+                Self::Json { text, ends } => text.len() + ends.len() * ROW_OVERHEAD_BYTES,
+                Self::Arrow(batch) => batch_bytes(batch),
+            }
+    }
+}
+
+/// Memory that the rows of a batch take; a slice counts its own rows only.
+fn batch_bytes(batch: &RecordBatch) -> usize {
+    let column = |array: &Arc<dyn Array>| {
+        let whole = array.get_array_memory_size();
+        array.to_data().get_slice_memory_size().unwrap_or(whole)
+    };
+    batch.columns().iter().map(column).sum()
+}
+
+impl Chunk {
+    /// The sequence number of the last row.
+    pub fn last(&self) -> u64 {
+        self.first + self.rows.count() - 1
+    }
+
+    /// Whether `row`, the next one, belongs here too.
+    pub fn takes(&self, row: &Row) -> bool {
+        match &self.rows {
+            Rows::Json { text, .. } => self.tag.is_none() && text.len() + row.0.len() <= CHUNK_BYTES,
+            Rows::Arrow(_) => false,
+        }
+    }
+
+    /// Appends `row`; returns the bytes by which it grows. Only where it [takes](Chunk::takes) it.
+    pub fn push(&mut self, row: &Row) -> usize {
+        if let Rows::Json { text, ends } = &mut self.rows {
+            text.extend_from_slice(&row.0);
+            ends.push(text.len() as u32);
+        }
+        row.0.len() + ROW_OVERHEAD_BYTES
+    }
+}
