@@ -283,6 +283,13 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             )
             .hint("--method batch sends a row a statement and leaves the commit to the end"));
         }
+        if !table.transactional {
+            return Err(Error::schema(format!(
+                "table {} takes no part in transactions: --single-transaction could not undo what it has written",
+                table.name
+            ))
+            .hint("leave --single-transaction out"));
+        }
         jobs_max = 1;
         notes.push("all rows or none: one job writes them in one transaction".to_owned());
         if options.create != Create::No {

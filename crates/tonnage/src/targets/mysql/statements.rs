@@ -3,6 +3,7 @@
 use super::{
     catalog::Described,
     encode::ColumnEncoder,
+    execute,
     product::Version,
     types::{Kind, quote, quote_table},
 };
@@ -10,6 +11,7 @@ use crate::{
     error::{Error, Result},
     operation::{Method, Operation},
     plan::Plan,
+    table::TableName,
 };
 
 /// How rows reach the table.
@@ -62,6 +64,8 @@ pub(super) enum Account {
     OnceOrTwice,
     /// The rows written; the others were left out by the operation.
     Rest,
+    /// Of one row: it had an effect, on whichever number of rows, or was left out.
+    Any,
 }
 
 /// The statements of one plan.
@@ -75,6 +79,10 @@ pub(super) struct Statements {
     pub account: Account,
     /// Whether a savepoint undoes anything.
     pub transactional: bool,
+    /// Whether a transaction goes on over many writes.
+    pub single_transaction: bool,
+    /// The table to be emptied in that transaction.
+    pub truncate: Option<TableName>,
 }
 
 /// The plan's columns as the table has them now.
@@ -103,6 +111,9 @@ fn columns(plan: &Plan, described: &Described) -> Result<Vec<ColumnEncoder>> {
 
 /// Builds a plan's statements.
 pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) -> Result<Statements> {
+    if let Operation::Statement { statement, .. } = &plan.operation {
+        return execute::statements(plan, statement, described, version);
+    }
     let all = columns(plan, described)?;
     let key = plan.operation.key();
     // An update names the columns to set first, then those of the key.
@@ -128,7 +139,7 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
         Operation::Upsert { key } => Some(inserted(replacing(key, &columns, version))),
         Operation::Ignore { key } => Some(inserted(leaving(key)?)),
         Operation::Update { .. } | Operation::Delete { .. } => None,
-        Operation::Statement { .. } => return Err(Error::bug("a statement for a database that runs none")),
+        Operation::Statement { .. } => return Err(Error::bug("a statement has text of its own")),
     };
     let one = match &rows {
         Some(rows) => rows.statement(1),
@@ -157,7 +168,14 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
         way,
         account,
         transactional: described.table.transactional,
+        single_transaction: plan.single_transaction,
+        truncate: (plan.single_transaction && plan.preparation.truncates()).then(|| plan.table.name.clone()),
     })
+}
+
+/// Empties a table within a transaction, which TRUNCATE would end.
+pub(super) fn empty(table: &TableName) -> String {
+    format!("DELETE FROM {}", quote_table(table))
 }
 
 /// The end of an INSERT whose rows replace what their key finds.

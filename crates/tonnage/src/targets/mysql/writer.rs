@@ -8,6 +8,8 @@
 //!   under a warning, or only a note, that it does not refuse. LOAD DATA is therefore undone where it is not exact, and
 //!   done again by the strict way, which finds the bad rows.
 
+mod single;
+
 use std::ops::Range;
 
 use arrow::array::RecordBatch;
@@ -32,6 +34,7 @@ use crate::{
     plan::Plan,
     reject::sqlstate,
     slot::Advance,
+    table::TableName,
     target::{Claim, Failure, Guard, Outcome, Writer},
 };
 
@@ -83,6 +86,10 @@ pub(super) struct MysqlWriter {
     packet_bytes_max: usize,
     /// Whether a savepoint undoes anything.
     transactional: bool,
+    /// Whether a transaction goes on over many writes.
+    single_transaction: bool,
+    /// The table to be emptied in that transaction.
+    truncate: Option<TableName>,
 }
 
 /// The connection, and how its transaction stands.
@@ -177,6 +184,8 @@ impl MysqlWriter {
             claimed: Vec::new(),
             packet_bytes_max,
             transactional: statements.transactional,
+            single_transaction: statements.single_transaction,
+            truncate: statements.truncate,
         })
     }
 
@@ -432,9 +441,10 @@ impl Link {
             Account::All => affected == count,
             Account::OnceOrTwice => (count..=2 * count).contains(&affected),
             Account::Rest => affected <= count,
+            Account::Any => true,
         };
         match (right, self.account) {
-            (true, Account::Rest) => Ok(count - affected),
+            (true, Account::Rest | Account::Any) => Ok(count.saturating_sub(affected)),
             (true, _) => Ok(0),
             (false, _) => Err(Stop::Wrong(
                 Error::new(
@@ -565,6 +575,9 @@ pub(super) fn check_identity(plan: &Plan, found: Option<catalog::Described>) -> 
 #[async_trait]
 impl Writer for MysqlWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
+        if self.single_transaction && self.link.state == State::Open {
+            return self.go_on(advances).await;
+        }
         if self.link.state != State::Idle {
             return Err(Error::bug("a transaction was begun inside another"));
         }
@@ -574,21 +587,11 @@ impl Writer for MysqlWriter {
             .query_drop(BEGIN)
             .await
             .map_err(errors::statement)?;
-        if let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) {
-            let moved = match self.link.conn.query_drop(mover.claim(advances)).await {
-                Ok(()) => self.link.conn.affected_rows(),
-                Err(failure) => {
-                    self.link.give_up().await;
-                    return Err(errors::statement(failure));
-                }
-            };
-            if moved != advances.len() as u64 {
-                self.link.give_up().await;
-                return Ok(Claim::Moved);
-            }
-            self.claimed.extend_from_slice(advances);
+        if self.claim(advances).await? == Claim::Moved {
+            return Ok(Claim::Moved);
         }
         self.link.state = State::Open;
+        self.empty().await?;
         Ok(Claim::Held)
     }
 

@@ -76,6 +76,8 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
         }),
         account,
         transactional: true,
+        single_transaction: false,
+        truncate: None,
     };
     let most = StatementMax {
         rows: 4,
