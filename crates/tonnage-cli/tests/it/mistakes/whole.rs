@@ -105,4 +105,19 @@ pub(super) const WHOLE: &[Mistake] = &[
                written\nhint: leave --single-transaction out\n",
         ..Mistake::PLAIN
     },
+    Mistake {
+        name: "statements that nothing splits",
+        arguments: "load orders.csv {db} -t orders --split none --method array",
+        code: 2,
+        says: "error: the database splits no statements, so --split none would have no effect\nhint: leave it out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "statements that nothing splits, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv {db} -t orders --split none",
+        code: 2,
+        says: "error: the database splits no statements, so --split none would have no effect\nhint: leave it out\n",
+        ..Mistake::PLAIN
+    },
 ];

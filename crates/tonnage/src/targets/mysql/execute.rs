@@ -233,6 +233,7 @@ pub(super) fn statements(
         }
         _ => Way::Row(one),
     };
+    let way = way.for_split(version, plan.split);
     let order: Vec<usize> = statement.places().collect();
     let columns = order.iter().filter_map(|index| parameters.get(*index).cloned());
     Ok(Statements {

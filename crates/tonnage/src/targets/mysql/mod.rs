@@ -9,7 +9,7 @@
 //! part of its shape, and a run does not go on in a table of another one.
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
-//! table is), `encode` (values), `statements` and `writer` (rows), `ledger`.
+//! table is), `encode` (values), `statements` and `writer` (rows), `execute` (statements of the user's own), `ledger`.
 
 mod catalog;
 mod connect;
@@ -43,11 +43,11 @@ use crate::{
     error::{Error, Result},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
+    plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
     statement::{Dialect, Statement, Verb},
     table::{Table, TableName, TableSpec},
-    target::{Capabilities, Target, Writer},
+    target::{Capabilities, StatementMax, Target, Writer, splits_nothing},
     targets::{Driver, Password},
 };
 
@@ -58,7 +58,7 @@ pub const DRIVER: Driver = Driver {
     example: "mariadb://user@localhost:3306/database",
     extensions: &[],
     keywords: &[],
-    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    operations: &["insert", "upsert", "ignore", "update", "delete", "statement"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
@@ -352,6 +352,22 @@ impl Target for MysqlTarget {
         }
     }
 
+    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
+        let product = self.version.product;
+        match (split, method) {
+            (Split::None, _) if product != Product::PolarDbX => Err(splits_nothing()),
+            (_, Method::Array) => {
+                let packet = self.server.packet_bytes_max;
+                Ok(Some(writer::statement_max(&self.version, columns, packet, split)))
+            }
+            (Split::Auto, _) => Ok(None),
+            (Split::None, _) => Err(Error::config(format!(
+                "--split none is about statements of many rows, and method {method} sends none"
+            ))
+            .hint("--method array")),
+        }
+    }
+
     fn dialect(&self) -> Option<Dialect> {
         Some(execute::DIALECT)
     }
@@ -394,7 +410,8 @@ impl Target for MysqlTarget {
             }
         };
         let statements = statements::statements(plan, &described, version)?;
-        let most = writer::statement_max(version, statements.columns.len(), self.server.packet_bytes_max);
+        let packet = self.server.packet_bytes_max;
+        let most = writer::statement_max(version, statements.columns.len(), packet, plan.split);
         let mover = run.map(Mover::new);
         let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
         Ok(Box::new(writer))

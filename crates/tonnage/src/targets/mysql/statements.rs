@@ -4,13 +4,13 @@ use super::{
     catalog::Described,
     encode::ColumnEncoder,
     execute,
-    product::Version,
+    product::{Product, Version},
     types::{Kind, quote, quote_table},
 };
 use crate::{
     error::{Error, Result},
     operation::{Method, Operation},
-    plan::Plan,
+    plan::{Plan, Split},
     table::TableName,
 };
 
@@ -52,6 +52,24 @@ impl ManyRows {
             vec![self.row.as_str(); rows].join(","),
             self.tail
         )
+    }
+}
+
+/// What tells PolarDB-X to run a statement of many rows as one.
+const UNSPLIT: &str = "/*+TDDL:CMD_EXTRA(BATCH_INSERT_POLICY=NONE)*/ ";
+
+impl Way {
+    /// This way, with statements of many rows left whole where that was asked for.
+    pub fn for_split(self, version: &Version, split: Split) -> Self {
+        match self {
+            Self::Rows(parts) if version.product == Product::PolarDbX && split == Split::None => {
+                Self::Rows(ManyRows {
+                    head: format!("{UNSPLIT}{}", parts.head),
+                    ..parts
+                })
+            }
+            other => other,
+        }
     }
 }
 
@@ -147,7 +165,7 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
     };
     let array = || match (version.has_bulk(), &rows) {
         (true, _) | (false, None) => Way::Bulk(one.clone()),
-        (false, Some(rows)) => Way::Rows(rows.clone()),
+        (false, Some(rows)) => Way::Rows(rows.clone()).for_split(version, plan.split),
     };
     let way = match plan.method {
         Method::Single | Method::Batch => Way::Row(one),

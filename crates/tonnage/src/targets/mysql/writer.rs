@@ -31,11 +31,11 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    plan::Plan,
+    plan::{Plan, Split},
     reject::sqlstate,
     slot::Advance,
     table::TableName,
-    target::{Claim, Failure, Guard, Outcome, Writer},
+    target::{Claim, Failure, Guard, Outcome, StatementMax, Writer},
 };
 
 /// How rows reach the table, prepared. See [`Way`].
@@ -58,15 +58,6 @@ enum State {
     Idle,
     Open,
     Broken,
-}
-
-/// What one statement may carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StatementMax {
-    /// Rows.
-    pub rows: usize,
-    /// Bytes, about.
-    pub bytes: usize,
 }
 
 /// The most parameters of a statement.
@@ -537,27 +528,43 @@ fn prepare(conn: &mut Conn, way: Way) -> futures::future::BoxFuture<'_, Result<P
 
 /// What one statement carries: 4 MiB, of the 2 to 8 that are advised, where the server takes as much. PolarDB-X cuts
 /// what is above its own limits into statements that it runs one after another
-/// (`MAX_BATCH_INSERT_SQL_LENGTH`, `BATCH_INSERT_CHUNK_SIZE_DEFAULT`), so it is kept below these.
-pub(super) fn statement_max(version: &Version, columns: usize, packet_bytes_max: usize) -> StatementMax {
+/// (`MAX_BATCH_INSERT_SQL_LENGTH`, `BATCH_INSERT_CHUNK_SIZE_DEFAULT`), so it is kept below these unless the statement
+/// asks it not to.
+pub(super) fn statement_max(
+    version: &Version,
+    columns: usize,
+    packet_bytes_max: usize,
+    split: Split,
+) -> StatementMax {
     const STATEMENT_BYTES: usize = 4 << 20;
     const SPLIT_BYTES: usize = 256 << 10;
     const SPLIT_ROWS: usize = 200;
-    let bytes = STATEMENT_BYTES
-        .min(packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES))
-        .max(1);
-    let by_parameters = PARAMETERS_MAX / columns.max(1);
-    match version.product {
-        Product::PolarDbX => StatementMax {
+    let packet = packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES).max(1);
+    let (bytes, sets) = match packet < STATEMENT_BYTES {
+        true => (packet, "the server takes no larger packet"),
+        false => (STATEMENT_BYTES, "more would gain nothing"),
+    };
+    let by_parameters = (PARAMETERS_MAX / columns.max(1)).max(1);
+    match (version.product, split) {
+        (Product::PolarDbX, Split::Auto) => StatementMax {
             rows: by_parameters.min(SPLIT_ROWS),
             bytes: bytes.min(SPLIT_BYTES - PACKET_HEADER_BYTES),
+            why: "the server splits what is larger",
+        },
+        (Product::PolarDbX, Split::None) => StatementMax {
+            rows: by_parameters,
+            bytes,
+            why: "the server is told not to split it",
         },
         _ if version.has_bulk() => StatementMax {
             rows: usize::MAX,
             bytes,
+            why: sets,
         },
         _ => StatementMax {
-            rows: by_parameters.max(1),
+            rows: by_parameters,
             bytes,
+            why: sets,
         },
     }
 }
