@@ -13,7 +13,7 @@ use crate::{
     fetch::BulkGet,
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::{Durability, Method},
-    plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax},
+    plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax, Split},
     reader::Relation,
     report::Report,
     sinks::Output,
@@ -241,6 +241,13 @@ impl Load {
     #[must_use]
     pub fn rebuild_indexes(mut self) -> Self {
         self.options.rebuild_indexes = true;
+        self
+    }
+
+    /// What becomes of statements that the database would split into several of its own.
+    #[must_use]
+    pub fn split(mut self, split: Split) -> Self {
+        self.options.split = split;
         self
     }
 

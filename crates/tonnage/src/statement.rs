@@ -11,7 +11,7 @@ use std::ops::Range;
 use self::lexer::Lexer;
 use crate::{
     error::{Error, Result},
-    table::TableName,
+    table::{Column, Table, TableName, find_by_name},
 };
 
 /// How a database's statements are written, as far as parameters are concerned. Decided by its target.
@@ -23,10 +23,12 @@ pub struct Dialect {
     pub brackets: bool,
     /// `` `name` `` is an identifier.
     pub backticks: bool,
-    /// `#` begins a comment.
+    /// `#` begins a comment; `--` does only before a blank, and `/*! */` holds what the server runs.
     pub hashes: bool,
-    /// Every string has backslash escapes.
+    /// Every string has backslash escapes, and `".."` is one.
     pub backslashes: bool,
+    /// Unquoted names are kept as they are written; else they are in lower case.
+    pub keeps_case: bool,
     /// Characters that begin a parameter of the database's own kind, which nothing would give a value.
     pub own_parameters: &'static [char],
 }
@@ -118,6 +120,7 @@ impl Statement {
         let read = Reader {
             text,
             tokens: &tokens,
+            keeps_case: dialect.keeps_case,
         };
         let (verb, first) = read.verb()?;
         if let Some(at) = (0..tokens.len()).find(|at| tokens[*at].depth == 0 && read.is(*at, "RETURNING")) {
@@ -147,7 +150,7 @@ impl Statement {
         };
         let may_conflict = verb == Verb::Insert
             && (first..tokens.len()).any(|at| {
-                (read.is(at, "ON") && read.is(at + 1, "CONFLICT"))
+                (read.is(at, "ON") && (read.is(at + 1, "CONFLICT") || read.is(at + 1, "DUPLICATE")))
                     || (read.is(at, "OR") && read.is(at + 1, "IGNORE"))
             });
         Ok(Self {
@@ -183,7 +186,7 @@ impl Statement {
         self.verb
     }
 
-    /// The table that it names; unquoted names in lower case.
+    /// The table that it names; unquoted names as [`Dialect::keeps_case`] says.
     pub fn table(&self) -> &TableName {
         &self.table
     }
@@ -202,6 +205,34 @@ impl Statement {
     /// other tables take part.
     pub fn compared(&self) -> &[(String, usize)] {
         &self.compared
+    }
+
+    /// The column of `table` that takes parameter `index` as it is, if all that do are declared alike.
+    pub fn taken_by<'a>(&self, index: usize, table: &'a Table) -> Option<&'a Column> {
+        let mut found: Option<&Column> = None;
+        for (taker, _) in self.assigned.iter().filter(|(_, parameter)| *parameter == index) {
+            let column = match taker {
+                Taker::Named(name) => find_by_name(&table.columns, name, |c| &c.name),
+                Taker::At(place) => table.columns.get(*place),
+            }?;
+            match found {
+                None => found = Some(column),
+                Some(known) if known.declared == column.declared => {}
+                Some(_) => return None,
+            }
+        }
+        found
+    }
+
+    /// The column of `table` that parameter `index` is compared with.
+    pub fn compared_with<'a>(&self, index: usize, table: &'a Table) -> Option<&'a Column> {
+        let (name, _) = self.compared.iter().find(|(_, parameter)| *parameter == index)?;
+        find_by_name(&table.columns, name, |c| &c.name)
+    }
+
+    /// Indexes of parameters in the order in which the text names them, again where it names one again.
+    pub fn places(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().map(|(_, index)| *index)
     }
 
     /// Whether every execution adds exactly one row and looks at no other: a plain `INSERT .. VALUES (..)`.
@@ -276,6 +307,7 @@ fn place(text: &str, at: usize) -> String {
 struct Reader<'a> {
     text: &'a str,
     tokens: &'a [Token],
+    keeps_case: bool,
 }
 
 const INSTEAD: &str = "give one INSERT, UPDATE, DELETE or MERGE";
@@ -302,6 +334,7 @@ impl Reader<'_> {
         let token = self.tokens.get(at)?;
         let text = &self.text[token.range.clone()];
         match token.kind {
+            Kind::Word if self.keeps_case => Some(text.to_owned()),
             Kind::Word => Some(text.to_ascii_lowercase()),
             Kind::Quoted => {
                 let close = &text[text.len() - 1..];
@@ -510,10 +543,13 @@ impl Reader<'_> {
         self.set(after, self.tokens.len())
     }
 
-    /// `SET a = :a, b = :b`: what stands between a comma or SET and a comma, WHERE, FROM or the end.
+    /// `SET a = :a, b = :b`, or ON DUPLICATE KEY UPDATE: what stands between a comma or the beginning and a comma, WHERE, FROM or the end.
     fn set(&self, from: usize, to: usize) -> Vec<(Taker, usize)> {
         let mut found = Vec::new();
-        let Some(set) = (from..to).find(|at| self.tokens[*at].depth == 0 && self.is(*at, "SET")) else {
+        let begins = |at: usize| {
+            self.is(at, "SET") || (at >= 2 && self.is(at - 2, "DUPLICATE") && self.is(at, "UPDATE"))
+        };
+        let Some(set) = (from..to).find(|at| self.tokens[*at].depth == 0 && begins(*at)) else {
             return found;
         };
         for at in set..to {

@@ -8,7 +8,7 @@ use crate::{
     getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
+    plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
     slot::Advance,
@@ -35,6 +35,17 @@ pub struct Capabilities {
     pub batch_rows_default: usize,
     /// The most rows one write may have by [`Method::Array`] for this many columns.
     pub array_rows_max: fn(columns: usize) -> usize,
+}
+
+/// The most that one statement of many rows carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatementMax {
+    /// Rows; `usize::MAX` where nothing limits them.
+    pub rows: usize,
+    /// Bytes, about; at least one row goes.
+    pub bytes: usize,
+    /// What sets the limits, for people.
+    pub why: &'static str,
 }
 
 /// One database at one URL.
@@ -71,6 +82,16 @@ pub trait Target: Send + Sync {
                 table.name
             ))
             .hint("--truncate empties the table first")),
+        }
+    }
+
+    /// What a statement carries of a write of so many `columns`, where a write may be several statements of many rows.
+    /// `Config` where `split` asks for what the database has not.
+    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
+        let _ = (columns, method);
+        match split {
+            Split::Auto => Ok(None),
+            Split::None => Err(splits_nothing()),
         }
     }
 
@@ -113,6 +134,12 @@ pub trait Target: Send + Sync {
 
     /// The ledger beside the tables.
     fn ledger(&self) -> &dyn Ledger;
+}
+
+/// The refusal of [`Split::None`] by a database that runs every statement as it is.
+pub(crate) fn splits_nothing() -> Error {
+    Error::config("the database splits no statements, so --split none would have no effect")
+        .hint("leave it out")
 }
 
 /// What became of the compare-and-set that opens a transaction.

@@ -13,7 +13,7 @@ use tonnage::{
     ColumnType, Error, ErrorKind, Result,
     load::{Ended, Progress, Stop, prepare},
     operation::{Durability, Method},
-    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
+    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Split},
     reader::Relation,
     report::{Grouped, Report},
     sinks::Output,
@@ -76,6 +76,10 @@ pub struct RowsArgs {
     /// Bytes of a write at most [default: 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = size, help_heading = "How to do it")]
     batch_bytes: Option<usize>,
+
+    /// Statements that the database would split (PolarDB-X): keep below its limits, or tell it not to
+    #[arg(long, value_enum, default_value_t = SplitName::Auto, help_heading = "How to do it")]
+    split: SplitName,
 
     /// Rows or bytes a second at most: 50k/s, 20MB/s
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to do it")]
@@ -208,6 +212,12 @@ enum OnErrorName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SplitName {
+    Auto,
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LedgerName {
     Auto,
     Target,
@@ -268,6 +278,10 @@ impl RowsArgs {
             jobs: match self.jobs {
                 Some(0) => return Err(Error::config("--jobs must be at least 1")),
                 jobs => jobs,
+            },
+            split: match self.split {
+                SplitName::Auto => Split::Auto,
+                SplitName::None => Split::None,
             },
             durability: self.durability.map(|d| match d {
                 DurabilityName::Relaxed => Durability::Relaxed,

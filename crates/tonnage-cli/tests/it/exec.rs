@@ -8,10 +8,12 @@ use crate::{
     process::{Running, count, report, tonnage},
     support::{
         BOTH,
-        Database::{self, Postgres, Sqlite},
+        Database::{self, MariaDb, Postgres, Sqlite},
         Place, every,
     },
 };
+
+const ALL: &[Database] = &[Sqlite, Postgres, MariaDb];
 
 const STOCK: &str =
     "CREATE TABLE stock (id integer PRIMARY KEY, quantity integer CHECK (quantity >= 0), name text);
@@ -35,7 +37,7 @@ struct Case {
 impl Case {
     const PLAIN: Self = Self {
         name: "",
-        on: BOTH,
+        on: ALL,
         sql: "",
         file: "",
         statement: "",
@@ -73,6 +75,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "inserts that stand alone, nulls, and text that looks like parameters",
+        on: BOTH,
         file: "id,n\n4,\"it's :n\"\n5,\n6,\"\"\n",
         statement: "insert into stock (id, quantity, name) values (:id, 4, ':id ''' || :n) -- :x",
         shows: &[
@@ -97,6 +100,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "conflicts are left out",
+        on: BOTH,
         file: "id,q\n1,1\n4,2\n4,3\n",
         statement: "insert into stock (id, quantity) values (:id, :q) on conflict do nothing",
         shows: &["1|10|a", "2|20|b", "3|30|-", "4|2|-"],
@@ -105,6 +109,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "conflicts are added up, in the order of the rows",
+        on: BOTH,
         file: "id,q\n1,1\n4,2\n4,3\n1,1\n",
         statement: "insert into stock (id, quantity, name) values (:id, :q, 'first') \
                     on conflict (id) do update set quantity = stock.quantity * 10 + :q",
@@ -114,6 +119,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "the same by key and with many jobs",
+        on: BOTH,
         file: "id,q\n1,1\n4,2\n4,3\n1,1\n",
         statement: "insert into stock (id, quantity, name) values (:id, :q, 'first') \
                     on conflict (id) do update set quantity = stock.quantity * 10 + :q",
@@ -288,12 +294,98 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "a subquery with several rows is the row's fault",
-        on: &[Postgres],
+        on: &[Postgres, MariaDb],
         file: "id,least\n1,25\n2,1\n",
         statement: "update stock set quantity = (select s.quantity from stock s where s.quantity > :least) where id = :id",
         options: "--rejects bad.jsonl",
         shows: &["1|30|a", "2|20|b", "3|30|-"],
         account: [2, 1, 0, 0, 1],
+        ..Case::PLAIN
+    },
+    Case {
+        name: "strings and comments as MariaDB has them",
+        on: &[MariaDb],
+        file: "id,n\n4,x\n5,\n",
+        statement: "insert into stock (id, quantity, name) # ':id\n\
+                    values (:id, 5--4, concat(\":id \\\" ' \", '\\' :n ', :n)) -- :x",
+        shows: &["1|10|a", "2|20|b", "3|30|-", "4|9|:id \" ' ' :n x", "5|9|-"],
+        account: [2, 2, 0, 0, 0],
+        ..Case::PLAIN
+    },
+    Case {
+        name: "duplicate keys are left out",
+        on: &[MariaDb],
+        file: "id,q\n1,1\n4,2\n4,3\n",
+        statement: "insert into stock (id, quantity) values (:id, :q) on duplicate key update id = id",
+        shows: &["1|10|a", "2|20|b", "3|30|-", "4|2|-"],
+        account: [3, 1, 2, 0, 0],
+        ..Case::PLAIN
+    },
+    Case {
+        name: "duplicate keys are added up, by key and with many jobs",
+        on: &[MariaDb],
+        file: "id,q\n1,1\n4,2\n4,3\n1,1\n",
+        statement: "insert into stock (id, quantity, name) values (:id, :q, 'first') \
+                    on duplicate key update quantity = quantity * 10 + :q",
+        options: "--key id -j 3 --batch-rows 1",
+        shows: &["1|1011|a", "2|20|b", "3|30|-", "4|23|first"],
+        account: [4, 4, 0, 0, 0],
+        ..Case::PLAIN
+    },
+    Case {
+        name: "decimals are reckoned with exactly, and what would be rounded is refused",
+        on: &[MariaDb],
+        sql: "CREATE TABLE prices (code varchar(9) PRIMARY KEY, price decimal(20,2)); \
+              INSERT INTO prices VALUES ('1.50', 12345678901234567.10), ('2', 2), ('3', 3)",
+        file: "code,more\n1.50,0.25\n2,3\n3,0.125\n",
+        statement: "update prices set price = price + :more where code = :code",
+        options: "--rejects bad.jsonl",
+        query: "SELECT * FROM prices ORDER BY code",
+        shows: &["1.50|12345678901234567.35", "2|5.00", "3|3.00"],
+        account: [3, 2, 0, 0, 1],
+    },
+    Case {
+        name: "limits of columns",
+        on: &[MariaDb],
+        sql: "CREATE TABLE t (id bigint unsigned, m enum('sad', 'glad'), price decimal(6,2), s varchar(3), \
+              at datetime, seen timestamp NOT NULL DEFAULT current_timestamp())",
+        file: "id,m,price,s,at,seen\n\
+               18446744073709551615,glad,1.50,abc,2024-02-29 12:00:00,2024-02-29 12:00:00Z\n\
+               -1,glad,1.50,abc,2024-02-29 12:00:00,2024-02-29 12:00:00Z\n\
+               2,mad,1.50,abc,2024-02-29 12:00:00,2024-02-29 12:00:00Z\n\
+               3,sad,1.505,abc,2024-02-29 12:00:00,2024-02-29 12:00:00Z\n\
+               4,sad,1.50,abcd,2024-02-29 12:00:00,2024-02-29 12:00:00Z\n\
+               5,sad,1.50,abc,2024-02-29 12:00:00.5,2024-02-29 12:00:00Z\n\
+               6,sad,1.50,abc,2024-02-29 12:00:00,\n\
+               7,,,,,2024-02-29 12:00:00Z\n",
+        statement: "insert into t values (:id, :m, :price, :s, :at, :seen)",
+        options: "--rejects bad.jsonl",
+        query: "SELECT id, m, price, s, at FROM t ORDER BY id",
+        shows: &[
+            "7|-|-|-|-",
+            "18446744073709551615|glad|1.50|abc|2024-02-29 12:00:00",
+        ],
+        account: [8, 2, 0, 0, 6],
+    },
+    Case {
+        name: "names in capitals are other tables",
+        on: &[MariaDb],
+        sql: "CREATE TABLE CODES (code varchar(9)); CREATE TABLE codes (code int)",
+        file: "code\n007\n",
+        statement: "insert into CODES values (:code)",
+        query: "SELECT * FROM CODES",
+        shows: &["007"],
+        account: [1, 1, 0, 0, 0],
+        ..Case::PLAIN
+    },
+    Case {
+        name: "many tables, one of which is the row's",
+        on: &[MariaDb],
+        sql: "CREATE TABLE gone (id integer PRIMARY KEY); INSERT INTO gone VALUES (2), (3)",
+        file: "id,n\n1,x\n2,y\n",
+        statement: "update stock join gone on gone.id = stock.id set name = :n where stock.id = :id",
+        shows: &["1|10|a", "2|20|y", "3|30|-"],
+        account: [2, 1, 0, 1, 0],
         ..Case::PLAIN
     },
 ];
@@ -430,6 +522,21 @@ fn a_killed_update_of_postgres_is_applied_once() {
 }
 
 #[test]
+fn a_killed_update_of_mariadb_is_applied_once() {
+    killed(
+        &database::Database::mariadb(),
+        &[],
+        &[&["--method", "batch"], &["-j", "3"]],
+    );
+}
+
+#[test]
+fn a_killed_update_of_mariadb_by_key_and_many_jobs_is_applied_once() {
+    let jobs: &[&[&str]] = &[&["-j", "1"], &["-j", "2"], &["-j", "4"]];
+    killed(&database::Database::mariadb(), &["--key", "id"], jobs);
+}
+
+#[test]
 fn a_killed_update_by_key_and_many_jobs_is_applied_once() {
     let jobs: &[&[&str]] = &[&["-j", "1"], &["-j", "2"], &["-j", "4"]];
     killed(&database::Database::postgres(), &["--key", "id"], jobs);
@@ -437,7 +544,7 @@ fn a_killed_update_by_key_and_many_jobs_is_applied_once() {
 
 #[test]
 fn another_text_is_another_run() {
-    for database in BOTH {
+    for database in ALL {
         // The second row fails the run after the first is committed.
         let place = Place::with(*database, STOCK, &[("rows.csv", "id,q\n1,-1\n1,-99\n")]);
         let exec = |statement: &str, options: &str| {
@@ -486,7 +593,7 @@ fn the_plan_of_a_statement() {
             "-j 2",
         ),
     ];
-    for database in BOTH {
+    for database in ALL {
         let place = Place::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n")]);
         for (name, statement, options) in cases {
             let ran = place.run(&format!(
@@ -512,7 +619,7 @@ fn the_plan_of_a_statement() {
 #[test]
 fn the_library_runs_statements_by_sentences() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    for database in BOTH {
+    for database in ALL {
         let place = Place::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n2,3\n9,1\n")]);
         let url = match database {
             Sqlite => place.path("shop.db").display().to_string(),

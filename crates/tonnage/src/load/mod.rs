@@ -186,6 +186,7 @@ fn decide_for(
         passing: source.identity().is_none().then(|| source.passing()),
         options,
         support: &|operation, method| target.support(&table, operation, method),
+        statement_max: &|columns, method, split| target.statement_max(columns, method, split),
         preparation: options.preparation()?,
         foreseen,
         settings: &|durability| target.settings(durability),

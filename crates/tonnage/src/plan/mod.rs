@@ -12,7 +12,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use self::columns::{check_numbered, match_columns, missing};
 pub use self::{
-    options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort},
+    options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort, Split},
     show::Bytes,
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     sources::csv::suspicious_delimiter,
     statement::Statement,
     table::{Equality, Table},
-    target::Capabilities,
+    target::{Capabilities, StatementMax},
     types::ColumnType,
 };
 
@@ -96,6 +96,10 @@ pub struct Plan {
     pub operation: Operation,
     /// How rows travel.
     pub method: Method,
+    /// What becomes of statements that the database would split.
+    pub split: Split,
+    /// The most that a statement of many rows carries, where the target cuts a write into several.
+    pub statement_max: Option<StatementMax>,
     /// What a commit promises.
     pub durability: Durability,
     /// Lanes: connections that write at once.
@@ -178,6 +182,8 @@ pub struct Premises<'a> {
     pub options: &'a LoadOptions,
     /// Whether the target can do an operation by a method.
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
+    /// What a statement carries of so many columns: [`Target::statement_max`](crate::target::Target::statement_max).
+    pub statement_max: &'a dyn Fn(usize, Method, Split) -> Result<Option<StatementMax>>,
     /// What is to be done to the table around its rows.
     pub preparation: Preparation,
     /// What the target says that this will do.
@@ -212,6 +218,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         _ => columns,
     };
     let method = method(capabilities, &operation, options, premises.support)?;
+    let statement_max = (premises.statement_max)(columns.len(), method, options.split)?;
     let durability = durability(capabilities, options)?;
     let position = |name: &String| columns.iter().position(|c| c.name == *name);
 
@@ -282,6 +289,13 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
                 "--method single commits every row, --single-transaction all of them at once",
             )
             .hint("--method batch sends a row a statement and leaves the commit to the end"));
+        }
+        if !table.transactional {
+            return Err(Error::schema(format!(
+                "table {} takes no part in transactions: --single-transaction could not undo what it has written",
+                table.name
+            ))
+            .hint("leave --single-transaction out"));
         }
         jobs_max = 1;
         notes.push("all rows or none: one job writes them in one transaction".to_owned());
@@ -395,6 +409,8 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         columns,
         operation,
         method,
+        split: options.split,
+        statement_max,
         durability,
         jobs,
         batch_rows,

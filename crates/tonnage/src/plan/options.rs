@@ -31,6 +31,8 @@ pub struct LoadOptions {
     pub batch_bytes: Option<usize>,
     /// Lanes.
     pub jobs: Option<usize>,
+    /// What becomes of statements that the database would split.
+    pub split: Split,
     /// What a commit promises.
     pub durability: Option<Durability>,
     /// The order of rows.
@@ -129,6 +131,7 @@ impl LoadOptions {
             batch_rows: None,
             batch_bytes: None,
             jobs: None,
+            split: Split::Auto,
             durability: None,
             sort: None,
             truncate: false,
@@ -199,6 +202,15 @@ impl Sort {
             Self::Full => "full",
         }
     }
+}
+
+/// What becomes of statements that the database would split into several of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// They are kept below the size from which on it splits them.
+    Auto,
+    /// They are larger, and it is told not to split them.
+    None,
 }
 
 /// Whether to create the table.

@@ -48,6 +48,16 @@ impl fmt::Display for Plan {
                 }
             ),
         )?;
+        if let Some(most) = &self.statement_max {
+            let rows = match most.rows {
+                usize::MAX => String::new(),
+                rows => format!("{rows} rows, "),
+            };
+            line(
+                "statements",
+                &format!("at most {rows}{} each; {}", Bytes(most.bytes), most.why),
+            )?;
+        }
         line(
             "block",
             &format!(

@@ -64,7 +64,14 @@ impl<'a> Lexer<'a> {
         let dialect = self.dialect;
         match self.peek(0) {
             byte if byte.is_ascii_whitespace() => self.at += 1,
-            b'-' if self.peek(1) == b'-' => self.line(),
+            b'-' if self.peek(1) == b'-' && (!dialect.hashes || self.peek(2) <= b' ') => self.line(),
+            b'/' if dialect.hashes && self.is_run() => {
+                return Err(refused(format!(
+                    "the comment at {} is one that the server runs",
+                    place(self.text, start)
+                ))
+                .hint("write what it holds without the comment's signs"));
+            }
             b'#' if dialect.hashes => self.line(),
             b'/' if self.peek(1) == b'*' => self.comment()?,
             b'\'' => self.quoted(b'\'', dialect.backslashes, Kind::Text, "the string")?,
@@ -72,7 +79,8 @@ impl<'a> Lexer<'a> {
                 self.at += 1;
                 self.quoted(b'\'', true, Kind::Text, "the string")?;
             }
-            b'"' => self.quoted(b'"', dialect.backslashes, Kind::Quoted, "the quoted name")?,
+            b'"' if dialect.backslashes => self.quoted(b'"', true, Kind::Text, "the string")?,
+            b'"' => self.quoted(b'"', false, Kind::Quoted, "the quoted name")?,
             b'`' if dialect.backticks => self.quoted(b'`', false, Kind::Quoted, "the quoted name")?,
             b'[' if dialect.brackets => self.quoted(b']', false, Kind::Quoted, "the bracket")?,
             b'$' if dialect.dollars && self.dollar()? => {}
@@ -136,6 +144,11 @@ impl<'a> Lexer<'a> {
             _ => true,
         });
         value && self.open.last() == Some(&b'[')
+    }
+
+    /// Whether a comment begins whose content is run: `/*!50000 .. */`, `/*M! .. */`.
+    fn is_run(&self) -> bool {
+        self.text[self.at..].starts_with("/*!") || self.text[self.at..].starts_with("/*M!")
     }
 
     fn line(&mut self) {

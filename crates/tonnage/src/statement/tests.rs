@@ -8,6 +8,7 @@ const POSTGRES: Dialect = Dialect {
     backticks: false,
     hashes: false,
     backslashes: false,
+    keeps_case: false,
     own_parameters: &['$'],
 };
 
@@ -24,6 +25,7 @@ const MYSQL: Dialect = Dialect {
     backticks: true,
     hashes: true,
     backslashes: true,
+    keeps_case: true,
     own_parameters: &['?'],
     ..POSTGRES
 };
@@ -39,6 +41,11 @@ fn parsed(text: &str, dialect: Dialect) -> Statement {
 #[test]
 fn placeholders_are_found_where_they_are() {
     let cases: &[(Dialect, &str, &str)] = &[
+        (
+            MYSQL,
+            r#"update t set v = 5--:a, w = "a\":b" -- :c"#,
+            r#"update t set v = 5--$1, w = "a\":b""#,
+        ),
         (
             POSTGRES,
             "update t set v = :v where id = :id",
@@ -431,4 +438,29 @@ fn a_place_in_what_was_sent_is_a_place_in_what_was_given() {
         parsed("update ä set b = :b", POSTGRES).place(9, numbered),
         "column 9"
     );
+}
+
+#[test]
+fn names_that_keep_their_case_and_comments_that_are_run() {
+    let statement = parsed("update Stock set Quantity = :q where Id = :id", MYSQL);
+    assert_eq!(statement.table().name, "Stock");
+    assert_eq!(statement.assigned(), [(Taker::Named("Quantity".to_owned()), 0)]);
+    assert_eq!(statement.compared(), [("Id".to_owned(), 1)]);
+    let statement = parsed(
+        "insert into t (id, v) values (:id, :v) on duplicate key update v = :w, x = x + :v",
+        MYSQL,
+    );
+    let named = |name: &str| Taker::Named(name.to_owned());
+    assert_eq!(
+        statement.assigned(),
+        [(named("id"), 0), (named("v"), 1), (named("v"), 2)]
+    );
+    assert!(statement.may_conflict() && !statement.stands_alone());
+    assert_eq!(statement.places().collect::<Vec<_>>(), [0, 1, 2, 1]);
+    for comment in ["/*! or 1 */", "/*!50000 or 1 */", "/*M!100100 or 1 */"] {
+        let refused =
+            Statement::parse(&format!("delete from t where id = :id {comment}"), MYSQL).unwrap_err();
+        assert!(refused.to_string().contains("column 30"), "{refused}");
+    }
+    parsed("delete /*+ NO_INDEX(t) */ from t where id = :id /* ! */", MYSQL);
 }

@@ -38,6 +38,8 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         attempts_time_max: std::time::Duration::from_secs(60),
         ledger: LedgerPlace::Target,
         preparation: Preparation::Keep,
+        split: tonnage::plan::Split::Auto,
+        statement_max: None,
         single_transaction: false,
         create: None,
         queue_bytes_max: 0,

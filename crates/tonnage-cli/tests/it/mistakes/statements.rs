@@ -1,7 +1,7 @@
 //! Mistakes in statements of one's own.
 
 use super::Mistake;
-use crate::support::Database::Postgres;
+use crate::support::Database::{MariaDb, Postgres};
 
 const PLAIN: Mistake = Mistake {
     code: 2,
@@ -122,6 +122,56 @@ pub(super) const STATEMENTS: &[Mistake] = &[
         arguments: "exec orders.csv {db} -q --sql 'update orders set qty = :qty where id = :id'",
         says: "error: orders.csv row 2, column 'qty': 'NA' is not an int64\n\
                hint: if it stands for null, add --null 'NA'\n",
+        code: 1,
+        ..PLAIN
+    },
+    Mistake {
+        name: "a misspelt column, MariaDB",
+        on: MariaDb,
+        arguments: "exec orders.csv {db} --sql 'update orders set qyt = :qty where id = :id'",
+        says: "error: the statement: Unknown column 'qyt' in 'SET'\n",
+        code: 1,
+        ..PLAIN
+    },
+    Mistake {
+        name: "a table that is not there, MariaDB",
+        on: MariaDb,
+        arguments: "exec orders.csv {db} --sql 'delete from order_s where id = :id'",
+        says: "error: the statement: Table '{name}.order_s' doesn't exist\n",
+        code: 1,
+        ..PLAIN
+    },
+    Mistake {
+        name: "a statement that keeps what does not fit, MariaDB",
+        on: MariaDb,
+        arguments: "exec orders.csv {db} --sql 'insert ignore into orders values (:id, :qty)'",
+        says: "error: the statement cannot be run: with IGNORE the database changes values that do not fit\n\
+               hint: leave IGNORE out; ON DUPLICATE KEY UPDATE id = id leaves rows alone whose key is there\n",
+        ..PLAIN
+    },
+    Mistake {
+        name: "a comment that is none, MariaDB",
+        on: MariaDb,
+        arguments: "exec orders.csv {db} --sql 'delete from orders where id = :id /*! or 1 = 1 */'",
+        says: "error: the statement cannot be run: the comment at column 35 is one that the server runs\n\
+               hint: write what it holds without the comment's signs\n",
+        ..PLAIN
+    },
+    Mistake {
+        name: "a method that serves no update, MariaDB",
+        on: MariaDb,
+        arguments: "exec orders.csv {db} --sql 'update orders set qty = :qty where id = :id' --method array",
+        says: "error: statement by method array: only INSERT .. VALUES of nothing but parameters means the same for \
+               many rows at once\nhint: --method batch executes it row by row\n",
+        ..PLAIN
+    },
+    Mistake {
+        name: "a statement for a table that undoes nothing, MariaDB",
+        on: MariaDb,
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer) ENGINE=MyISAM",
+        arguments: "exec orders.csv {db} --sql 'update orders set qty = :qty where id = :id'",
+        says: "error: table {name}.orders takes no part in transactions: its rows and the ledger cannot move together\n\
+               hint: --ledger none loads it without one: what an interrupted run has written then stays\n",
         code: 1,
         ..PLAIN
     },

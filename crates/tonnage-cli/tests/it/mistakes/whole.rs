@@ -1,6 +1,7 @@
 //! Mistakes with what a run does around its rows: one transaction, another table, indexes built again.
 
 use super::{Mistake, cases::UNFINISHED};
+use crate::support::Database::MariaDb;
 
 pub(super) const WHOLE: &[Mistake] = &[
     Mistake {
@@ -73,6 +74,50 @@ pub(super) const WHOLE: &[Mistake] = &[
         arguments: "load orders.csv {db} -t visits --recreate",
         says: "error: there is no table visits\n\
                hint: --create makes it, with the 2 columns of orders.csv\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--recreate where making a table commits, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv {db} -t orders --recreate",
+        code: 2,
+        says: "error: --recreate cannot be done for {name}.orders: MariaDB commits whenever it makes, renames or drops a \
+               table or an index, so what was done could not be kept apart from what is owed\n\
+               hint: --truncate empties the table first; with --single-transaction in the transaction of the rows\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "--rebuild-indexes where making an index commits, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv {db} -t orders --rebuild-indexes",
+        code: 2,
+        says: "error: --rebuild-indexes cannot be done for {name}.orders: MariaDB commits whenever it makes, renames or \
+               drops a table or an index, so what was done could not be kept apart from what is owed\n\
+               hint: leave it out: rows sorted by the primary key (--sort full) are what helps most\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "all or none into a table that undoes nothing, MariaDB",
+        on: MariaDb,
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer) ENGINE=MyISAM",
+        arguments: "load orders.csv {db} -t orders -1 --ledger none --method batch",
+        says: "error: table {name}.orders takes no part in transactions: --single-transaction could not undo what it has \
+               written\nhint: leave --single-transaction out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "statements that nothing splits",
+        arguments: "load orders.csv {db} -t orders --split none --method array",
+        code: 2,
+        says: "error: the database splits no statements, so --split none would have no effect\nhint: leave it out\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "statements that nothing splits, MariaDB",
+        on: MariaDb,
+        arguments: "load orders.csv {db} -t orders --split none",
+        code: 2,
+        says: "error: the database splits no statements, so --split none would have no effect\nhint: leave it out\n",
         ..Mistake::PLAIN
     },
 ];

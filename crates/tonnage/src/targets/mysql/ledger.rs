@@ -15,7 +15,7 @@ use super::{
     MysqlTarget,
     catalog::{RUNS, SLOTS, get, rows},
     errors,
-    types::quote_table,
+    statements::empty,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -289,7 +289,7 @@ async fn start_within(conn: &mut Conn, run: &NewRun, detail: &str) -> Result<Run
     if run.preparation.truncates() {
         let table = &run.table;
         // TRUNCATE would end the transaction.
-        conn.query_drop(format!("DELETE FROM {}", quote_table(table)))
+        conn.query_drop(empty(table))
             .await
             .map_err(|failure| errors::statement(failure).at(format!("cannot empty {table}")))?;
     }

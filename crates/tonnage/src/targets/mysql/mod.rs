@@ -9,12 +9,13 @@
 //! part of its shape, and a run does not go on in a table of another one.
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
-//! table is), `encode` (values), `statements` and `writer` (rows), `ledger`.
+//! table is), `encode` (values), `statements` and `writer` (rows), `execute` (statements of the user's own), `ledger`.
 
 mod catalog;
 mod connect;
 mod encode;
 mod errors;
+mod execute;
 mod ledger;
 mod product;
 mod settings;
@@ -42,9 +43,11 @@ use crate::{
     error::{Error, Result},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
+    plan::{Plan, Split},
+    preparation::{Foreseen, Preparation},
+    statement::{Dialect, Statement, Verb},
     table::{Table, TableName, TableSpec},
-    target::{Capabilities, Target, Writer},
+    target::{Capabilities, StatementMax, Target, Writer, splits_nothing},
     targets::{Driver, Password},
 };
 
@@ -55,7 +58,7 @@ pub const DRIVER: Driver = Driver {
     example: "mariadb://user@localhost:3306/database",
     extensions: &[],
     keywords: &[],
-    operations: &["insert", "upsert", "ignore", "update", "delete"],
+    operations: &["insert", "upsert", "ignore", "update", "delete", "statement"],
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
@@ -239,6 +242,9 @@ impl Target for MysqlTarget {
     }
 
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
+        if let Operation::Statement { statement, .. } = operation {
+            return execute::support(statement, method, table);
+        }
         let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
         let new = Traits {
             unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
@@ -324,9 +330,54 @@ impl Target for MysqlTarget {
         let mut session = self.session().await?;
         session
             .0
-            .query_drop(format!("DELETE FROM {}", types::quote_table(name)))
+            .query_drop(statements::empty(name))
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
+    }
+
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        match preparation.option() {
+            None => Ok(Foreseen::default()),
+            Some(option) => Err(Error::config(format!(
+                "{option} cannot be done for {}: {} commits whenever it makes, renames or drops a table or an index, \
+                 so what was done could not be kept apart from what is owed",
+                table.name, self.version.product.name()
+            ))
+            .hint(match preparation {
+                Preparation::Recreate => {
+                    "--truncate empties the table first; with --single-transaction in the transaction of the rows"
+                }
+                _ => "leave it out: rows sorted by the primary key (--sort full) are what helps most",
+            })),
+        }
+    }
+
+    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
+        let product = self.version.product;
+        match (split, method) {
+            (Split::None, _) if product != Product::PolarDbX => Err(splits_nothing()),
+            (_, Method::Array) => {
+                let packet = self.server.packet_bytes_max;
+                Ok(Some(writer::statement_max(&self.version, columns, packet, split)))
+            }
+            (Split::Auto, _) => Ok(None),
+            (Split::None, _) => Err(Error::config(format!(
+                "--split none is about statements of many rows, and method {method} sends none"
+            ))
+            .hint("--method array")),
+        }
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        Some(execute::DIALECT)
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let mut session = self.session().await?;
+        let database = &self.settings.database;
+        let mut described = execute::describe(&mut session.0, &self.version, database, statement).await?;
+        described.table.notes.push(self.server.keeps.clone());
+        Ok(described.table)
     }
 
     fn settings(&self, _durability: Durability) -> Vec<String> {
@@ -341,16 +392,26 @@ impl Target for MysqlTarget {
 
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
         // Rows that were found and left alone are told from new ones by not being changed.
-        let counting = match plan.operation {
+        let counting = match &plan.operation {
             Operation::Ignore { .. } => Counting::Changed,
+            Operation::Statement { statement, .. } if statement.verb() == Verb::Insert => Counting::Changed,
             _ => Counting::Found,
         };
         let (mut conn, _) = connect::open(&self.settings, counting).await?;
         let version = &self.version;
-        let found = catalog::describe(&mut conn, version, &self.settings.database, &plan.table.name).await?;
-        let described = writer::check_identity(plan, found)?;
+        let database = &self.settings.database;
+        let described = match &plan.operation {
+            Operation::Statement { statement, .. } => {
+                execute::describe(&mut conn, version, database, statement).await?
+            }
+            _ => {
+                let found = catalog::describe(&mut conn, version, database, &plan.table.name).await?;
+                writer::check_identity(plan, found)?
+            }
+        };
         let statements = statements::statements(plan, &described, version)?;
-        let most = writer::statement_max(version, statements.columns.len(), self.server.packet_bytes_max);
+        let packet = self.server.packet_bytes_max;
+        let most = writer::statement_max(version, statements.columns.len(), packet, plan.split);
         let mover = run.map(Mover::new);
         let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
         Ok(Box::new(writer))

@@ -13,6 +13,18 @@ pub(super) enum Product {
     PolarDbX,
 }
 
+impl Product {
+    /// As people know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+            Self::TiDb => "TiDB",
+            Self::PolarDbX => "PolarDB-X",
+        }
+    }
+}
+
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Version {
@@ -28,19 +40,15 @@ impl Version {
     /// `8.0.32-PXC-5.4.19`. None for what has no number.
     pub fn parse(text: &str) -> Option<Self> {
         let after = |mark: &str| Some(text.split_once(mark)?.1);
-        let (product, name, number) = if let Some(number) = after("-TiDB-v") {
-            (Product::TiDb, "TiDB", number)
+        let (product, number) = if let Some(number) = after("-TiDB-v") {
+            (Product::TiDb, number)
         } else if let Some(number) = after("-TDDL-").or_else(|| after("-PXC-")) {
-            (Product::PolarDbX, "PolarDB-X", number)
+            (Product::PolarDbX, number)
         } else if text.contains("-MariaDB") {
             // Old clients would take 10 for 1: replicas of MariaDB announce themselves as 5.5.5-10.x.
-            (
-                Product::MariaDb,
-                "MariaDB",
-                text.strip_prefix("5.5.5-").unwrap_or(text),
-            )
+            (Product::MariaDb, text.strip_prefix("5.5.5-").unwrap_or(text))
         } else {
-            (Product::MySql, "MySQL", text)
+            (Product::MySql, text)
         };
         let shown = number.split('-').next().unwrap_or(number);
         let mut parts = shown.split('.').map(|part| part.parse::<u16>());
@@ -49,7 +57,7 @@ impl Version {
         Some(Self {
             product,
             number: (major, rest.next().unwrap_or(0), rest.next().unwrap_or(0)),
-            shown: format!("{name} {shown}"),
+            shown: format!("{} {shown}", product.name()),
         })
     }
 

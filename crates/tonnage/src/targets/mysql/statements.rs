@@ -3,13 +3,15 @@
 use super::{
     catalog::Described,
     encode::ColumnEncoder,
-    product::Version,
+    execute,
+    product::{Product, Version},
     types::{Kind, quote, quote_table},
 };
 use crate::{
     error::{Error, Result},
     operation::{Method, Operation},
-    plan::Plan,
+    plan::{Plan, Split},
+    table::TableName,
 };
 
 /// How rows reach the table.
@@ -53,6 +55,24 @@ impl ManyRows {
     }
 }
 
+/// What tells PolarDB-X to run a statement of many rows as one.
+const UNSPLIT: &str = "/*+TDDL:CMD_EXTRA(BATCH_INSERT_POLICY=NONE)*/ ";
+
+impl Way {
+    /// This way, with statements of many rows left whole where that was asked for.
+    pub fn for_split(self, version: &Version, split: Split) -> Self {
+        match self {
+            Self::Rows(parts) if version.product == Product::PolarDbX && split == Split::None => {
+                Self::Rows(ManyRows {
+                    head: format!("{UNSPLIT}{}", parts.head),
+                    ..parts
+                })
+            }
+            other => other,
+        }
+    }
+}
+
 /// What the server's count says of a statement's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
@@ -62,6 +82,8 @@ pub(super) enum Account {
     OnceOrTwice,
     /// The rows written; the others were left out by the operation.
     Rest,
+    /// Of one row: it had an effect, on whichever number of rows, or was left out.
+    Any,
 }
 
 /// The statements of one plan.
@@ -75,6 +97,10 @@ pub(super) struct Statements {
     pub account: Account,
     /// Whether a savepoint undoes anything.
     pub transactional: bool,
+    /// Whether a transaction goes on over many writes.
+    pub single_transaction: bool,
+    /// The table to be emptied in that transaction.
+    pub truncate: Option<TableName>,
 }
 
 /// The plan's columns as the table has them now.
@@ -103,6 +129,9 @@ fn columns(plan: &Plan, described: &Described) -> Result<Vec<ColumnEncoder>> {
 
 /// Builds a plan's statements.
 pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) -> Result<Statements> {
+    if let Operation::Statement { statement, .. } = &plan.operation {
+        return execute::statements(plan, statement, described, version);
+    }
     let all = columns(plan, described)?;
     let key = plan.operation.key();
     // An update names the columns to set first, then those of the key.
@@ -128,7 +157,7 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
         Operation::Upsert { key } => Some(inserted(replacing(key, &columns, version))),
         Operation::Ignore { key } => Some(inserted(leaving(key)?)),
         Operation::Update { .. } | Operation::Delete { .. } => None,
-        Operation::Statement { .. } => return Err(Error::bug("a statement for a database that runs none")),
+        Operation::Statement { .. } => return Err(Error::bug("a statement has text of its own")),
     };
     let one = match &rows {
         Some(rows) => rows.statement(1),
@@ -136,7 +165,7 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
     };
     let array = || match (version.has_bulk(), &rows) {
         (true, _) | (false, None) => Way::Bulk(one.clone()),
-        (false, Some(rows)) => Way::Rows(rows.clone()),
+        (false, Some(rows)) => Way::Rows(rows.clone()).for_split(version, plan.split),
     };
     let way = match plan.method {
         Method::Single | Method::Batch => Way::Row(one),
@@ -157,7 +186,14 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
         way,
         account,
         transactional: described.table.transactional,
+        single_transaction: plan.single_transaction,
+        truncate: (plan.single_transaction && plan.preparation.truncates()).then(|| plan.table.name.clone()),
     })
+}
+
+/// Empties a table within a transaction, which TRUNCATE would end.
+pub(super) fn empty(table: &TableName) -> String {
+    format!("DELETE FROM {}", quote_table(table))
 }
 
 /// The end of an INSERT whose rows replace what their key finds.

@@ -8,6 +8,8 @@
 //!   under a warning, or only a note, that it does not refuse. LOAD DATA is therefore undone where it is not exact, and
 //!   done again by the strict way, which finds the bad rows.
 
+mod single;
+
 use std::ops::Range;
 
 use arrow::array::RecordBatch;
@@ -29,10 +31,11 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    plan::Plan,
+    plan::{Plan, Split},
     reject::sqlstate,
     slot::Advance,
-    target::{Claim, Failure, Guard, Outcome, Writer},
+    table::TableName,
+    target::{Claim, Failure, Guard, Outcome, StatementMax, Writer},
 };
 
 /// How rows reach the table, prepared. See [`Way`].
@@ -57,15 +60,6 @@ enum State {
     Broken,
 }
 
-/// What one statement may carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StatementMax {
-    /// Rows.
-    pub rows: usize,
-    /// Bytes, about.
-    pub bytes: usize,
-}
-
 /// The most parameters of a statement.
 pub(super) const PARAMETERS_MAX: usize = 65_535;
 /// What a packet holds beside its rows.
@@ -83,6 +77,10 @@ pub(super) struct MysqlWriter {
     packet_bytes_max: usize,
     /// Whether a savepoint undoes anything.
     transactional: bool,
+    /// Whether a transaction goes on over many writes.
+    single_transaction: bool,
+    /// The table to be emptied in that transaction.
+    truncate: Option<TableName>,
 }
 
 /// The connection, and how its transaction stands.
@@ -177,6 +175,8 @@ impl MysqlWriter {
             claimed: Vec::new(),
             packet_bytes_max,
             transactional: statements.transactional,
+            single_transaction: statements.single_transaction,
+            truncate: statements.truncate,
         })
     }
 
@@ -432,9 +432,10 @@ impl Link {
             Account::All => affected == count,
             Account::OnceOrTwice => (count..=2 * count).contains(&affected),
             Account::Rest => affected <= count,
+            Account::Any => true,
         };
         match (right, self.account) {
-            (true, Account::Rest) => Ok(count - affected),
+            (true, Account::Rest | Account::Any) => Ok(count.saturating_sub(affected)),
             (true, _) => Ok(0),
             (false, _) => Err(Stop::Wrong(
                 Error::new(
@@ -527,27 +528,43 @@ fn prepare(conn: &mut Conn, way: Way) -> futures::future::BoxFuture<'_, Result<P
 
 /// What one statement carries: 4 MiB, of the 2 to 8 that are advised, where the server takes as much. PolarDB-X cuts
 /// what is above its own limits into statements that it runs one after another
-/// (`MAX_BATCH_INSERT_SQL_LENGTH`, `BATCH_INSERT_CHUNK_SIZE_DEFAULT`), so it is kept below these.
-pub(super) fn statement_max(version: &Version, columns: usize, packet_bytes_max: usize) -> StatementMax {
+/// (`MAX_BATCH_INSERT_SQL_LENGTH`, `BATCH_INSERT_CHUNK_SIZE_DEFAULT`), so it is kept below these unless the statement
+/// asks it not to.
+pub(super) fn statement_max(
+    version: &Version,
+    columns: usize,
+    packet_bytes_max: usize,
+    split: Split,
+) -> StatementMax {
     const STATEMENT_BYTES: usize = 4 << 20;
     const SPLIT_BYTES: usize = 256 << 10;
     const SPLIT_ROWS: usize = 200;
-    let bytes = STATEMENT_BYTES
-        .min(packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES))
-        .max(1);
-    let by_parameters = PARAMETERS_MAX / columns.max(1);
-    match version.product {
-        Product::PolarDbX => StatementMax {
+    let packet = packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES).max(1);
+    let (bytes, sets) = match packet < STATEMENT_BYTES {
+        true => (packet, "the server takes no larger packet"),
+        false => (STATEMENT_BYTES, "more would gain nothing"),
+    };
+    let by_parameters = (PARAMETERS_MAX / columns.max(1)).max(1);
+    match (version.product, split) {
+        (Product::PolarDbX, Split::Auto) => StatementMax {
             rows: by_parameters.min(SPLIT_ROWS),
             bytes: bytes.min(SPLIT_BYTES - PACKET_HEADER_BYTES),
+            why: "the server splits what is larger",
+        },
+        (Product::PolarDbX, Split::None) => StatementMax {
+            rows: by_parameters,
+            bytes,
+            why: "the server is told not to split it",
         },
         _ if version.has_bulk() => StatementMax {
             rows: usize::MAX,
             bytes,
+            why: sets,
         },
         _ => StatementMax {
-            rows: by_parameters.max(1),
+            rows: by_parameters,
             bytes,
+            why: sets,
         },
     }
 }
@@ -565,6 +582,9 @@ pub(super) fn check_identity(plan: &Plan, found: Option<catalog::Described>) -> 
 #[async_trait]
 impl Writer for MysqlWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
+        if self.single_transaction && self.link.state == State::Open {
+            return self.go_on(advances).await;
+        }
         if self.link.state != State::Idle {
             return Err(Error::bug("a transaction was begun inside another"));
         }
@@ -574,21 +594,11 @@ impl Writer for MysqlWriter {
             .query_drop(BEGIN)
             .await
             .map_err(errors::statement)?;
-        if let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) {
-            let moved = match self.link.conn.query_drop(mover.claim(advances)).await {
-                Ok(()) => self.link.conn.affected_rows(),
-                Err(failure) => {
-                    self.link.give_up().await;
-                    return Err(errors::statement(failure));
-                }
-            };
-            if moved != advances.len() as u64 {
-                self.link.give_up().await;
-                return Ok(Claim::Moved);
-            }
-            self.claimed.extend_from_slice(advances);
+        if self.claim(advances).await? == Claim::Moved {
+            return Ok(Claim::Moved);
         }
         self.link.state = State::Open;
+        self.empty().await?;
         Ok(Claim::Held)
     }
 

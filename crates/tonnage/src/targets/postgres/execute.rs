@@ -28,6 +28,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     backticks: false,
     hashes: false,
     backslashes: false,
+    keeps_case: false,
     own_parameters: &['$'],
 };
 

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     plan::Plan,
-    statement::{Dialect, Statement, Taker},
-    table::{Column, Equality, Table, TableIdentity, find_by_name},
+    statement::{Dialect, Statement},
+    table::{Column, Equality, Table, TableIdentity},
     types::ColumnType,
 };
 
@@ -26,6 +26,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     backticks: true,
     hashes: false,
     backslashes: false,
+    keeps_case: false,
     own_parameters: &['?', '@', '$'],
 };
 
@@ -69,8 +70,11 @@ pub(super) fn describe(connection: &Connection, statement: &Statement) -> Result
         .enumerate()
         .map(|(index, name)| {
             let table = taking.as_ref();
-            let taken =
-                table.and_then(|table| taken(statement, index, table).or(compared(statement, index, table)));
+            let taken = table.and_then(|table| {
+                statement
+                    .taken_by(index, table)
+                    .or(statement.compared_with(index, table))
+            });
             Column {
                 name: name.clone(),
                 ty: taken.map_or(Some(ColumnType::Any), |column| column.ty),
@@ -110,36 +114,6 @@ fn taking(connection: &Connection, statement: &Statement) -> Result<Option<Table
     catalog::table(connection, statement.table()).or(Ok(None))
 }
 
-/// The column that takes parameter `index` as it is, if all that do are declared alike.
-fn taken<'a>(statement: &Statement, index: usize, table: &'a Table) -> Option<&'a Column> {
-    let mut found: Option<&Column> = None;
-    for (taker, _) in statement
-        .assigned()
-        .iter()
-        .filter(|(_, parameter)| *parameter == index)
-    {
-        let column = match taker {
-            Taker::Named(name) => find_by_name(&table.columns, name, |c| &c.name),
-            Taker::At(place) => table.columns.get(*place),
-        }?;
-        match found {
-            None => found = Some(column),
-            Some(known) if known.declared == column.declared => {}
-            Some(_) => return None,
-        }
-    }
-    found
-}
-
-/// The column that parameter `index` is compared with, whose type it has then.
-fn compared<'a>(statement: &Statement, index: usize, table: &'a Table) -> Option<&'a Column> {
-    let (name, _) = statement
-        .compared()
-        .iter()
-        .find(|(_, parameter)| *parameter == index)?;
-    find_by_name(&table.columns, name, |c| &c.name)
-}
-
 /// What a writer has to know of a statement.
 pub(super) struct Prepared {
     /// Name, type and affinity of what takes each parameter.
@@ -162,7 +136,7 @@ pub(super) fn prepare(connection: &Connection, statement: &Statement, plan: &Pla
         None => None,
     };
     let columns = plan.columns.iter().enumerate().map(|(index, column)| {
-        let taken = taking.as_ref().and_then(|table| taken(statement, index, table));
+        let taken = taking.as_ref().and_then(|table| statement.taken_by(index, table));
         let known = taken.zip(affinities.as_ref()).and_then(|(taken, affinities)| {
             let found = affinities.iter().find(|(name, _)| *name == taken.name);
             found.map(|(_, affinity)| *affinity)

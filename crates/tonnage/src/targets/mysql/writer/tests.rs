@@ -20,19 +20,68 @@ use crate::{
 #[test]
 fn a_statement_stays_below_what_the_server_would_cut_or_refuse() {
     let version = |text: &str| Version::parse(text).unwrap();
-    let of = |text: &str, columns, packet| {
-        let most = statement_max(&version(text), columns, packet);
+    let of = |text: &str, columns, packet, split| {
+        let most = statement_max(&version(text), columns, packet, split);
         (most.rows, most.bytes)
     };
     let (mib, kib) = (1 << 20, 1 << 10);
-    assert_eq!(of("10.11.1-MariaDB", 10, 16 * mib), (usize::MAX, 4 * mib));
-    assert_eq!(of("10.11.1-MariaDB", 10, mib), (usize::MAX, mib - 16 * kib));
-    // 65,535 parameters.
-    assert_eq!(of("8.0.36", 10, 64 * mib), (6_553, 4 * mib));
-    assert_eq!(of("8.0.36", 100_000, 64 * mib), (1, 4 * mib));
-    // MAX_BATCH_INSERT_SQL_LENGTH is 256 KiB, BATCH_INSERT_CHUNK_SIZE_DEFAULT is 200.
-    assert_eq!(of("5.6.29-TDDL-5.4.18-1", 10, 16 * mib), (200, 240 * kib));
-    assert_eq!(of("5.6.29-TDDL-5.4.18-1", 1_000, 16 * mib), (65, 240 * kib));
+    let polardb = "5.6.29-TDDL-5.4.18-1";
+    let cases = [
+        (
+            "10.11.1-MariaDB",
+            10,
+            16 * mib,
+            Split::Auto,
+            (usize::MAX, 4 * mib),
+        ),
+        (
+            "10.11.1-MariaDB",
+            10,
+            mib,
+            Split::Auto,
+            (usize::MAX, mib - 16 * kib),
+        ),
+        // 65,535 parameters.
+        ("8.0.36", 10, 64 * mib, Split::Auto, (6_553, 4 * mib)),
+        ("8.0.36", 100_000, 64 * mib, Split::Auto, (1, 4 * mib)),
+        // MAX_BATCH_INSERT_SQL_LENGTH is 256 KiB, BATCH_INSERT_CHUNK_SIZE_DEFAULT is 200.
+        (polardb, 10, 16 * mib, Split::Auto, (200, 240 * kib)),
+        (polardb, 1_000, 16 * mib, Split::Auto, (65, 240 * kib)),
+        (polardb, 10, 16 * mib, Split::None, (6_553, 4 * mib)),
+        (polardb, 10, 2 * mib, Split::None, (6_553, 2 * mib - 16 * kib)),
+    ];
+    for (text, columns, packet, split, wanted) in cases {
+        assert_eq!(
+            of(text, columns, packet, split),
+            wanted,
+            "{text} {columns} {packet} {split:?}"
+        );
+    }
+}
+
+#[test]
+fn only_polardb_x_is_told_not_to_split_and_only_where_asked() {
+    let parts = || {
+        Way::Rows(ManyRows {
+            head: "INSERT INTO `t` (`id`) VALUES ".to_owned(),
+            row: "(?)".to_owned(),
+            tail: String::new(),
+        })
+    };
+    let polardb = "8.0.32-PXC-5.4.19";
+    let told = "/*+TDDL:CMD_EXTRA(BATCH_INSERT_POLICY=NONE)*/ INSERT INTO `t` (`id`) VALUES (?),(?)";
+    let plain = "INSERT INTO `t` (`id`) VALUES (?),(?)";
+    for (version, split, wanted) in [
+        (polardb, Split::None, told),
+        (polardb, Split::Auto, plain),
+        ("8.0.36", Split::None, plain),
+    ] {
+        let version = Version::parse(version).unwrap();
+        let Way::Rows(parts) = parts().for_split(&version, split) else {
+            panic!("it is another way");
+        };
+        assert_eq!(parts.statement(2), wanted, "{} {split:?}", version.shown);
+    }
 }
 
 fn rows(values: &[(i32, i32)]) -> RecordBatch {
@@ -76,10 +125,13 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
         }),
         account,
         transactional: true,
+        single_transaction: false,
+        truncate: None,
     };
     let most = StatementMax {
         rows: 4,
         bytes: 1 << 20,
+        why: "the test",
     };
     MysqlWriter::open(conn, statements, None, most, 16 << 20)
         .await
