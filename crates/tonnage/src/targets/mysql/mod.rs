@@ -9,16 +9,21 @@
 //! part of its shape, and a run does not go on in a table of another one.
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
-//! table is), `encode` (values), `statements` and `writer` (rows), `ledger`.
+//! table is), `encode` (values), `statements` and `writer` (rows), `ledger`; and
+//! the way out, `reader` with `splits`, `stream` and `decode`.
 
 mod catalog;
 mod connect;
+mod decode;
 mod encode;
 mod errors;
 mod ledger;
 mod product;
+mod reader;
 mod settings;
+mod splits;
 mod statements;
+mod stream;
 mod types;
 mod writer;
 
@@ -43,6 +48,7 @@ use crate::{
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
+    reader::{ScanRequest, Snapshot},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
     targets::{Driver, Password},
@@ -354,6 +360,10 @@ impl Target for MysqlTarget {
         let mover = run.map(Mover::new);
         let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
         Ok(Box::new(writer))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.settings, request).await
     }
 
     fn ledger(&self) -> &dyn Ledger {
