@@ -68,9 +68,10 @@ impl Decoder {
 
     /// A batch of all `rows`.
     pub fn decode(&self, rows: &Rows) -> Result<RecordBatch> {
-        let arrays = self.columns.iter().enumerate().map(|(at, (ty, decode))| {
-            decode(rows, at, *ty).map_err(|wrong| self.misfit(rows, at, &wrong))
-        });
+        let arrays =
+            self.columns.iter().enumerate().map(|(at, (ty, decode))| {
+                decode(rows, at, *ty).map_err(|wrong| self.misfit(rows, at, &wrong))
+            });
         let arrays = arrays.collect::<Result<Vec<_>>>()?;
         RecordBatch::try_new(Arc::clone(&self.schema), arrays).map_err(arrow_bug)
     }
@@ -329,7 +330,11 @@ fn uuids(rows: &Rows, at: usize, ty: ColumnType) -> std::result::Result<ArrayRef
 
 /// Days since 1970-01-01; none for a zero date, or one that the calendar does not have.
 fn days(year: u16, month: u8, day: u8) -> Option<i64> {
-    let date = jiff::civil::Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?);
+    let date = jiff::civil::Date::new(
+        year.try_into().ok()?,
+        month.try_into().ok()?,
+        day.try_into().ok()?,
+    );
     // Year 0 is no year that a load would take.
     let date = date.ok().filter(|date| date.year() > 0)?;
     let since = date.duration_since(jiff::civil::Date::constant(1970, 1, 1));
@@ -416,15 +421,34 @@ mod tests {
     #[test]
     fn what_has_no_exact_form_names_its_row() {
         for (ty, value, wanted) in [
-            (ColumnType::Date, Value::Date(0, 0, 0, 0, 0, 0, 0), "'0000-00-00' is not a date"),
-            (ColumnType::Date, Value::Date(2024, 2, 0, 0, 0, 0, 0), "'2024-02-00' is not a date"),
-            (ColumnType::Time, Value::Time(true, 0, 1, 0, 0, 0), "'-01:00:00' is not a time"),
-            (ColumnType::Time, Value::Time(false, 1, 2, 3, 4, 5), "'26:03:04.000005' is not a time"),
+            (
+                ColumnType::Date,
+                Value::Date(0, 0, 0, 0, 0, 0, 0),
+                "'0000-00-00' is not a date",
+            ),
+            (
+                ColumnType::Date,
+                Value::Date(2024, 2, 0, 0, 0, 0, 0),
+                "'2024-02-00' is not a date",
+            ),
+            (
+                ColumnType::Time,
+                Value::Time(true, 0, 1, 0, 0, 0),
+                "'-01:00:00' is not a time",
+            ),
+            (
+                ColumnType::Time,
+                Value::Time(false, 1, 2, 3, 4, 5),
+                "'26:03:04.000005' is not a time",
+            ),
             (ColumnType::Bool, Value::Int(2), "'2' is not a bool"),
             (ColumnType::TEXT, Value::Bytes(vec![255]), "'0xFF' is not a text"),
         ] {
             let error = decoded(ty, value).unwrap_err();
-            assert_eq!(error.to_string(), format!("column 'v' of the row with id = 7: {wanted}"));
+            assert_eq!(
+                error.to_string(),
+                format!("column 'v' of the row with id = 7: {wanted}")
+            );
             assert_eq!(
                 error.hint_text(),
                 Some("--text v gives it as the database's own text")

@@ -10,13 +10,14 @@
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
 //! table is), `encode` (values), `statements` and `writer` (rows), `ledger`; and
-//! the way out, `reader` with `splits`, `stream` and `decode`.
+//! the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
 
 mod catalog;
 mod connect;
 mod decode;
 mod encode;
 mod errors;
+mod getter;
 mod ledger;
 mod product;
 mod reader;
@@ -38,6 +39,7 @@ use mysql_async::{Conn, prelude::Queryable};
 
 use self::{
     connect::Counting,
+    getter::MysqlGetter,
     ledger::Mover,
     product::{Product, Version},
     settings::{ProcessSurroundings, Settings},
@@ -45,6 +47,7 @@ use self::{
 };
 use crate::{
     error::{Error, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -364,6 +367,11 @@ impl Target for MysqlTarget {
 
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        let getter = MysqlGetter::open(&self.settings, self.server.packet_bytes_max, request).await?;
+        Ok(Box::new(getter))
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -29,9 +29,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::{
-        ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table, wanted,
-    },
+    reader::{ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table, wanted},
     types::{ColumnType, decimal},
 };
 
@@ -188,7 +186,10 @@ fn alone(request: &ScanRequest, found: &Found, version: &Version) -> Option<Opti
         return Some(Some(why));
     }
     if !matches!(version.product, Product::MariaDb | Product::MySql) {
-        let why = format!("writers of {} cannot be held off while several readers begin", version.shown);
+        let why = format!(
+            "writers of {} cannot be held off while several readers begin",
+            version.shown
+        );
         return Some(Some(why));
     }
     if request.split_by.is_none() && splits::key_column(described).is_none() {
@@ -501,10 +502,10 @@ async fn check(conn: &mut Conn, request: &ScanRequest, source: &Source, query: &
     };
     let prepared = conn.prep(one.as_str()).await.map_err(|e| of_user(e, &place))?;
     if prepared.num_params() > 0 {
-        return Err(
-            Error::config(format!("{place} has parameters (?), and there is nothing to fill them with"))
-                .hint("write the values into it"),
-        );
+        return Err(Error::config(format!(
+            "{place} has parameters (?), and there is nothing to fill them with"
+        ))
+        .hint("write the values into it"));
     }
     conn.close(prepared).await.map_err(errors::statement)?;
     Ok(one)

@@ -69,7 +69,11 @@ impl Query<'_> {
 /// The first column of the primary key, where rows can be cut by it.
 pub(super) fn key_column(described: &Described) -> Option<&str> {
     let first = described.table.primary_key()?.columns.first()?;
-    let at = described.table.columns.iter().position(|column| column.name == *first)?;
+    let at = described
+        .table
+        .columns
+        .iter()
+        .position(|column| column.name == *first)?;
     let kind = described.kinds.get(at)?.as_ref()?;
     has_order(kind).then_some(first)
 }
@@ -105,12 +109,11 @@ pub(super) async fn by_key(
     let mut step = (rows / parts).max(SPLIT_ROWS);
     let mut literals: Vec<String> = Vec::new();
     loop {
-        let after = literals.last().map_or_else(String::new, |last| format!(" WHERE {name} > {last}"));
+        let after = literals
+            .last()
+            .map_or_else(String::new, |last| format!(" WHERE {name} > {last}"));
         let next = format!("SELECT {name} FROM {from}{after} ORDER BY {name} LIMIT 1 OFFSET {step}");
-        let found: Option<mysql_async::Row> = conn
-            .exec_first(next, ())
-            .await
-            .map_err(errors::statement)?;
+        let found: Option<mysql_async::Row> = conn.exec_first(next, ()).await.map_err(errors::statement)?;
         let Some(value) = found.and_then(|row| row.unwrap().into_iter().next()) else {
             break;
         };
@@ -160,7 +163,11 @@ pub(super) async fn by_column(
         }
         found.column_type() == ColumnType::MYSQL_TYPE_BIT
     };
-    let value = if bits { format!("CAST({name} AS UNSIGNED)") } else { name.clone() };
+    let value = if bits {
+        format!("CAST({name} AS UNSIGNED)")
+    } else {
+        name.clone()
+    };
     let parts = request.readers * SPLITS_PER_READER;
     let boundaries = format!(
         "SELECT b FROM (SELECT {value} AS b, ROW_NUMBER() OVER (ORDER BY {name}) AS n, COUNT(*) OVER () AS c \
@@ -231,20 +238,25 @@ fn literal(described: &Described, column: &str, value: &Value) -> Result<String>
     let at = described.table.columns.iter().position(|c| c.name == column);
     let kind = at.and_then(|at| described.kinds.get(at)?.as_ref());
     match (kind, value) {
-        (None, _) => Err(Error::bug(format!("rows are cut by '{column}', which is not known"))),
+        (None, _) => Err(Error::bug(format!(
+            "rows are cut by '{column}', which is not known"
+        ))),
         (Some(Kind::Integer { bits: true, .. }), Value::Bytes(bits)) => {
             let number = bits.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
             Ok(number.to_string())
         }
-        (Some(kind), value) => {
-            let form = match kind {
-                Kind::Decimal { .. } => Form::Number,
-                Kind::Binary(_) | Kind::Bytes(_) => Form::Bytes,
-                _ => Form::Text,
-            };
-            Ok(written(value, form))
-        }
+        (Some(kind), value) => Ok(literal_of(kind, value)),
     }
+}
+
+/// A value of a column that takes `kind`, in SQL.
+pub(super) fn literal_of(kind: &Kind, value: &Value) -> String {
+    let form = match kind {
+        Kind::Decimal { .. } => Form::Number,
+        Kind::Binary(_) | Kind::Bytes(_) => Form::Bytes,
+        _ => Form::Text,
+    };
+    written(value, form)
 }
 
 /// A value in SQL. Text takes part in comparisons by the column's collation.

@@ -33,14 +33,19 @@ pub(super) struct Form {
 struct Question {
     sql: String,
     parameters: Vec<Value>,
-    answer: mpsc::Sender<Result<RecordBatch>>,
+    answer: mpsc::Sender<Sent>,
 }
+
+/// Rows, or the mark of an answer's end: a task that is gone is never taken for one that is done.
+type Sent = Result<Option<RecordBatch>>;
 
 /// A session that answers.
 pub(super) struct Answering {
     questions: mpsc::UnboundedSender<Question>,
     /// None where no answer goes on.
-    answer: Option<mpsc::Receiver<Result<RecordBatch>>>,
+    answer: Option<mpsc::Receiver<Sent>>,
+    /// Whether an answer has begun whose end has not been seen.
+    unfinished: bool,
     session: u32,
     settings: Settings,
 }
@@ -53,6 +58,7 @@ impl Answering {
         Self {
             questions,
             answer: None,
+            unfinished: false,
             session,
             settings,
         }
@@ -62,6 +68,7 @@ impl Answering {
     pub fn ask(&mut self, sql: String, parameters: Vec<Value>) -> Result<()> {
         let (send, answer) = mpsc::channel(BATCHES_AHEAD);
         self.answer = Some(answer);
+        self.unfinished = true;
         let question = Question {
             sql,
             parameters,
@@ -76,9 +83,13 @@ impl Answering {
         let Some(answer) = &mut self.answer else {
             return Ok(None);
         };
-        let next = answer.recv().await.transpose();
+        let gone = || Error::bug("the task that reads ended without a word");
+        let next = answer.recv().await.ok_or_else(gone)?;
         if !matches!(next, Ok(Some(_))) {
             self.answer = None;
+        }
+        if let Ok(None) = next {
+            self.unfinished = false;
         }
         next
     }
@@ -89,7 +100,8 @@ impl Drop for Answering {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        if self.answer.take().is_some() {
+        self.answer = None;
+        if self.unfinished {
             let (session, settings) = (self.session, self.settings.clone());
             runtime.spawn(async move {
                 // A session that cannot be ended ends with its rows.
@@ -138,14 +150,15 @@ async fn answer(conn: &mut Conn, form: &Form, question: &Question) -> Result<()>
             let batch = form.decoder.decode(&rows)?;
             rows.clear();
             bytes = 0;
-            listened = question.answer.send(Ok(batch)).await.is_ok();
+            listened = question.answer.send(Ok(Some(batch))).await.is_ok();
         }
     }
     if !rows.is_empty() {
         let batch = form.decoder.decode(&rows)?;
         // Nobody listening means nobody who wants it.
-        let _ = question.answer.send(Ok(batch)).await;
+        let _ = question.answer.send(Ok(Some(batch))).await;
     }
+    let _ = question.answer.send(Ok(None)).await;
     Ok(())
 }
 
