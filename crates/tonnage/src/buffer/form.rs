@@ -65,6 +65,7 @@ impl Planner {
             foreseen: Foreseen::default(),
             options: &self.options,
             support: &|operation, method| target.support(&self.table, operation, method),
+            statement_max: &|columns, method, split| target.statement_max(columns, method, split),
             settings: &|durability| target.settings(durability),
             processors: 1,
         })?;

@@ -27,6 +27,10 @@ pub(super) struct Described {
     pub kinds: Vec<Option<Kind>>,
     /// What an upsert could take for the key besides it: all unique indexes, those on parts of columns among them.
     pub unique: Vec<Vec<String>>,
+    /// The collations of the columns, in the order of the table's; none where they hold no text.
+    pub collations: Vec<Option<String>>,
+    /// It is a view.
+    pub is_view: bool,
 }
 
 /// A column as it is declared.
@@ -293,6 +297,23 @@ pub(super) async fn describe(
         }
         _ => {}
     }
+    describe_found(conn, version, found).await.map(Some)
+}
+
+/// Reads a table or a view, whatever can be written to it; none where there is neither of this name.
+pub(super) async fn describe_readable(
+    conn: &mut Conn,
+    version: &Version,
+    database: &str,
+    name: &TableName,
+) -> Result<Option<Described>> {
+    match find(conn, database, name).await? {
+        Some(found) => describe_found(conn, version, found).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Result<Described> {
     let schema = found.name.schema.clone().unwrap_or_default();
     let place = [schema.as_str(), found.name.name.as_str()];
     let mut checks = Vec::new();
@@ -406,8 +427,10 @@ pub(super) async fn describe(
             .iter()
             .map(|(name, body)| format!("trigger {name} {body}")),
     );
-    Ok(Some(Described {
+    Ok(Described {
         kinds,
+        collations: declared.into_iter().map(|column| column.collation).collect(),
+        is_view: found.kind.ends_with("VIEW"),
         unique: indexes.into_iter().map(|index| index.columns).collect(),
         table: Table {
             identity: TableIdentity {
@@ -420,5 +443,5 @@ pub(super) async fn describe(
             transactional,
             notes,
         },
-    }))
+    })
 }

@@ -105,8 +105,10 @@ pub(super) async fn describe(
             transactional,
             notes: Vec::new(),
         },
+        collations: vec![None; kinds.len()],
         kinds,
         unique: Vec::new(),
+        is_view: false,
     })
 }
 

@@ -9,17 +9,23 @@
 //! part of its shape, and a run does not go on in a table of another one.
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
-//! table is), `encode` (values), `statements` and `writer` (rows), `execute` (statements of the user's own), `ledger`.
+//! table is), `encode` (values), `statements` and `writer` (rows), `execute` (statements of the user's own), `ledger`; and
+//! the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
 
 mod catalog;
 mod connect;
+mod decode;
 mod encode;
 mod errors;
 mod execute;
+mod getter;
 mod ledger;
 mod product;
+mod reader;
 mod settings;
+mod splits;
 mod statements;
+mod stream;
 mod types;
 mod writer;
 
@@ -34,6 +40,7 @@ use mysql_async::{Conn, prelude::Queryable};
 
 use self::{
     connect::Counting,
+    getter::MysqlGetter,
     ledger::Mover,
     product::{Product, Version},
     settings::{ProcessSurroundings, Settings},
@@ -41,10 +48,12 @@ use self::{
 };
 use crate::{
     error::{Error, Result},
+    getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
+    reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     table::{Table, TableName, TableSpec},
     target::{Capabilities, StatementMax, Target, Writer, splits_nothing},
@@ -415,6 +424,15 @@ impl Target for MysqlTarget {
         let mover = run.map(Mover::new);
         let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
         Ok(Box::new(writer))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.settings, request).await
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        let getter = MysqlGetter::open(&self.settings, self.server.packet_bytes_max, request).await?;
+        Ok(Box::new(getter))
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -206,7 +206,7 @@ pub(super) fn carry(column: &DeclaredColumn) -> Carried {
 }
 
 /// Unsigned 64 bits.
-const UNSIGNED: ColumnType = ColumnType::Decimal {
+pub(super) const UNSIGNED: ColumnType = ColumnType::Decimal {
     precision: 20,
     scale: 0,
 };

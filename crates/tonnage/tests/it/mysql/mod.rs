@@ -1,9 +1,11 @@
 //! MariaDB, against the server of scripts/with-servers.
 
 mod connecting;
+mod gets;
 mod ledger;
 mod operations;
 mod tables;
+mod unloading;
 mod values;
 mod writing;
 

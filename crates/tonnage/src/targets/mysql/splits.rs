@@ -1,0 +1,311 @@
+//! Cutting a table or a query into queries whose rows are disjoint and, together, everything exactly once.
+//!
+//! Boundaries are values of one column, in the order in which the server compares them: of the first column of the
+//! primary key found by walking down its index, of any other column by sorting them once. Each part begins at its
+//! boundary and ends before the next; the first has no beginning, the last no end, and nulls are a part of their own, so
+//! whatever the boundaries are, every row is in one part.
+
+use mysql_async::{Conn, Value, prelude::Queryable};
+
+use super::{
+    catalog::Described,
+    errors,
+    reader::of_user,
+    types::{Kind, quote, quote_table},
+};
+use crate::{
+    error::{Error, Result},
+    reader::ScanRequest,
+};
+
+/// Splits for each reader: enough that none is left with a large one at the end.
+const SPLITS_PER_READER: usize = 8;
+/// Rows of a split at least, when the target chooses.
+const SPLIT_ROWS: u64 = 20_000;
+/// Splits at most, should the server's estimate of a table's rows be far too low.
+const SPLITS_MAX: usize = 1_024;
+
+/// The longest text or bytes that are taken for a boundary of a sorted column.
+const BOUNDARY_BYTES_MAX: usize = 100;
+
+/// Where rows come from.
+pub(super) enum Source {
+    /// A query of the user's own.
+    Query(String),
+    /// A table or a view.
+    Table(Box<Described>),
+}
+
+impl Source {
+    /// As what follows FROM.
+    pub fn whole(&self) -> String {
+        match self {
+            Self::Query(text) => format!("(\n{text}\n) AS query"),
+            Self::Table(described) => quote_table(&described.table.name),
+        }
+    }
+}
+
+/// What all splits have in common.
+pub(super) struct Query<'a> {
+    pub selected: &'a str,
+    pub filter: Option<&'a str>,
+}
+
+impl Query<'_> {
+    pub fn of(&self, from: &str, condition: Option<&str>) -> String {
+        let mut sql = format!("SELECT {} FROM {from}", self.selected);
+        // On lines of its own, as a comment may end it.
+        let filter = self.filter.map(|filter| format!("(\n{filter}\n)"));
+        let all: Vec<_> = condition.map(str::to_owned).into_iter().chain(filter).collect();
+        if !all.is_empty() {
+            sql.push_str(" WHERE ");
+            sql.push_str(&all.join(" AND "));
+        }
+        sql
+    }
+}
+
+/// The first column of the primary key, where rows can be cut by it.
+pub(super) fn key_column(described: &Described) -> Option<&str> {
+    let first = described.table.primary_key()?.columns.first()?;
+    let at = described
+        .table
+        .columns
+        .iter()
+        .position(|column| column.name == *first)?;
+    let kind = described.kinds.get(at)?.as_ref()?;
+    has_order(kind).then_some(first)
+}
+
+/// Whether values compare as they are sorted. Labels are sorted by their numbers and compared as text.
+fn has_order(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Label(_) | Kind::Labels(_))
+}
+
+/// Cuts by the primary key's first column `column`.
+pub(super) async fn by_key(
+    conn: &mut Conn,
+    request: &ScanRequest,
+    described: &Described,
+    query: &Query<'_>,
+    column: &str,
+) -> Result<Vec<String>> {
+    let table = quote_table(&described.table.name);
+    let from = format!("{table} FORCE INDEX (PRIMARY)");
+    let name = quote(column);
+    let rows: Option<Option<u64>> = conn
+        .exec_first(
+            "SELECT table_rows FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
+            (
+                described.table.name.schema.as_deref().unwrap_or_default(),
+                &described.table.name.name,
+            ),
+        )
+        .await
+        .map_err(errors::statement)?;
+    let rows = rows.flatten().unwrap_or(0);
+    let parts = (request.readers * SPLITS_PER_READER) as u64;
+    let mut step = (rows / parts).max(SPLIT_ROWS);
+    let mut literals: Vec<String> = Vec::new();
+    loop {
+        let after = literals
+            .last()
+            .map_or_else(String::new, |last| format!(" WHERE {name} > {last}"));
+        let next = format!("SELECT {name} FROM {from}{after} ORDER BY {name} LIMIT 1 OFFSET {step}");
+        let found: Option<mysql_async::Row> = conn.exec_first(next, ()).await.map_err(errors::statement)?;
+        let Some(value) = found.and_then(|row| row.unwrap().into_iter().next()) else {
+            break;
+        };
+        literals.push(literal(described, column, &value)?);
+        if literals.len().is_multiple_of(SPLITS_MAX / 2) {
+            step = step.saturating_mul(2);
+        }
+    }
+    Ok(ranges(&name, &literals, None)
+        .iter()
+        .map(|condition| query.of(&from, condition.as_deref()))
+        .collect())
+}
+
+/// Cuts by the column that the user has named.
+pub(super) async fn by_column(
+    conn: &mut Conn,
+    request: &ScanRequest,
+    source: &Source,
+    query: &Query<'_>,
+    column: &str,
+) -> Result<Vec<String>> {
+    let whole = source.whole();
+    let name = quote(column);
+    let probe = conn.prep(format!("SELECT {name} FROM {whole}")).await;
+    let probe = probe.map_err(|failure| match errors::number(&failure) {
+        Some(1054) => Error::config(format!("there is no column '{column}' to split by"))
+            .hint("--split-by takes the exact name of a column")
+            .caused_by(failure),
+        _ => of_user(failure, "the query"),
+    })?;
+    let no_order = || {
+        Error::config(format!("column '{column}' has no order to split by"))
+            .hint("split by a column whose values can be sorted, or leave --split-by out")
+    };
+    let bits = {
+        use mysql_async::consts::{ColumnFlags, ColumnType};
+        let columns = probe.columns();
+        let found = columns.first().ok_or_else(no_order)?;
+        let labels = ColumnFlags::ENUM_FLAG | ColumnFlags::SET_FLAG;
+        let unordered = matches!(
+            found.column_type(),
+            ColumnType::MYSQL_TYPE_JSON | ColumnType::MYSQL_TYPE_GEOMETRY
+        );
+        if unordered || found.flags().intersects(labels) {
+            return Err(no_order());
+        }
+        found.column_type() == ColumnType::MYSQL_TYPE_BIT
+    };
+    let value = if bits {
+        format!("CAST({name} AS UNSIGNED)")
+    } else {
+        name.clone()
+    };
+    let parts = request.readers * SPLITS_PER_READER;
+    let boundaries = format!(
+        "SELECT b FROM (SELECT {value} AS b, ROW_NUMBER() OVER (ORDER BY {name}) AS n, COUNT(*) OVER () AS c \
+         FROM {whole} WHERE {name} IS NOT NULL) AS numbered WHERE n % GREATEST(c DIV {parts}, 1) = 0 AND n < c \
+         ORDER BY n LIMIT {SPLITS_MAX}"
+    );
+    let rows: Vec<mysql_async::Row> = conn.exec(boundaries, ()).await.map_err(errors::statement)?;
+    let columns = probe.columns();
+    let form = columns.first().map_or(Form::Text, Form::of);
+    let mut literals = Vec::with_capacity(rows.len());
+    for row in rows {
+        match row.unwrap().into_iter().next() {
+            // The server sorts by the beginnings of long values, and boundaries have to be in order.
+            Some(Value::Bytes(bytes)) if bytes.len() > BOUNDARY_BYTES_MAX => {}
+            Some(value) => literals.push(written(&value, form)),
+            None => {}
+        }
+    }
+    Ok(ranges(&name, &literals, Some(format!("{name} IS NULL")))
+        .iter()
+        .map(|condition| query.of(&whole, condition.as_deref()))
+        .collect())
+}
+
+/// The number of the collation that compares bytes.
+pub(super) const BINARY: u16 = 63;
+
+/// How the bytes of a value are written in SQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As they are: they are a number's.
+    Number,
+    /// As bytes.
+    Bytes,
+    /// As text.
+    Text,
+}
+
+impl Form {
+    fn of(column: &mysql_async::Column) -> Self {
+        use mysql_async::consts::ColumnType as Type;
+        match column.column_type() {
+            Type::MYSQL_TYPE_DECIMAL | Type::MYSQL_TYPE_NEWDECIMAL => Self::Number,
+            _ if column.character_set() == BINARY => Self::Bytes,
+            _ => Self::Text,
+        }
+    }
+}
+
+/// Conditions on `name` that every value meets one of; `nulls` is the condition for nulls, where there may be any.
+fn ranges(name: &str, literals: &[String], nulls: Option<String>) -> Vec<Option<String>> {
+    let mut conditions = Vec::with_capacity(literals.len() + 2);
+    for at in 0..=literals.len() {
+        let from = at.checked_sub(1).map(|at| format!("{name} >= {}", literals[at]));
+        let to = literals.get(at).map(|literal| format!("{name} < {literal}"));
+        let both: Vec<_> = from.into_iter().chain(to).collect();
+        conditions.push(match (both.is_empty(), &nulls) {
+            (true, None) => None,
+            (true, Some(_)) => Some(format!("{name} IS NOT NULL")),
+            (false, _) => Some(both.join(" AND ")),
+        });
+    }
+    conditions.extend(nulls.map(Some));
+    conditions
+}
+
+fn literal(described: &Described, column: &str, value: &Value) -> Result<String> {
+    let at = described.table.columns.iter().position(|c| c.name == column);
+    let kind = at.and_then(|at| described.kinds.get(at)?.as_ref());
+    match (kind, value) {
+        (None, _) => Err(Error::bug(format!(
+            "rows are cut by '{column}', which is not known"
+        ))),
+        (Some(Kind::Integer { bits: true, .. }), Value::Bytes(bits)) => {
+            let number = bits.iter().fold(0_u64, |all, byte| all << 8 | u64::from(*byte));
+            Ok(number.to_string())
+        }
+        (Some(kind), value) => Ok(literal_of(kind, value)),
+    }
+}
+
+/// A value of a column that takes `kind`, in SQL.
+pub(super) fn literal_of(kind: &Kind, value: &Value) -> String {
+    let form = match kind {
+        Kind::Decimal { .. } => Form::Number,
+        Kind::Binary(_) | Kind::Bytes(_) => Form::Bytes,
+        _ => Form::Text,
+    };
+    written(value, form)
+}
+
+/// A value in SQL. Text takes part in comparisons by the column's collation.
+fn written(value: &Value, form: Form) -> String {
+    match value {
+        Value::Bytes(bytes) if form == Form::Number => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Bytes(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            match form {
+                Form::Bytes => format!("x'{digits}'"),
+                _ => format!("_utf8mb4 x'{digits}'"),
+            }
+        }
+        // The double that it is.
+        Value::Float(number) => format!("{:e}", f64::from(*number)),
+        Value::Double(number) => format!("{number:e}"),
+        other => other.as_sql(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_leave_nothing_out() {
+        let literals = ["1".to_owned(), "5".to_owned()];
+        assert_eq!(
+            ranges("`k`", &literals, Some("`k` IS NULL".to_owned())),
+            ["`k` < 1", "`k` >= 1 AND `k` < 5", "`k` >= 5", "`k` IS NULL"].map(|c| Some(c.to_owned()))
+        );
+        assert_eq!(ranges("`k`", &[], None), [None]);
+        assert_eq!(
+            ranges("`k`", &[], Some("`k` IS NULL".to_owned())),
+            ["`k` IS NOT NULL", "`k` IS NULL"].map(|c| Some(c.to_owned()))
+        );
+    }
+
+    #[test]
+    fn boundaries_are_written_exactly() {
+        for (value, form, wanted) in [
+            (Value::Int(-3), Form::Text, "-3"),
+            (Value::Bytes(b"a'\\".to_vec()), Form::Text, "_utf8mb4 x'61275c'"),
+            (Value::Bytes(vec![0, 255]), Form::Bytes, "x'00ff'"),
+            (Value::Bytes(b"-1.50".to_vec()), Form::Number, "-1.50"),
+            (Value::Float(0.1), Form::Text, "1.0000000149011612e-1"),
+            (Value::Date(2024, 2, 29, 0, 0, 0, 0), Form::Text, "'2024-02-29'"),
+        ] {
+            assert_eq!(written(&value, form), wanted);
+        }
+    }
+}
