@@ -6,6 +6,8 @@ import sys
 import venv
 from pathlib import Path
 
+from measure import Failed
+
 ROOT = Path(__file__).resolve().parent.parent
 TONNAGE = ROOT / "target" / "release" / "tonnage"
 PLACE = ROOT / "target" / "bench"
@@ -13,7 +15,11 @@ PACKAGES = [
     "adbc-driver-manager==1.13.0",
     "adbc-driver-postgresql==1.13.0",
     "adbc-driver-sqlite==1.13.0",
-    "duckdb==2.0.0",
+    "connectorx==0.4.6",
+    # The newest whose extensions for other databases come as packages.
+    "duckdb==1.5.5",
+    "duckdb-extension-postgres-scanner==1.5.5",
+    "duckdb-extension-sqlite-scanner==1.5.5",
     "pyarrow==26.0.1",
     "tpchgen-cli==4.0.0",
 ]
@@ -22,7 +28,7 @@ PACKAGES = [
 def run(command, **options):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
     if done.returncode != 0:
-        sys.exit(f"error: {' '.join(str(word) for word in command)}\n{done.stderr.strip()}")
+        raise Failed(f"{' '.join(str(word) for word in command)}: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -37,16 +43,6 @@ def tools():
         run([environment / "bin" / "pip", "install", "--quiet", *PACKAGES])
         listed.write_text(wanted)
     return environment / "bin"
-
-
-def duckdb_extension(name):
-    """None where DuckDB has the extension, else why not."""
-    script = f"import duckdb; duckdb.connect().execute('install {name}; load {name}')"
-    done = subprocess.run([tools() / "python", "-c", script], capture_output=True, text=True)
-    if done.returncode == 0:
-        return None
-    said = done.stderr.strip().splitlines()
-    return next((line.split("Exception: ")[-1] for line in said if "Error: " in line), said[-1])
 
 
 def made(name, make):
@@ -88,11 +84,30 @@ def lineitem(scale, ending):
     return made(f"lineitem-{scale}-{ending}", make) / f"lineitem.{ending}"
 
 
+def lineitem_size(rows):
+    """The scale at which lineitem has about six times as many rows as `rows`, and how many it has then."""
+    scale = f"{rows / 1_000_000:g}"
+    counted = made(f"lineitem-{scale}-rows", lambda path: path.write_text(str(lines_of(lineitem(scale, "csv")))))
+    return scale, int(counted.read_text())
+
+
+def lines_of(path):
+    """Lines of a file below its header."""
+    with open(path, "rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b"")) - 1
+
+
+def example(name):
+    """One of the library's example programs."""
+    run(["cargo", "build", "--release", "--locked", "--package", "tonnage", "--example", name], cwd=ROOT)
+    return TONNAGE.parent / "examples" / name
+
+
 def full_sqlite(name, source, table, ddl):
     """A SQLite file that holds a source's rows."""
 
     def make(path):
-        subprocess.run(["sqlite3", path], input=ddl, text=True, check=True)
+        run(["sqlite3", path], input=ddl)
         run([TONNAGE, "load", source, path, "-t", table, "-q", "--ledger", "none"])
 
     return made(name, make)
