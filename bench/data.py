@@ -11,6 +11,7 @@ from measure import Failed
 ROOT = Path(__file__).resolve().parent.parent
 TONNAGE = ROOT / "target" / "release" / "tonnage"
 PLACE = ROOT / "target" / "bench"
+COMMAND_SECONDS_MAX = 1_200
 PACKAGES = [
     "adbc-driver-manager==1.13.0",
     "adbc-driver-postgresql==1.13.0",
@@ -26,9 +27,14 @@ PACKAGES = [
 
 
 def run(command, **options):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    """The standard output of a command that must succeed, within a bound for what may be downloading or building."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, **options)
+    except subprocess.TimeoutExpired as problem:
+        raise Failed(f"{' '.join(words)}: not done after {COMMAND_SECONDS_MAX} s") from problem
     if done.returncode != 0:
-        raise Failed(f"{' '.join(str(word) for word in command)}: {done.stderr.strip()}")
+        raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
 
 

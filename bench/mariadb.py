@@ -47,13 +47,14 @@ def count(table):
 
 def fresh(table, *ddl):
     statements(f"drop table if exists {table}, tonnage_slots, tonnage_runs", *ddl)
+    os.sync()
 
 
 def load_data(source, table):
     """The client's LOAD DATA in a strict session; an error, not a warning, for what does not fit."""
     statement = (
         f"set session sql_mode = 'TRADITIONAL'; load data local infile '{source}' into table {table} "
-        "fields terminated by ',' optionally enclosed by '\\\"' ignore 1 lines"
+        "fields terminated by ',' optionally enclosed by x'22' ignore 1 lines"
     )
     return Contender([client("--local-infile", "--execute", statement)])
 

@@ -99,6 +99,7 @@ def take(contender, server):
     started = time.monotonic()
     running = [start(command, contender.stdin, output) for command, output in zip(contender.commands, outputs)]
     timer = threading.Timer(RUN_SECONDS_MAX, lambda: [process.kill() for process in running])
+    timer.daemon = True
     timer.start()
     client, problem = 0.0, None
     for process, output in zip(running, outputs):
@@ -164,11 +165,17 @@ def ratios(over, under, of=lambda once: once.wall):
     return interval([of(a) / max(of(b), 1e-9) for a, b in zip(over, under)])
 
 
+def quoted(word):
+    """A word as one would type it: in double quotes where it has single ones and nothing that these would change."""
+    text = str(word)
+    return f'"{text}"' if "'" in text and not set(text) & set('"$`!') else shlex.quote(text)
+
+
 def shown(contender, hidden):
     """The contender's commands as one would type them, with the places in `hidden` by their names."""
-    text = " & ".join(shlex.join(str(word) for word in command) for command in contender.commands)
+    text = " & ".join(" ".join(map(quoted, command)) for command in contender.commands)
     if contender.stdin:
-        text += f" <<< {shlex.quote(contender.stdin.strip())}"
+        text += f" <<< {quoted(contender.stdin.strip())}"
     for name, place in hidden:
         text = text.replace(str(place), name)
     return text

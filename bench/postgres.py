@@ -224,6 +224,7 @@ def unload(name, rows):
     def emptied():
         for path in out.iterdir():
             path.unlink()
+        os.sync()
 
     title = "sbtest out of PostgreSQL"
     return Case(name, title, rows, emptied, contenders, goals, server=server_seconds)
