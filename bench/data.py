@@ -77,7 +77,8 @@ def sbtest(rows, ending):
 def shuffled(rows):
     """The same in random key order."""
     ordered = sbtest(rows, "parquet")
-    return made(f"{rows}/shuffled.parquet", lambda path: run([tools() / "python", ROOT / "bench/shuffle.py", ordered, path]))
+    command = [tools() / "python", ROOT / "bench/shuffle.py", ordered]
+    return made(f"{rows}/shuffled.parquet", lambda path: run([*command, path]))
 
 
 def lineitem(scale, ending):

@@ -205,7 +205,8 @@ def unload(name, rows):
     out.mkdir(parents=True, exist_ok=True)
 
     def ours(file, jobs):
-        return Contender([[data.TONNAGE, "unload", "-q", URL, "-t", "stored", "-o", out / file, "--overwrite", "-j", jobs]])
+        output = ["-o", out / file, "--overwrite", "-j", jobs]
+        return Contender([[data.TONNAGE, "unload", "-q", URL, "-t", "stored", *output]])
 
     one, two = "tonnage unload, Parquet, 1 job", "tonnage unload, Parquet, 2 jobs"
     copied, read = "psql \\copy .. to, CSV", "connectorx, two partitions, into memory"

@@ -13,8 +13,9 @@ from the least to the greatest: of seven rounds it holds the true median with a 
 75 %. Tables are made anew before each run, outside the measured time.
 
 A run that takes over three minutes is stopped and counts as three; a contender that has had two minutes in all sits the
-remaining rounds out. One that leaves other than all rows in the table has failed. A contender that fails is named, and the others go on; the exit code is 1 where it was tonnage, or
-where a case could not be made. A goal that is missed is no failure.
+remaining rounds out. One that leaves other than all rows in the table has failed. A contender that fails is named, and
+the others go on; the exit code is 1 where it was tonnage, or where a case could not be made. A goal that is missed is
+no failure.
 
 Results are kept in target/bench/results.json, the latest of each case and number of rows; `--write` makes a page of
 them.
@@ -103,7 +104,8 @@ def show(found, seconds):
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, help="rounds of each case (default 7, of slow cases 3)")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="sbtest rows; the other files go with them (default 1,000,000)")
+    rows = "sbtest rows; the other files go with them (default 1,000,000)"
+    parser.add_argument("--rows", type=int, default=1_000_000, help=rows)
     parser.add_argument("--quick", action="store_true", help="the main cases, 3 rounds, no file larger than --rows")
     parser.add_argument("--only", action="append", metavar="CASE", help="only this case; may be given again")
     parser.add_argument("--contender", action="append", metavar="TEXT", help="only contenders with this in their name")
@@ -119,7 +121,8 @@ def chosen(known, arguments):
     """The cases asked for."""
     unknown = set(arguments.only or []) - set(known)
     if unknown:
-        sys.exit(f"error: no case {', '.join(sorted(unknown))}\nhint: --list names them; a server's need scripts/with-servers")
+        hint = "--list names them; a server's need scripts/with-servers"
+        sys.exit(f"error: no case {', '.join(sorted(unknown))}\nhint: {hint}")
     if arguments.only:
         return {name: entry for name, entry in known.items() if name in arguments.only}
     return {name: entry for name, entry in known.items() if entry.main or not arguments.quick}
