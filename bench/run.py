@@ -128,10 +128,14 @@ def chosen(known, arguments):
     return {name: entry for name, entry in known.items() if entry.main or not arguments.quick}
 
 
+def rounds_of(entry, arguments):
+    return arguments.runs or (min(entry.rounds, ROUNDS_QUICK) if arguments.quick else entry.rounds)
+
+
 def run(name, entry, arguments):
     """Makes, measures and shows a case; what was found, and whether all of it could run."""
     started = time.monotonic()
-    rounds = arguments.runs or (min(entry.rounds, ROUNDS_QUICK) if arguments.quick else entry.rounds)
+    rounds = rounds_of(entry, arguments)
     try:
         case = entry.make()
         if arguments.contender:
@@ -150,7 +154,7 @@ def main():
     known = cases.all_cases(arguments.rows, arguments.quick)
     if arguments.list:
         for name, entry in chosen(known, arguments).items():
-            print(f"{name:<28} {entry.rows:>12,} rows {entry.rounds:>3} rounds")
+            print(f"{name:<28} {entry.rows:>12,} rows {rounds_of(entry, arguments):>3} rounds")
         return
     data.PLACE.mkdir(parents=True, exist_ok=True)
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
