@@ -28,6 +28,7 @@ unit: tools
 
 bench: tools
 	cargo build --release --locked --package tonnage-cli
+	cargo build --release --locked --package tonnage --example single_gets
 	scripts/with-servers bench/run.py $(ARGS)
 
 tools:

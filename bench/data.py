@@ -6,23 +6,35 @@ import sys
 import venv
 from pathlib import Path
 
+from measure import Failed
+
 ROOT = Path(__file__).resolve().parent.parent
 TONNAGE = ROOT / "target" / "release" / "tonnage"
 PLACE = ROOT / "target" / "bench"
+COMMAND_SECONDS_MAX = 1_200
 PACKAGES = [
     "adbc-driver-manager==1.13.0",
     "adbc-driver-postgresql==1.13.0",
     "adbc-driver-sqlite==1.13.0",
-    "duckdb==2.0.0",
+    "connectorx==0.4.6",
+    # The newest whose extensions for other databases come as packages.
+    "duckdb==1.5.5",
+    "duckdb-extension-postgres-scanner==1.5.5",
+    "duckdb-extension-sqlite-scanner==1.5.5",
     "pyarrow==26.0.1",
     "tpchgen-cli==4.0.0",
 ]
 
 
 def run(command, **options):
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, **options)
+    """The standard output of a command that must succeed, within a bound for what may be downloading or building."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, **options)
+    except subprocess.TimeoutExpired as problem:
+        raise Failed(f"{' '.join(words)}: not done after {COMMAND_SECONDS_MAX} s") from problem
     if done.returncode != 0:
-        sys.exit(f"error: {' '.join(str(word) for word in command)}\n{done.stderr.strip()}")
+        raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -37,16 +49,6 @@ def tools():
         run([environment / "bin" / "pip", "install", "--quiet", *PACKAGES])
         listed.write_text(wanted)
     return environment / "bin"
-
-
-def duckdb_extension(name):
-    """None where DuckDB has the extension, else why not."""
-    script = f"import duckdb; duckdb.connect().execute('install {name}; load {name}')"
-    done = subprocess.run([tools() / "python", "-c", script], capture_output=True, text=True)
-    if done.returncode == 0:
-        return None
-    said = done.stderr.strip().splitlines()
-    return next((line.split("Exception: ")[-1] for line in said if "Error: " in line), said[-1])
 
 
 def made(name, make):
@@ -75,7 +77,8 @@ def sbtest(rows, ending):
 def shuffled(rows):
     """The same in random key order."""
     ordered = sbtest(rows, "parquet")
-    return made(f"{rows}/shuffled.parquet", lambda path: run([tools() / "python", ROOT / "bench/shuffle.py", ordered, path]))
+    command = [tools() / "python", ROOT / "bench/shuffle.py", ordered]
+    return made(f"{rows}/shuffled.parquet", lambda path: run([*command, path]))
 
 
 def lineitem(scale, ending):
@@ -88,11 +91,30 @@ def lineitem(scale, ending):
     return made(f"lineitem-{scale}-{ending}", make) / f"lineitem.{ending}"
 
 
+def lineitem_size(rows):
+    """The scale at which lineitem has about six times as many rows as `rows`, and how many it has then."""
+    scale = f"{rows / 1_000_000:g}"
+    counted = made(f"lineitem-{scale}-rows", lambda path: path.write_text(str(lines_of(lineitem(scale, "csv")))))
+    return scale, int(counted.read_text())
+
+
+def lines_of(path):
+    """Lines of a file below its header."""
+    with open(path, "rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b"")) - 1
+
+
+def example(name):
+    """One of the library's example programs."""
+    run(["cargo", "build", "--release", "--locked", "--package", "tonnage", "--example", name], cwd=ROOT)
+    return TONNAGE.parent / "examples" / name
+
+
 def full_sqlite(name, source, table, ddl):
     """A SQLite file that holds a source's rows."""
 
     def make(path):
-        subprocess.run(["sqlite3", path], input=ddl, text=True, check=True)
+        run(["sqlite3", path], input=ddl)
         run([TONNAGE, "load", source, path, "-t", table, "-q", "--ledger", "none"])
 
     return made(name, make)

@@ -1,85 +1,72 @@
-"""Rows by their keys: 100,000 of them among 5,000,000, at once and one by one."""
+"""Rows by their keys, at once and one by one: a fiftieth of a table's rows, in random order."""
 
 import csv
 import random
 import sqlite3
 
 import data
-from measure import Case, Contender
+import mariadb as maria
+import postgres as pg
+from goals import Faster
+from measure import Case, Contender, no_server
 
-ROWS = 5_000_000
-KEYS = 100_000
-EXAMPLE = data.ROOT / "target/release/examples/single_gets"
+ONE, TWO = "tonnage get, 1 job", "tonnage get, 2 jobs"
+AWAITED, PIPELINED = "awaited single gets", "pipelined single gets, 256 at once"
+PREPARED = "prepared single gets"
 
 
-def keys():
+def keys(rows):
     """A file of keys in random order, all of them there."""
 
     def make(path):
-        drawn = random.Random(1).sample(range(1, ROWS + 1), KEYS)
+        drawn = random.Random(1).sample(range(1, rows + 1), rows // 50)
         with open(path, "w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows([["id"], *([key] for key in drawn)])
 
-    return data.made(f"keys-{KEYS}-of-{ROWS}.csv", make)
-
-
-def example():
-    """The reference's program."""
-    data.run(["cargo", "build", "--release", "--locked", "--package", "tonnage", "--example", "single_gets"], cwd=data.ROOT)
-    return EXAMPLE
-
-
-def get(target, table, *options):
-    return Contender(
-        [[data.TONNAGE, "get", "-q", "--keys", keys(), target, "-t", table, "-o", "/dev/null", "--format", "csv", *options]]
-    )
-
-
-def single(how, target, table):
-    return Contender([[example(), how, target, table, keys()]])
+    return data.made(f"{rows}/keys.csv", make)
 
 
 def nothing():
     """Gets change nothing, so nothing is made anew."""
 
 
-def postgres(url, psql, goal):
-    """100,000 gets of sbtest1's rows; `psql` runs statements, `goal` makes one of names and a text."""
-    rows = data.sbtest(ROWS, "parquet")
-    psql("drop table if exists gets", "create table gets (id int primary key, k int, c char(120), pad char(60))")
-    data.run([data.TONNAGE, "load", "-q", rows, url, "-t", "gets", "--ledger", "none"])
-    psql("vacuum analyze gets")
-    contenders = {
-        "tonnage get, 1 job": get(url, "gets", "-j", "1"),
-        "tonnage get, 2 jobs": get(url, "gets", "-j", "2"),
-        "awaited single gets": single("awaited", url, "gets"),
-        "pipelined single gets, 256 at once": single("pipelined", url, "gets"),
-    }
-    ours = list(contenders)[:2]
+def case(name, database, place, rows, singles, goals, server):
+    """`singles` are the reference's ways by their names; see crates/tonnage/examples/single_gets.rs."""
+    wanted = keys(rows)
+    contenders = {}
+    for contender, jobs in [(ONE, "1"), (TWO, "2")]:
+        output = ["-o", "/dev/null", "--format", "csv", "-j", jobs]
+        contenders[contender] = Contender([[data.TONNAGE, "get", "-q", place, "--keys", wanted, "-t", "stored", *output]])
+    example = data.example("single_gets")
+    for contender, how in singles.items():
+        contenders[contender] = Contender([[example, how, place, "stored", wanted]])
+    title = f"Rows by {rows // 50:,} keys of {rows:,} rows in {database}"
+    return Case(name, title, rows // 50, nothing, contenders, goals, server=server)
+
+
+def postgres(name, rows):
+    pg.stored(rows)
     goals = [
-        goal(ours, ["awaited single gets"], 1 / 20, "20 times faster than awaited single gets"),
-        goal(ours, ["pipelined single gets, 256 at once"], 1 / 3, "3 times faster than pipelined ones"),
+        Faster([ONE, TWO], [AWAITED], 20, "20 times as fast as awaited single gets"),
+        Faster([ONE, TWO], [PIPELINED], 3, "3 times as fast as pipelined ones"),
     ]
-    return Case(
-        "gets-postgres", "100,000 keys of 5,000,000 rows, PostgreSQL", KEYS, nothing, contenders, goals, runs_max=3
-    )
+    singles = {AWAITED: "awaited", PIPELINED: "pipelined"}
+    return case(name, "PostgreSQL", pg.URL, rows, singles, goals, pg.server_seconds)
 
 
-def sqlite(goal):
-    rows = data.sbtest(ROWS, "parquet")
+def mariadb(name, rows):
+    maria.stored(rows)
+    goals = [Faster([ONE, TWO], [AWAITED], 20, "20 times as fast as awaited single gets")]
+    return case(name, "MariaDB", maria.URL, rows, {AWAITED: "awaited"}, goals, maria.server_seconds)
 
+
+def sqlite(name, rows):
     def make(path):
         database = sqlite3.connect(path)
-        database.execute("create table gets (id integer primary key, k int, c char(120), pad char(60))")
+        database.execute("create table stored (id integer primary key, k int, c char(120), pad char(60))")
         database.close()
-        data.run([data.TONNAGE, "load", "-q", rows, f"sqlite:{path}", "-t", "gets", "--ledger", "none"])
+        data.run([data.TONNAGE, "load", "-q", data.sbtest(rows, "parquet"), path, "-t", "stored", "--ledger", "none"])
 
-    database = data.made(f"gets-{ROWS}.db", make)
-    contenders = {
-        "tonnage get, 1 job": get(database, "gets", "-j", "1"),
-        "tonnage get, 2 jobs": get(database, "gets", "-j", "2"),
-        "prepared single gets": single("prepared", database, "gets"),
-        "prepared single gets, one transaction": single("transaction", database, "gets"),
-    }
-    goals = [goal(list(contenders)[:2], ["prepared single gets"], 1 / 1.8, "1.8 times faster than prepared single gets")]
-    return Case("gets-sqlite", "100,000 keys of 5,000,000 rows, SQLite", KEYS, nothing, contenders, goals)
+    database = data.made(f"{rows}/stored.db", make)
+    goals = [Faster([ONE, TWO], [PREPARED], 1.8, "1.8 times as fast as prepared single gets")]
+    return case(name, "SQLite", database, rows, {PREPARED: "prepared", f"{PREPARED}, one transaction": "transaction"}, goals, no_server)

@@ -2,11 +2,9 @@
 
 import json
 import socket
-import subprocess
 import threading
 from urllib.parse import urlsplit
 
-import cases
 import data
 
 # Many small commits, so that the cost of a commit stands out from that of a run.
@@ -46,43 +44,36 @@ class Listener:
             pass
 
 
-def wal_bytes():
+def wal_bytes(url):
     sql = "select pg_current_wal_insert_lsn() - '0/0'"
-    return int(subprocess.run(["psql", "-qXAt", cases.URL, "-c", sql], capture_output=True, text=True, check=True).stdout)
+    return int(data.run(["psql", "-qXAt", url, "-c", sql]))
 
 
-def once(parquet, commits, options):
+def once(parquet, url, psql, commits, options):
     """WAL bytes, turns and commits of a load of `commits` writes."""
-    parts = urlsplit(cases.URL)
+    parts = urlsplit(url)
     listener = Listener(parts.hostname, parts.port)
-    url = cases.URL.replace(f":{parts.port}/", f":{listener.port}/")
+    through = url.replace(f":{parts.port}/", f":{listener.port}/")
     # A table that is there and a ledger that is there, so that neither is made meanwhile.
-    cases.psql("truncate sbtest1")
-    before = wal_bytes()
+    psql("truncate sbtest1")
+    before = wal_bytes(url)
     limit = ["--limit", commits * BATCH_ROWS, "--batch-rows", BATCH_ROWS, "-j", "1"]
-    report = data.run([data.TONNAGE, "load", "-q", "--report", "-", parquet, url, "-t", "sbtest1", *limit, *options])
-    return wal_bytes() - before, listener.turns, json.loads(report)["commits"]
+    report = data.run([data.TONNAGE, "load", "-q", "--report", "-", parquet, through, "-t", "sbtest1", *limit, *options])
+    return wal_bytes(url) - before, listener.turns, json.loads(report)["commits"]
 
 
-def cost(rows):
-    """WAL bytes and turns that the ledger adds to each commit, and the lines that say so."""
-    parquet = data.sbtest(rows, "parquet")
-    cases.fresh_postgres("sbtest1", f"create table sbtest1 ({cases.SBTEST})")
+def cost(parquet, url, psql, rows):
+    """What the ledger adds to each commit: a text, the value measured, and the most it may be."""
+    few, many = (min(commits, rows // BATCH_ROWS // part) for commits, part in zip(COMMITS, [3, 1]))
     # The first load makes the ledger; its pages are written in full once, before what is counted.
-    once(parquet, 10, [])
-    steps = {}
-    for name, options in {"without": ["--ledger", "none"], "with": []}.items():
-        few, many = (once(parquet, commits, options) for commits in COMMITS)
-        more = many[2] - few[2]
-        steps[name] = ((many[0] - few[0]) / more, (many[1] - few[1]) / more)
-    wal, turns = (after - before for before, after in zip(steps["without"], steps["with"]))
-    return {
-        "wal_bytes": wal,
-        "turns": turns,
-        "lines": [
-            f"WAL bytes a commit: {steps['with'][0]:,.0f} with the ledger, {steps['without'][0]:,.0f} without: "
-            f"{wal:.0f} more (goal: at most 200)",
-            f"turns of the conversation a commit: {steps['with'][1]:.2f} with the ledger, "
-            f"{steps['without'][1]:.2f} without: {turns:.2f} more (goal: at most 1)",
-        ],
-    }
+    once(parquet, url, psql, 10, [])
+    steps = []
+    for options in [["--ledger", "none"], []]:
+        first, second = (once(parquet, url, psql, commits, options) for commits in [few, many])
+        more = second[2] - first[2]
+        steps.append(((second[0] - first[0]) / more, (second[1] - first[1]) / more))
+    wal, turns = (after - before for before, after in zip(*steps))
+    return [
+        ("at most 200 WAL bytes more a commit", wal, 200),
+        ("at most one round trip more a commit", turns, 1),
+    ]

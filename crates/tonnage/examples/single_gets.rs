@@ -1,6 +1,7 @@
 //! The reference that `tonnage get` is measured against: rows looked up one by one, by the same drivers.
 //!
 //!     single_gets awaited|pipelined postgresql://.. TABLE KEYS
+//!     single_gets awaited mariadb://.. TABLE KEYS
 //!     single_gets prepared|transaction FILE.db TABLE KEYS
 //!
 //! `transaction` is `prepared` within one transaction, which locks the file once.
@@ -10,6 +11,7 @@
 use std::{error::Error, fs, process::ExitCode, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
+use mysql_async::{Conn, Opts, OptsBuilder, Value, prelude::Queryable};
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
 /// Look-ups under way at once where they do not wait for each other.
@@ -44,7 +46,13 @@ fn run(arguments: &[String]) -> Outcome<(f64, usize)> {
         "awaited" | "pipelined" => {
             let at_once = if how == "awaited" { 1 } else { PIPELINED };
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            runtime.block_on(by_messages(place, table, &keys, at_once))
+            match place.strip_prefix("mariadb://") {
+                Some(_) if how == "pipelined" => {
+                    Err("MariaDB's driver sends one statement after the other".into())
+                }
+                Some(rest) => runtime.block_on(in_mariadb(rest, table, &keys)),
+                None => runtime.block_on(by_messages(place, table, &keys, at_once)),
+            }
         }
         other => Err(format!("'{other}' is no way to look rows up").into()),
     }
@@ -71,6 +79,34 @@ fn prepared(file: &str, table: &str, keys: &[i32], first: &str) -> Outcome<(f64,
     }
     eprintln!("{bytes} bytes");
     Ok((started.elapsed().as_secs_f64(), found))
+}
+
+/// `place` is a URL without its scheme; options behind it are not looked at, so that there is no TLS.
+async fn in_mariadb(place: &str, table: &str, keys: &[i32]) -> Outcome<(f64, usize)> {
+    let address = place.split('?').next().unwrap_or_default();
+    let options = OptsBuilder::from_opts(Opts::from_url(&format!("mysql://{address}"))?);
+    let mut connection = Conn::new(options.prefer_socket(false)).await?;
+    let statement = connection
+        .prep(format!("SELECT * FROM `{table}` WHERE id = ?"))
+        .await?;
+    let started = Instant::now();
+    let (mut found, mut bytes) = (0, 0);
+    for key in keys {
+        let rows: Vec<mysql_async::Row> = connection.exec(&statement, (key,)).await?;
+        for row in rows {
+            for value in row.unwrap() {
+                bytes += match value {
+                    Value::Bytes(text) => text.len(),
+                    _ => 8,
+                };
+            }
+            found += 1;
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    eprintln!("{bytes} bytes");
+    connection.disconnect().await?;
+    Ok((seconds, found))
 }
 
 async fn by_messages(url: &str, table: &str, keys: &[i32], at_once: usize) -> Outcome<(f64, usize)> {
