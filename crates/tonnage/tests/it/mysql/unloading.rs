@@ -150,7 +150,7 @@ async fn however_it_is_cut_every_row_comes_once() {
              b varbinary(20), i bit(20), l text, en enum('x','a'));\n\
              INSERT INTO t SELECT seq, IF(seq % 10 = 0, NULL, IF(seq % 2 = 0, 'Same', CONCAT('v', seq, ''''))), \
              IF(seq % 7 = 0, NULL, CONCAT(LEFT(MD5(seq), 8), '-0000-4000-8000-', RIGHT(MD5(seq), 12))), IF(seq % 5 = 0, -1, EXP(seq % 600)), seq / 7, \
-             '2000-01-01' + INTERVAL seq DAY, UNHEX(MD5(seq)), seq, REPEAT(MD5(seq % 1000), 60), IF(seq % 2, 'x', 'a') \
+             '2000-01-01' + INTERVAL seq DAY, UNHEX(MD5(seq)), seq, REPEAT(MD5(seq % 1000), 5), IF(seq % 2, 'x', 'a') \
              FROM seq_1_to_90000 WHERE seq % 3 <> 0;\n\
              CREATE TABLE texts (x varchar(20), y int, k bigint, PRIMARY KEY (x, y));\n\
              INSERT INTO texts SELECT CONCAT(IF(k % 2, 'K', 'k'), k % 40000), k, k FROM t;\n\
