@@ -457,3 +457,31 @@ async fn rows_go_to_another_database_and_back_without_a_file() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_only_read_has_one_job() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (id int PRIMARY KEY);\nINSERT INTO t SELECT seq FROM seq_1_to_100")
+        .await;
+    let user = format!("reads_{}", place.database);
+    place
+        .run(&format!(
+            "CREATE USER {user}@'%' IDENTIFIED BY 'p';\nGRANT SELECT ON {}.* TO {user}@'%'",
+            place.database
+        ))
+        .await;
+    let (_, address) = place.url.rsplit_once('@').unwrap();
+    let db = Database::connect(&format!("mariadb://{user}:p@{address}")).await;
+    let db = db.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let unload = db.unload("t").jobs(2).to(directory.path().join("t.csv"));
+    let report = unload.run().await.unwrap();
+    assert_eq!((report.rows, report.jobs), (100, 1));
+    let told = report
+        .notes
+        .iter()
+        .any(|note| note.contains("the privilege LOCK TABLES is missing"));
+    assert!(told, "{:?}", report.notes);
+    place.run(&format!("DROP USER {user}@'%'")).await;
+}
