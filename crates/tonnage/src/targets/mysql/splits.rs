@@ -169,10 +169,13 @@ pub(super) async fn by_column(
         name.clone()
     };
     let parts = request.readers * SPLITS_PER_READER;
+    // Names that no column has by chance: an order by a column would mean the name.
+    let (boundary, number, count) = ("`tonnage boundary`", "`tonnage number`", "`tonnage count`");
     let boundaries = format!(
-        "SELECT b FROM (SELECT {value} AS b, ROW_NUMBER() OVER (ORDER BY {name}) AS n, COUNT(*) OVER () AS c \
-         FROM {whole} WHERE {name} IS NOT NULL) AS numbered WHERE n % GREATEST(c DIV {parts}, 1) = 0 AND n < c \
-         ORDER BY n LIMIT {SPLITS_MAX}"
+        "SELECT {boundary} FROM (SELECT {value} AS {boundary}, ROW_NUMBER() OVER (ORDER BY {name}) AS {number}, \
+         COUNT(*) OVER () AS {count} FROM {whole} WHERE {name} IS NOT NULL) AS numbered \
+         WHERE {number} % GREATEST({count} DIV {parts}, 1) = 0 AND {number} < {count} \
+         ORDER BY {number} LIMIT {SPLITS_MAX}"
     );
     let rows: Vec<mysql_async::Row> = conn.exec(boundaries, ()).await.map_err(errors::statement)?;
     let columns = probe.columns();

@@ -22,7 +22,6 @@ async fn keys_of_every_type() {
              CREATE TABLE latins (k varchar(20) CHARACTER SET latin1 PRIMARY KEY, v text);\n\
              INSERT INTO latins VALUES ('é', 'accent'), ('?', 'question');\n\
              CREATE TABLE padded (k char(5) PRIMARY KEY, v text);\nINSERT INTO padded VALUES ('abc', 'abc');\n\
-             CREATE TABLE longs (k longtext, v text, UNIQUE (k));\nINSERT INTO longs VALUES ('x', 'ex');\n\
              CREATE TABLE uuids (k uuid PRIMARY KEY, v text);\n\
              INSERT INTO uuids VALUES ('6f1f1d70-2b3c-4d5e-8f90-a1b2c3d4e5f6', 'one');\n\
              CREATE TABLE dates (k date PRIMARY KEY, v text);\nINSERT INTO dates VALUES ('2024-02-29', 'leap');\n\
@@ -67,7 +66,7 @@ async fn keys_of_every_type() {
         case("bits", &["257", "1"], &["two"], &["1"]),
         case(
             "texts",
-            &["A", "b", "\"\"", "007", "7", "é", "a", "q\"\\", "a "],
+            &["A", "b", "\"\"", "007", "7", "é", "a", "\"q\"\"\\\"", "a "],
             &["upper", "empty", "agent", "accent", "lower", "quoted"],
             &["b", "7", "a "],
         ),
@@ -80,7 +79,6 @@ async fn keys_of_every_type() {
             &["ж"],
         ),
         case("padded", &["abc", "abd", "abc  "], &["abc", "abc"], &["abd"]),
-        case("longs", &["x", "y"], &["ex"], &["y"]),
         case("uuids", &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"], &["one"], &[]),
         case("dates", &["2024-02-29", "2023-02-28"], &["leap"], &["2023-02-28"]),
         case(
@@ -133,7 +131,7 @@ async fn keys_of_several_columns() {
         .run(
             "CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b));\n\
              INSERT INTO t SELECT a.seq, b.seq, CONCAT(a.seq, '-', b.seq) FROM seq_0_to_99 a, seq_0_to_49 b;\n\
-             CREATE TABLE s (v text, a bigint unsigned NOT NULL, b bigint unsigned NOT NULL, UNIQUE (a, b));\n\
+             CREATE TABLE s (v text, a bigint unsigned NOT NULL, b bigint unsigned NOT NULL, PRIMARY KEY (a, b));\n\
              INSERT INTO s SELECT v, a, b FROM t",
         )
         .await;

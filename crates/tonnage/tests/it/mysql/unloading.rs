@@ -150,7 +150,7 @@ async fn however_it_is_cut_every_row_comes_once() {
              b varbinary(20), i bit(20), l text, en enum('x','a'));\n\
              INSERT INTO t SELECT seq, IF(seq % 10 = 0, NULL, IF(seq % 2 = 0, 'Same', CONCAT('v', seq, ''''))), \
              IF(seq % 7 = 0, NULL, CONCAT(LEFT(MD5(seq), 8), '-0000-4000-8000-', RIGHT(MD5(seq), 12))), IF(seq % 5 = 0, -1, EXP(seq % 600)), seq / 7, \
-             '2000-01-01' + INTERVAL seq DAY, UNHEX(MD5(seq)), seq, REPEAT(MD5(seq % 1000), 60), IF(seq % 2, 'x', 'a') \
+             '2000-01-01' + INTERVAL seq DAY, UNHEX(MD5(seq)), seq, REPEAT(MD5(seq % 1000), 5), IF(seq % 2, 'x', 'a') \
              FROM seq_1_to_90000 WHERE seq % 3 <> 0;\n\
              CREATE TABLE texts (x varchar(20), y int, k bigint, PRIMARY KEY (x, y));\n\
              INSERT INTO texts SELECT CONCAT(IF(k % 2, 'K', 'k'), k % 40000), k, k FROM t;\n\
@@ -456,4 +456,32 @@ async fn rows_go_to_another_database_and_back_without_a_file() {
             3_000
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_only_read_has_one_job() {
+    let place = Place::new().await;
+    place
+        .run("CREATE TABLE t (id int PRIMARY KEY);\nINSERT INTO t SELECT seq FROM seq_1_to_100")
+        .await;
+    let user = format!("reads_{}", place.database);
+    place
+        .run(&format!(
+            "CREATE USER {user}@'%' IDENTIFIED BY 'p';\nGRANT SELECT ON {}.* TO {user}@'%'",
+            place.database
+        ))
+        .await;
+    let (_, address) = place.url.rsplit_once('@').unwrap();
+    let db = Database::connect(&format!("mariadb://{user}:p@{address}")).await;
+    let db = db.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let unload = db.unload("t").jobs(2).to(directory.path().join("t.csv"));
+    let report = unload.run().await.unwrap();
+    assert_eq!((report.rows, report.jobs), (100, 1));
+    let told = report
+        .notes
+        .iter()
+        .any(|note| note.contains("the privilege LOCK TABLES is missing"));
+    assert!(told, "{:?}", report.notes);
+    place.run(&format!("DROP USER {user}@'%'")).await;
 }
