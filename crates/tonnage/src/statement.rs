@@ -543,7 +543,8 @@ impl Reader<'_> {
         self.set(after, self.tokens.len())
     }
 
-    /// `SET a = :a, b = :b`, or ON DUPLICATE KEY UPDATE: what stands between a comma or the beginning and a comma, WHERE, FROM or the end.
+    /// `SET a = :a, b = :b`, or ON DUPLICATE KEY UPDATE: what stands between a comma or the beginning and a comma,
+    /// WHERE, FROM or the end.
     fn set(&self, from: usize, to: usize) -> Vec<(Taker, usize)> {
         let mut found = Vec::new();
         let begins = |at: usize| {

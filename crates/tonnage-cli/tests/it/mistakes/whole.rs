@@ -81,8 +81,8 @@ pub(super) const WHOLE: &[Mistake] = &[
         on: MariaDb,
         arguments: "load orders.csv {db} -t orders --recreate",
         code: 2,
-        says: "error: --recreate cannot be done for {name}.orders: MariaDB commits whenever it makes, renames or drops a \
-               table or an index, so what was done could not be kept apart from what is owed\n\
+        says: "error: --recreate cannot be done for {name}.orders: MariaDB commits whenever it makes, \
+               renames or drops a table or an index, so what was done could not be kept apart from what is owed\n\
                hint: --truncate empties the table first; with --single-transaction in the transaction of the rows\n",
         ..Mistake::PLAIN
     },
@@ -91,8 +91,8 @@ pub(super) const WHOLE: &[Mistake] = &[
         on: MariaDb,
         arguments: "load orders.csv {db} -t orders --rebuild-indexes",
         code: 2,
-        says: "error: --rebuild-indexes cannot be done for {name}.orders: MariaDB commits whenever it makes, renames or \
-               drops a table or an index, so what was done could not be kept apart from what is owed\n\
+        says: "error: --rebuild-indexes cannot be done for {name}.orders: MariaDB commits whenever it makes, \
+               renames or drops a table or an index, so what was done could not be kept apart from what is owed\n\
                hint: leave it out: rows sorted by the primary key (--sort full) are what helps most\n",
         ..Mistake::PLAIN
     },
@@ -101,8 +101,8 @@ pub(super) const WHOLE: &[Mistake] = &[
         on: MariaDb,
         sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer) ENGINE=MyISAM",
         arguments: "load orders.csv {db} -t orders -1 --ledger none --method batch",
-        says: "error: table {name}.orders takes no part in transactions: --single-transaction could not undo what it has \
-               written\nhint: leave --single-transaction out\n",
+        says: "error: table {name}.orders takes no part in transactions: --single-transaction could not undo \
+               what it has written\nhint: leave --single-transaction out\n",
         ..Mistake::PLAIN
     },
     Mistake {

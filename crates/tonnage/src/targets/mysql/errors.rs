@@ -78,8 +78,9 @@ pub(super) fn number(failure: &Failure) -> Option<u16> {
 /// The kind of an error number; where it is not known, of its SQLSTATE.
 pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
     match code {
-        // A subquery of several rows, a null, a duplicate, a value that does not fit, a foreign key, a CHECK, no partition, SIGNAL of a trigger, a
-        // row too large for its page, an expression out of range, text that is no JSON.
+        // A subquery of several rows, a null, a duplicate, a value that does not fit, a foreign key, a CHECK, no
+        // partition, SIGNAL of a trigger, a row too large for its page, an expression out of range, text that is no
+        // JSON.
         1048 | 1062 | 1118 | 1169 | 1216 | 1217 | 1242 | 1264 | 1265 | 1292 | 1300 | 1364 | 1366 | 1367
         | 1369 | 1406 | 1411 | 1416 | 1441 | 1451 | 1452 | 1526 | 1557 | 1586 | 1644 | 1690 | 1748 | 1761
         | 1762 | 3140 | 3819 | 4025 => ErrorKind::Rejected,
