@@ -16,7 +16,7 @@ WORDS = {True: "reached", False: "missed", None: "open"}
 def machine():
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
     system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
-    return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {system}, Linux {platform.release()}"
+    return f"{os.cpu_count()} cores, {memory:.0f} GiB of memory, {system}"
 
 
 def version(program):
