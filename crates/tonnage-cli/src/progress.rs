@@ -79,6 +79,9 @@ fn rows(progress: &Progress, started: Instant) -> String {
     if rejected > 0 {
         text.push_str(&format!("  {} rejected", Grouped(rejected)));
     }
+    if progress.completing.load(Ordering::Relaxed) {
+        text.push_str("  completing the table");
+    }
     text
 }
 
@@ -86,7 +89,8 @@ fn line(progress: &Progress, bytes_total: Option<u64>, started: Instant) -> Stri
     let read = progress.bytes_read.load(Ordering::Relaxed);
     let seconds = started.elapsed().as_secs_f64();
     let mut text = format!("{seconds:.0} s  {}", rows(progress, started));
-    if let Some(total) = bytes_total.filter(|t| *t > 0 && read > 0) {
+    let reading = !progress.completing.load(Ordering::Relaxed);
+    if let Some(total) = bytes_total.filter(|t| reading && *t > 0 && read > 0) {
         let share = (read as f64 / total as f64).min(1.0);
         text.push_str(&format!(
             "  {:.0}%  {:.0} s left",

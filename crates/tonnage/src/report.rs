@@ -152,6 +152,16 @@ impl fmt::Display for Grouped {
     }
 }
 
+/// How many of a thing there are, as people say it: `1 row`, `1,234 rows`. Its plural ends in `s`.
+pub struct Counted(pub u64, pub &'static str);
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ending = if self.0 == 1 { "" } else { "s" };
+        write!(f, "{} {}{ending}", Grouped(self.0), self.1)
+    }
+}
+
 /// Processor seconds of this process, from `/proc/self/stat`.
 pub fn processor_seconds() -> Option<f64> {
     // Ticks a second are 100 on every Linux that Rust's standard library supports.

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tonnage::{
     Error, ErrorKind, Result,
     fetch::{Fetched, Get, GetOptions, GetReport, Prepared, REQUEST_KEYS, RangeText, prepare},
-    report::Grouped,
+    report::{Counted, Grouped},
     sinks::{self, Output, Sink, csv::CsvOptions, format_named},
     source::Source,
     sources::{self, Format, TextOptions, csv::records, files::format_of},
@@ -376,23 +376,19 @@ fn outputs(args: &GetArgs) -> Result<(Output, Option<Output>)> {
 
 /// The account in a few lines.
 fn summary(report: &GetReport, missing: Option<&Path>) -> String {
-    let plural = |count: u64| if count == 1 { "" } else { "s" };
     let mut text = format!(
-        "{} of {}: {} row{} in {:.2} s, {} keys/s\n",
+        "{} of {}: {} in {:.2} s, {} keys/s\n",
         report.table,
         report.target,
-        Grouped(report.rows),
-        plural(report.rows),
+        Counted(report.rows, "row"),
         report.seconds,
         Grouped(report.keys_per_second as u64)
     );
     text.push_str(&format!("  keys ({}): {}\n", report.key.join(", "), report.keys));
     text.push_str(&format!(
-        "  {} request{} by {} job{}\n",
-        Grouped(report.requests),
-        plural(report.requests),
-        report.jobs,
-        plural(report.jobs as u64)
+        "  {} by {}\n",
+        Counted(report.requests, "request"),
+        Counted(report.jobs as u64, "job")
     ));
     if let Some(path) = missing.filter(|_| report.keys.missing > 0) {
         text.push_str(&format!("  missing keys in {}\n", path.display()));

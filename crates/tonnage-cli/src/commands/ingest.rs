@@ -20,7 +20,7 @@ use tonnage::{
     buffer::{AREA_BYTES_MAX, Ack, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
     operation::Durability,
     plan::Mode,
-    report::Grouped,
+    report::{Counted, Grouped},
     targets::redact,
 };
 
@@ -157,7 +157,7 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
     };
     let recovery = buffer.recovery();
     if recovery.rows > 0 && !quiet {
-        eprintln!("{} rows of the journal are drained first", Grouped(recovery.rows));
+        eprintln!("{} of the journal drained first", Counted(recovery.rows, "row"));
     }
     let stopped = Arc::new(AtomicBool::new(false));
     let prints = !quiet && args.ack == AckName::Accepted;
@@ -398,16 +398,15 @@ fn finish(
 fn summary(report: &BufferReport) -> String {
     let rows = &report.rows;
     let mut text = format!(
-        "{} into {} {}: {} rows written in {:.2} s, {} rows/s\n  {} by the buffer, {} commit{}, durability {}\n",
+        "{} into {} {}: {} written in {:.2} s, {} rows/s\n  {} by the buffer, {}, durability {}\n",
         report.operation,
         report.target,
         report.table,
-        Grouped(rows.written),
+        Counted(rows.written, "row"),
         report.seconds,
         Grouped(report.rows_per_second as u64),
         report.method,
-        Grouped(report.metrics.commits),
-        if report.metrics.commits == 1 { "" } else { "s" },
+        Counted(report.metrics.commits, "commit"),
         report.durability,
     );
     text.push_str(&format!("  {} put", Grouped(rows.put)));

@@ -15,7 +15,7 @@ use tonnage::{
     operation::{Durability, Method},
     plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Split},
     reader::Relation,
-    report::{Grouped, Report},
+    report::{Counted, Grouped, Report},
     sinks::Output,
     source::Source,
     sources::{self, Format, TextOptions, database::DatabaseSource},
@@ -524,7 +524,7 @@ fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<End
 /// The account in a few lines.
 fn summary(report: &Report) -> String {
     let mut text = format!(
-        "{} {} {} {}: {} rows written in {:.2} s, {} rows/s\n",
+        "{} {} {} {}: {} written in {:.2} s, {} rows/s\n",
         report.operation,
         if report.operation == "statement" {
             "on"
@@ -533,17 +533,15 @@ fn summary(report: &Report) -> String {
         },
         report.target,
         report.table,
-        Grouped(report.rows.written),
+        Counted(report.rows.written, "row"),
         report.seconds,
         Grouped(report.rows_per_second as u64)
     );
     text.push_str(&format!(
-        "  {} by {} job{}, {} commit{}, durability {}, bound by the {}\n",
+        "  {} by {}, {}, durability {}, bound by the {}\n",
         report.method,
-        report.jobs,
-        if report.jobs == 1 { "" } else { "s" },
-        Grouped(report.commits),
-        if report.commits == 1 { "" } else { "s" },
+        Counted(report.jobs as u64, "job"),
+        Counted(report.commits, "commit"),
         report.durability,
         report.bound_by
     ));

@@ -1,7 +1,13 @@
 //! `tonnage runs`: what the ledger of a database knows.
 
 use clap::Args;
-use tonnage::{Error, Result, ledger::RunRecord, preparation::Pending, report::Grouped, targets::redact};
+use tonnage::{
+    Error, Result,
+    ledger::RunRecord,
+    preparation::Pending,
+    report::{Counted, Grouped},
+    targets::redact,
+};
 
 use crate::{Ending, connection::ConnectionArgs};
 
@@ -39,16 +45,18 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
                 .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
         };
         target.ledger().forget(&run.run_id).await?;
-        let rows = Grouped(run.counts.written);
+        let rows = Counted(run.counts.written, "row");
         let left = match &run.detail.pending {
-            None => format!("its {rows} rows stay"),
+            None => format!("it leaves {rows} in the table"),
             Some(Pending { shadow: Some(_), .. }) => {
                 format!(
-                    "{} is as it was, and the table with its {rows} rows is dropped",
+                    "{} is as it was, and the table with its {rows} is dropped",
                     run.detail.table
                 )
             }
-            Some(_) => format!("its {rows} rows stay, and the indexes that it dropped are built again"),
+            Some(_) => {
+                format!("it leaves {rows} in the table, and the indexes that it dropped are built again")
+            }
         };
         eprintln!("run {} is forgotten; {left}", run.run_id);
         return Ok(Ending::Done);

@@ -12,7 +12,7 @@ use tonnage::{
     load::{Progress, Stop},
     plan::Bytes,
     reader::Relation,
-    report::Grouped,
+    report::{Counted, Grouped},
     sinks::{
         Compression, Output,
         csv::CsvOptions,
@@ -101,7 +101,7 @@ pub struct UnloadArgs {
     #[arg(long, value_name = "FORMAT", help_heading = "How to write")]
     format: Option<String>,
 
-    /// How files are compressed [default: by the ending of OUT; snappy for Parquet]
+    /// How files are compressed [default: by the ending of OUT; for Parquet snappy, where it pays]
     #[arg(long, value_enum, value_name = "METHOD", help_heading = "How to write")]
     compression: Option<CompressionName>,
 
@@ -261,21 +261,17 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
 fn summary(report: &UnloadReport) -> String {
     let what = report.table.as_deref().unwrap_or("the query");
     let mut text = format!(
-        "{what} of {}: {} row{}, {} in {:.2} s, {} rows/s\n",
+        "{what} of {}: {}, {} in {:.2} s, {} rows/s\n",
         report.target,
-        Grouped(report.rows),
-        if report.rows == 1 { "" } else { "s" },
+        Counted(report.rows, "row"),
         Bytes(usize::try_from(report.bytes).unwrap_or(usize::MAX)),
         report.seconds,
         Grouped(report.rows_per_second as u64)
     );
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
     text.push_str(&format!(
-        "  {} file{} by {} job{}\n",
-        report.files.len(),
-        plural(report.files.len()),
-        report.jobs,
-        plural(report.jobs)
+        "  {} by {}\n",
+        Counted(report.files.len() as u64, "file"),
+        Counted(report.jobs as u64, "job")
     ));
     for note in &report.notes {
         text.push_str(&format!("  note: {note}\n"));

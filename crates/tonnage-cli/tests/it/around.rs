@@ -367,7 +367,7 @@ fn a_run_that_stops_says_what_is_missing_and_either_end_puts_it_right() {
                 let ran = place.run(&format!("runs {{db}} --forget {}", id[0]));
                 assert_eq!(
                     ran.stderr,
-                    "run {run} is forgotten; its 1 rows stay, and the indexes that it dropped are built again\n"
+                    "run {run} is forgotten; it leaves 1 row in the table, and the indexes that it dropped are built again\n"
                 );
             } else {
                 let ran = place.run(&format!("{load} --resume --rejects bad.jsonl"));

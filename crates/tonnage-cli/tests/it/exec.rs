@@ -562,8 +562,8 @@ fn another_text_is_another_run() {
         assert!(
             refused
                 .stderr
-                .contains("rows.csv into stock is unfinished, 1 rows written")
-                || refused.stderr.contains("stock is unfinished, 1 rows written"),
+                .contains("rows.csv into stock is unfinished, 1 row written")
+                || refused.stderr.contains("stock is unfinished, 1 row written"),
             "{}",
             refused.stderr
         );

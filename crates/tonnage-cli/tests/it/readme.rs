@@ -89,6 +89,11 @@ fn normal(output: &str, resumed: bool) -> String {
         if line.contains(" rows  ") && line.contains(" rows/s") {
             continue;
         }
+        // How often a buffer commits depends on how soon its rows follow one another.
+        let line = match line.contains(" by the buffer, ") {
+            true => line.replace(" 1 commit,", " N commits,"),
+            false => line.to_owned(),
+        };
         let words: Vec<_> = line.split(' ').collect();
         // A load that takes more than ten seconds says how far it has come: `10 s  65,514 rows`.
         if matches!(words.as_slice(), [_, "s", "", ..]) {
@@ -99,11 +104,14 @@ fn normal(output: &str, resumed: bool) -> String {
             let run_id = word.len() == 32 && word.bytes().all(|b| b.is_ascii_hexdigit());
             let number = word.starts_with(|c: char| c.is_ascii_digit());
             let seconds = number && matches!(next.trim_end_matches([',', ':']), "s");
+            let drained = words[..at].ends_with(&["the", "buffer,"]);
             let progress = resumed && number && matches!(next, "rows" | "written" | "resumed" | "commits,");
             let bottleneck = words[..at].ends_with(&["bound", "by", "the"]);
             match () {
                 () if run_id => "RUN".to_owned(),
-                () if seconds || progress || number && matches!(next, "rows/s" | "keys/s") => "N".to_owned(),
+                () if seconds || progress || drained || number && matches!(next, "rows/s" | "keys/s") => {
+                    "N".to_owned()
+                }
                 () if bottleneck => "BOTTLENECK".to_owned(),
                 () => word.to_owned(),
             }

@@ -223,7 +223,10 @@ fn a_run_is_forgotten_by_the_beginning_of_its_id() {
         // Without the last digits, so that it is not taken for a whole id.
         let ran = place.run(&format!("runs {{db}} --forget {}", &id[..20]));
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        assert_eq!(ran.stderr, "run {run} is forgotten; its 2 rows stay\n");
+        assert_eq!(
+            ran.stderr,
+            "run {run} is forgotten; it leaves 2 rows in the table\n"
+        );
         assert_eq!(place.run("runs {db}").stderr, "no runs\n");
         assert_eq!(place.sql("SELECT count(*) FROM orders"), ["2"]);
     }

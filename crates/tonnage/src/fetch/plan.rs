@@ -10,6 +10,7 @@ use crate::{
     parse::{ParseContext, parse_column},
     reader::BatchBounds,
     reject::Problems,
+    report::Counted,
     source::SourceSchema,
     table::{Column, Equality, Key, Table, TableName, columns_hint, find_by_name},
     types::ColumnType,
@@ -339,14 +340,13 @@ fn by_position(
     if enough && fields > 0 {
         return Ok((0..fields).collect());
     }
-    let number = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     Err(Error::schema(format!(
         "{}: a key has {}, but the key ({}) of {} has {}",
         source.shown,
-        number(fields, "field"),
+        Counted(fields as u64, "field"),
         wanted.join(", "),
         table.name,
-        number(wanted.len(), "column")
+        Counted(wanted.len() as u64, "column")
     ))
     .hint("a key is a CSV record: quote a field with a comma in it, as in '\"a,b\"'"))
 }

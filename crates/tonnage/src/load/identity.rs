@@ -14,7 +14,7 @@ use crate::{
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
     plan::{Attempt, LoadOptions, Plan},
     preparation::{Pending, Preparation},
-    report::Grouped,
+    report::{Counted, Grouped},
     slot::SlotState,
 };
 
@@ -282,11 +282,11 @@ fn refuse_unfinished(run: &RunRecord) -> Error {
     Error::new(
         ErrorKind::Config,
         format!(
-            "run {} of {} into {} is unfinished, {} rows written",
+            "run {} of {} into {} is unfinished, {} written",
             run.run_id,
             inputs.join(", "),
             run.detail.table,
-            Grouped(run.counts.written)
+            Counted(run.counts.written, "row")
         ),
     )
     .hint(format!(

@@ -476,6 +476,11 @@ async fn finish(
         )));
     }
     let mut attempts = Attempts::new(plan);
+    let owed = matches!(
+        plan.preparation,
+        Preparation::Recreate | Preparation::RebuildIndexes { .. }
+    );
+    progress.completing.store(owed, Ordering::Relaxed);
     loop {
         match target.ledger().finish(handle, counts).await {
             Ok(()) => return Ok(()),

@@ -72,6 +72,9 @@ pub struct Progress {
     pub lanes_idle_nanos: AtomicU64,
     /// Time that the dealer waited for room.
     pub dealer_idle_nanos: AtomicU64,
+    /// Whether all rows are there and what the table is still owed is being done: its indexes built, its successor
+    /// put into its place.
+    pub completing: AtomicBool,
 }
 
 /// Asks a run to stop: what is being written is finished, the rest is left for a resume.

@@ -1,6 +1,6 @@
 use std::{fs, io::Read, path::Path, sync::Arc};
 
-use ::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use ::parquet::{arrow::arrow_reader::ParquetRecordBatchReaderBuilder, file::metadata::ColumnChunkMetaData};
 use arrow::{
     array::{
         ArrayRef, BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array, Decimal256Array,
@@ -9,7 +9,7 @@ use arrow::{
         TimestampMicrosecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
     },
     compute::concat_batches,
-    datatypes::{Int32Type, Schema, i256},
+    datatypes::{DataType, Field, Int32Type, Schema, i256},
 };
 use proptest::prelude::*;
 
@@ -265,6 +265,7 @@ fn parquet_and_csv_hold_the_same_rows() {
         let batches: Vec<_> = (0..5).map(|i| workload.batch(1, i * 700, 700)).collect();
         let whole = concat_batches(&workload.schema(), &batches).unwrap();
         for compression in [
+            ParquetCompression::Suited,
             ParquetCompression::None,
             ParquetCompression::Snappy,
             ParquetCompression::Zstd,
@@ -302,6 +303,64 @@ fn parquet_and_csv_hold_the_same_rows() {
         encoder.encode(&whole, &mut text).unwrap();
         assert_eq!(fs::read(&path).unwrap(), text, "{workload}");
     }
+}
+
+/// The compression and the dictionary of each column in the first row group.
+fn spent(path: &Path) -> Vec<(String, bool)> {
+    let builder = ParquetRecordBatchReaderBuilder::try_new(fs::File::open(path).unwrap()).unwrap();
+    let columns = builder.metadata().row_group(0).columns().to_vec();
+    let of = |c: &ColumnChunkMetaData| (c.compression().to_string(), c.dictionary_page_offset().is_some());
+    columns.iter().map(of).collect()
+}
+
+#[test]
+fn parquet_spends_on_a_column_what_its_first_rows_are_worth() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rows.parquet");
+    let workload = Workload::all()
+        .into_iter()
+        .find(|w| w.to_string() == "sbtest")
+        .unwrap();
+    let write = |rows: u64, compression| {
+        let mut output = Output::new(&path);
+        output.overwrite = true;
+        output.parquet.compression = compression;
+        let mut batch = workload.batch(1, 0, rows as usize);
+        // A column of few values beside those of many.
+        let few = (0..rows).map(|row| ["red", "green", "blue"][row as usize % 3]);
+        let mut fields = batch.schema().fields().to_vec();
+        fields.push(Arc::new(Field::new("colour", DataType::Utf8, true)));
+        let mut columns = batch.columns().to_vec();
+        columns.push(Arc::new(StringArray::from_iter_values(few)));
+        batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+        write_file(&output, &[batch]).unwrap();
+        spent(&path)
+    };
+    let line = |name: &str, dictionary| (name.to_owned(), dictionary);
+    let mut found = write(4_000, ParquetCompression::Suited);
+    // How often numbers of k come twice is the workload's affair.
+    found.remove(1);
+    // id, c, pad, colour: unique, and twice random digits.
+    assert_eq!(
+        found,
+        [
+            line("SNAPPY", false),
+            line("UNCOMPRESSED", false),
+            line("UNCOMPRESSED", false),
+            line("SNAPPY", true)
+        ]
+    );
+    assert!(
+        write(4_000, ParquetCompression::Snappy)
+            .iter()
+            .all(|(name, _)| name == "SNAPPY")
+    );
+    // Too few rows to tell.
+    assert!(
+        write(500, ParquetCompression::Suited)
+            .iter()
+            .all(|(name, _)| name == "SNAPPY")
+    );
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -599,7 +599,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         files: UNFINISHED,
         before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
         code: 2,
-        says: "error: run {run} of {directory}/orders.csv into orders is unfinished, 1 rows written\n\
+        says: "error: run {run} of {directory}/orders.csv into orders is unfinished, 1 row written\n\
                hint: --resume goes on where it stopped; --restart forgets it and loads from the beginning \
                  (what it has written stays in the table, unless --truncate)\n",
         ..Mistake::PLAIN
@@ -610,7 +610,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         files: UNFINISHED,
         before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none -j 1"],
         code: 2,
-        says: "error: run {run} of {directory}/orders.csv into public.orders is unfinished, 1 rows written\n\
+        says: "error: run {run} of {directory}/orders.csv into public.orders is unfinished, 1 row written\n\
                hint: --resume goes on where it stopped; --restart forgets it and loads from the beginning \
                  (what it has written stays in the table, unless --truncate)\n",
         ..Mistake::PLAIN

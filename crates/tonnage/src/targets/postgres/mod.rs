@@ -70,7 +70,7 @@ pub const DRIVER: Driver = Driver {
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "binary COPY",
     durability: &[Durability::Relaxed, Durability::Durable],
-    verified: "a PostgreSQL server",
+    verified: "PostgreSQL 15 and 18",
     passwords: true,
     connect: connect_url,
     redact: settings::redact,

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
+    report::Counted,
     table::{Column, Equality, Key, Table, TableIdentity, TableName, find_by_name},
     types::ColumnType,
 };
@@ -305,10 +306,9 @@ impl Parts {
         let triggers = self.sql.iter().filter(|(kind, _)| kind == "trigger").count();
         let mut notes = Vec::new();
         if triggers > 0 {
-            notes.push(format!(
-                "{triggers} trigger{} on the table run for every row",
-                if triggers == 1 { "" } else { "s" }
-            ));
+            let verb = if triggers == 1 { "runs" } else { "run" };
+            let triggers = Counted(triggers as u64, "trigger");
+            notes.push(format!("{triggers} on the table {verb} for every row"));
         }
         if self.has_conflict_clause() {
             notes.push(

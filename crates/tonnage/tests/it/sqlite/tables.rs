@@ -69,7 +69,7 @@ async fn a_table_as_the_schema_has_it() {
             ("note", None, true, false, false, ServerOnly),
         ]
     );
-    assert_eq!(table.notes, ["1 trigger on the table run for every row"]);
+    assert_eq!(table.notes, ["1 trigger on the table runs for every row"]);
     let pair = database.table("pair").await;
     assert_eq!(pair.keys, [key(&["a", "b"], true)]);
     assert!(
