@@ -53,6 +53,7 @@ pub mod preparation;
 pub mod reader;
 pub mod reject;
 pub mod report;
+pub mod router;
 pub mod sinks;
 pub mod slot;
 pub mod source;

@@ -2,7 +2,7 @@
 //!
 //! A source is cut into **blocks** in a way that depends on nothing but the input and the run's fixed bounds, so an
 //! attempt with other jobs, batch sizes or methods cuts it at the same rows. The rows of a block are dealt to
-//! **slots**: all to slot `block % slots`, or each by the hash of its key. The rows of a slot form one sequence, and a
+//! **slots**: all to slot `block % slots`, each by the hash of its key, or each by the shard that it belongs to. The rows of a slot form one sequence, and a
 //! slot commits that sequence **in order**, so one [`Position`] a slot says exactly which rows have been handled.
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,7 @@
 //! The seam between the engine and a database.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 
@@ -11,6 +13,7 @@ use crate::{
     plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
+    router::Router,
     slot::Advance,
     statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
@@ -95,6 +98,13 @@ pub trait Target: Send + Sync {
         }
     }
 
+    /// Where rows of a table belong that lies in several places; none where the table takes them as one. What stands in
+    /// the way of routing is a sentence for the plan.
+    async fn router(&self, table: &Table) -> Result<Routed> {
+        let _ = table;
+        Ok(Routed::No)
+    }
+
     /// How its statements are written; none where it runs none of the user's own.
     fn dialect(&self) -> Option<Dialect> {
         None
@@ -134,6 +144,18 @@ pub trait Target: Send + Sync {
 
     /// The ledger beside the tables.
     fn ledger(&self) -> &dyn Ledger;
+}
+
+/// Whether the rows of a table are dealt by shard.
+#[derive(Debug, Clone, Default)]
+pub enum Routed {
+    /// The table takes them as one.
+    #[default]
+    No,
+    /// It lies in several places, and takes them as one, because of this.
+    Not(String),
+    /// They are.
+    By(Arc<dyn Router>),
 }
 
 /// The refusal of [`Split::None`] by a database that runs every statement as it is.

@@ -28,7 +28,7 @@ use crate::{
     source::{Origin, ReadRequest, SourceColumn, SourceSchema},
     sources::json::{Names, Objects, keys},
     table::Table,
-    target::Target,
+    target::{Routed, Target},
     types::ColumnType,
 };
 
@@ -63,6 +63,7 @@ impl Planner {
             statement: None,
             preparation: Preparation::Keep,
             foreseen: Foreseen::default(),
+            routed: Routed::No,
             options: &self.options,
             support: &|operation, method| target.support(&self.table, operation, method),
             statement_max: &|columns, method, split| target.statement_max(columns, method, split),

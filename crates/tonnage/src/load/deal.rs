@@ -155,8 +155,22 @@ impl Dealer {
 
         // The rows of each slot, in source order.
         let mut by_slot: Vec<(u16, Vec<u32>)> = Vec::new();
-        match &mut self.key {
-            Some(key) => {
+        match (&mut self.key, &self.plan.routing) {
+            (None, Some(routing)) if self.plan.slot_by == SlotBy::Shard => {
+                let shards = routing.shards();
+                let mut indices = vec![Vec::new(); shards];
+                for (row, shard) in routing.route(&rows)?.into_iter().enumerate() {
+                    indices[usize::from(shard)].push(row as u32);
+                }
+                // A shard has a slot of every `shards` slots, and blocks take these in turn.
+                let first = index % (slots / shards as u64) * shards as u64;
+                let slots = (0..shards).map(|shard| (first + shard as u64) as u16);
+                by_slot.extend(slots.zip(indices));
+                if !by_slot.iter().any(|(slot, _)| *slot == home) {
+                    by_slot.push((home, Vec::new()));
+                }
+            }
+            (Some(key), _) => {
                 let columns: Vec<ArrayRef> = self
                     .plan
                     .key_at
@@ -171,7 +185,7 @@ impl Dealer {
                 }
                 by_slot.extend((0..self.plan.slots).zip(indices));
             }
-            None => by_slot.push((home, (0..rows.num_rows() as u32).collect())),
+            (None, _) => by_slot.push((home, (0..rows.num_rows() as u32).collect())),
         }
         let ranks = self.ranks(&rows)?;
         let handled = handled_of(self.positions[usize::from(home)], index).min(rejects.len() as u64) as usize;
@@ -180,10 +194,9 @@ impl Dealer {
             OnError::Reject => None,
         };
 
-        let lanes = if self.plan.slot_by == SlotBy::Key {
-            self.plan.jobs
-        } else {
-            1
+        let lanes = match self.plan.slot_by {
+            SlotBy::Key | SlotBy::Shard => self.plan.jobs,
+            SlotBy::Block | SlotBy::One => 1,
         };
         let mut orders: Vec<Vec<u32>> = vec![Vec::new(); lanes];
         let mut segments: Vec<VecDeque<Segment>> = vec![VecDeque::new(); lanes];
@@ -206,7 +219,11 @@ impl Dealer {
             }
             let skipped_rejects = own.len().min(done as usize);
             let skipped_rows = done as usize - skipped_rejects;
-            let lane = usize::from(slot) % lanes;
+            let lane = match &self.plan.routing {
+                // A shard belongs to one lane, where there are enough of them.
+                Some(routing) if routing.shards() >= lanes => usize::from(slot) % routing.shards() % lanes,
+                _ => usize::from(slot) % lanes,
+            };
             let first = orders[lane].len();
             let wanted = indices[skipped_rows..].iter().copied();
             match &doom {
@@ -235,8 +252,8 @@ impl Dealer {
             }
             let (rows, origin) = pick(&rows, &origin, order)?;
             let lane = match self.plan.slot_by {
-                SlotBy::Key => Lane::Fixed(lane),
-                _ => Lane::Free { slot: home },
+                SlotBy::Key | SlotBy::Shard => Lane::Fixed(lane),
+                SlotBy::Block | SlotBy::One => Lane::Free { slot: home },
             };
             let doom = doom.clone();
             let rejects_bytes = segments.iter().flat_map(|s| &s.rejects).map(Reject::bytes).sum();

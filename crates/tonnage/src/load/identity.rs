@@ -12,7 +12,7 @@ use super::{rejects, retry::Attempts};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
-    plan::{Attempt, LoadOptions, Plan},
+    plan::{Attempt, LoadOptions, Plan, SlotBy},
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
     slot::SlotState,
@@ -318,7 +318,10 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         block_rows: plan.block_rows as u64,
         block_bytes: plan.block_bytes as u64,
         slots: plan.slots,
-        slot_by: plan.slot_by.name().to_owned(),
+        slot_by: match plan.routing.as_ref().filter(|_| plan.slot_by == SlotBy::Shard) {
+            Some(routing) => format!("{} {}", plan.slot_by.name(), routing.router.identity()),
+            None => plan.slot_by.name().to_owned(),
+        },
         sort: plan.sort.name().to_owned(),
         rejects: rejects_path(plan, options, run_id).display().to_string(),
         single_transaction: plan.single_transaction,

@@ -48,7 +48,7 @@ use crate::{
     source::{ReadRequest, Source, SourceSchema},
     statement::Statement,
     table::{Table, TableSpec, nearest},
-    target::Target,
+    target::{Routed, Target},
 };
 
 /// A load that has been decided and not begun.
@@ -60,6 +60,13 @@ pub struct Prepared {
     context: ParseContext,
     create: Option<TableSpec>,
     plan: Plan,
+}
+
+/// What a target says of a load beforehand.
+#[derive(Default)]
+struct Outlook {
+    foreseen: Foreseen,
+    routed: Routed,
 }
 
 /// What a run ended as: the account, and the error that stopped it, if one did.
@@ -84,7 +91,7 @@ pub async fn prepare(
     };
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
-        let foreseen = Foreseen::default();
+        let outlook = Outlook::default();
         let plan = decide_for(
             &*target,
             table,
@@ -92,7 +99,7 @@ pub async fn prepare(
             None,
             &*source,
             &options,
-            foreseen,
+            outlook,
         )?;
         Convert::new(&plan, source.schema(), &context)?;
         return Ok(Prepared {
@@ -118,10 +125,13 @@ pub async fn prepare(
             (provisional(&spec), Some(spec))
         }
     };
-    let foreseen = match create {
+    let outlook = match create {
         // It will have what it is created with.
-        Some(_) => Foreseen::default(),
-        None => target.foresee(&table, options.preparation()?).await?,
+        Some(_) => Outlook::default(),
+        None => Outlook {
+            foreseen: target.foresee(&table, options.preparation()?).await?,
+            routed: target.router(&table).await?,
+        },
     };
     let plan = decide_for(
         &*target,
@@ -130,7 +140,7 @@ pub async fn prepare(
         create.as_ref(),
         &*source,
         &options,
-        foreseen,
+        outlook,
     )?;
     // Refuses now what cannot be carried exactly.
     Convert::new(&plan, source.schema(), &context)?;
@@ -172,7 +182,7 @@ fn decide_for(
     create: Option<&TableSpec>,
     source: &dyn Source,
     options: &LoadOptions,
-    foreseen: Foreseen,
+    outlook: Outlook,
 ) -> Result<Plan> {
     let table = Arc::new(table);
     decide(&Premises {
@@ -186,7 +196,8 @@ fn decide_for(
         support: &|operation, method| target.support(&table, operation, method),
         statement_max: &|columns, method, split| target.statement_max(columns, method, split),
         preparation: options.preparation()?,
-        foreseen,
+        foreseen: outlook.foreseen,
+        routed: outlook.routed,
         settings: &|durability| target.settings(durability),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
     })
@@ -246,10 +257,13 @@ impl Prepared {
             let table = target.table(&spec.name).await?;
             let table =
                 table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
-            let foreseen = target.foresee(&table, plan.preparation).await?;
+            let outlook = Outlook {
+                foreseen: target.foresee(&table, plan.preparation).await?,
+                routed: Routed::No,
+            };
             plan = Plan {
                 create: plan.create,
-                ..decide_for(&*target, table, None, None, &*source, &options, foreseen)?
+                ..decide_for(&*target, table, None, None, &*source, &options, outlook)?
             };
         }
         let plan = Arc::new(plan);

@@ -19,11 +19,12 @@ use crate::{
     error::{Error, Result},
     operation::{Durability, Method, Operation, Support},
     preparation::{Foreseen, Preparation},
+    router::{Router, Routing},
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
     statement::Statement,
     table::{Equality, Table},
-    target::{Capabilities, StatementMax},
+    target::{Capabilities, Routed, StatementMax},
     types::ColumnType,
 };
 
@@ -53,6 +54,8 @@ pub enum SlotBy {
     Block,
     /// By the hash of the key: rows of one key keep their order.
     Key,
+    /// By the shard that they belong to: see [`Plan::routing`].
+    Shard,
     /// All to one: keys whose equality only the server knows keep their order.
     One,
 }
@@ -63,6 +66,7 @@ impl SlotBy {
         match self {
             Self::Block => "block",
             Self::Key => "key",
+            Self::Shard => "shard",
             Self::One => "one",
         }
     }
@@ -116,6 +120,8 @@ pub struct Plan {
     pub slots: u16,
     /// How rows are dealt to them.
     pub slot_by: SlotBy,
+    /// Where rows belong, of a table that lies in several places.
+    pub routing: Option<Routing>,
     /// The order of a slot's rows within a block.
     pub sort: Sort,
     /// Positions of [`Plan::columns`] that `sort` sorts by; empty for none.
@@ -184,6 +190,8 @@ pub struct Premises<'a> {
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
     /// What a statement carries of so many columns: [`Target::statement_max`](crate::target::Target::statement_max).
     pub statement_max: &'a dyn Fn(usize, Method, Split) -> Result<Option<StatementMax>>,
+    /// Where the table's rows belong.
+    pub routed: Routed,
     /// What is to be done to the table around its rows.
     pub preparation: Preparation,
     /// What the target says that this will do.
@@ -239,6 +247,23 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         _ => SlotBy::Key,
     };
     let mut notes = table.notes.clone();
+    let routing = match &premises.routed {
+        Routed::No => None,
+        Routed::Not(why) => {
+            notes.push(why.clone());
+            None
+        }
+        Routed::By(router) => routing(router, &columns, &operation, method),
+    };
+    let slot_by = match (&routing, slot_by) {
+        (Some(_), SlotBy::Block) => SlotBy::Shard,
+        (_, by) => by,
+    };
+    // Each shard has as many slots as the others.
+    let slots = match &routing {
+        Some(routing) => (usize::from(SLOTS) / routing.shards()).max(1) * routing.shards(),
+        None => usize::from(SLOTS),
+    } as u16;
     notes.extend(check_numbered(
         table,
         premises.source,
@@ -417,8 +442,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         batch_bytes,
         block_rows: BLOCK_ROWS,
         block_bytes: BLOCK_BYTES,
-        slots: SLOTS,
+        slots,
         slot_by,
+        routing,
         sort,
         sort_by: if sort != Sort::None { sort_by } else { Vec::new() },
         sort_bytes_max: SORT_BYTES,
@@ -437,6 +463,25 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         settings_changed,
         guarantees_lost,
         notes,
+    })
+}
+
+/// How rows are dealt by shard: inserts that travel by the fastest method, where they bring all that it takes.
+fn routing(
+    router: &Arc<dyn Router>,
+    columns: &[PlanColumn],
+    operation: &Operation,
+    method: Method,
+) -> Option<Routing> {
+    let position = |name: &String| columns.iter().position(|c| c.name == *name);
+    let wanted = *operation == Operation::Insert && method == Method::Native;
+    if !wanted || !router.brought().iter().all(|name| position(name).is_some()) {
+        return None;
+    }
+    let at = router.columns().iter().map(position).collect::<Option<_>>()?;
+    Some(Routing {
+        router: router.clone(),
+        at,
     })
 }
 

@@ -58,6 +58,15 @@ impl fmt::Display for Plan {
                 &format!("at most {rows}{} each; {}", Bytes(most.bytes), most.why),
             )?;
         }
+        if let Some(routing) = &self.routing {
+            let shards = routing.router.shards();
+            let more = match shards.len() {
+                0..=8 => "",
+                _ => ", ..",
+            };
+            let names: Vec<_> = shards.iter().take(8).map(String::as_str).collect();
+            line("shards", &format!("{}: {}{more}", shards.len(), names.join(", ")))?;
+        }
         line(
             "block",
             &format!(

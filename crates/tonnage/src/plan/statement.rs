@@ -169,7 +169,9 @@ pub(super) fn order(operation: &Operation, slot_by: SlotBy) -> Option<String> {
             "rows of one ({}) are applied in their order; others at the same time",
             key.join(", ")
         ),
-        SlotBy::Block => "every row stands alone, so jobs may apply them in any order".to_owned(),
+        SlotBy::Block | SlotBy::Shard => {
+            "every row stands alone, so jobs may apply them in any order".to_owned()
+        }
     })
 }
 

@@ -25,6 +25,7 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         block_bytes: 8 << 20,
         slots: 64,
         slot_by: SlotBy::Block,
+        routing: None,
         sort: Sort::None,
         sort_by: Vec::new(),
         sort_bytes_max: 1 << 20,

@@ -20,6 +20,7 @@ mod execute;
 mod getter;
 mod ledger;
 mod numeric;
+mod partitions;
 mod prepare;
 mod reader;
 mod settings;
@@ -43,6 +44,7 @@ use tokio_postgres::Client;
 use self::{
     catalog::RuleEvent,
     getter::PostgresGetter,
+    partitions::Partitions,
     settings::{ProcessSurroundings, Settings},
 };
 use crate::{
@@ -53,9 +55,10 @@ use crate::{
     plan::Plan,
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
+    router::Router,
     statement::{Dialect, Statement},
     table::{Table, TableName, TableSpec},
-    target::{Capabilities, Target, Writer},
+    target::{Capabilities, Routed, Target, Writer},
     targets::{Driver, Password},
 };
 
@@ -97,6 +100,8 @@ struct PostgresTarget {
     session: tokio::sync::Mutex<Client>,
     /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
     traits: Mutex<BTreeMap<String, Traits>>,
+    /// The partitions of tables that are written partition by partition, by their router's identity.
+    partitions: Mutex<BTreeMap<String, Arc<Partitions>>>,
     /// By text, of the statements that were described: why their rows may not be sent together, if so.
     obstacles: Mutex<BTreeMap<String, Option<String>>>,
 }
@@ -154,6 +159,7 @@ impl PostgresTarget {
             synchronous_commit: catalog::get(&row, 2)?,
             session: tokio::sync::Mutex::new(client),
             traits: Mutex::default(),
+            partitions: Mutex::default(),
             obstacles: Mutex::default(),
             settings,
         })
@@ -261,6 +267,24 @@ impl Target for PostgresTarget {
         Ok(Some(described.table))
     }
 
+    async fn router(&self, table: &Table) -> Result<Routed> {
+        let session = self.session().await?;
+        let Some(described) = catalog::describe(&*session, &table.name).await? else {
+            return Ok(Routed::No);
+        };
+        let partitions = match partitions::find(&*session, &described).await? {
+            None => return Ok(Routed::No),
+            Some(Err(why)) => {
+                let name = &table.name;
+                return Ok(Routed::Not(format!("{name} is written as one table: {why}")));
+            }
+            Some(Ok(partitions)) => Arc::new(partitions),
+        };
+        let mut known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(partitions.identity(), partitions.clone());
+        Ok(Routed::By(partitions))
+    }
+
     async fn table_names(&self) -> Result<Vec<String>> {
         catalog::names(&*self.session().await?).await
     }
@@ -299,7 +323,12 @@ impl Target for PostgresTarget {
 
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
         let client = connect::open(&self.settings).await?;
-        let writer = writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit).await?;
+        let partitions = plan.routing.as_ref().and_then(|routing| {
+            let known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(&routing.router.identity()).cloned()
+        });
+        let writer =
+            writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit, partitions).await?;
         Ok(Box::new(writer))
     }
 

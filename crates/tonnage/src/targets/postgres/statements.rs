@@ -113,8 +113,6 @@ pub(super) fn statements(
     columns: &[EncodedColumn],
     synchronous_commit: &str,
 ) -> Statements {
-    let table = quote_table(&described.table.name);
-    let names = quote_all(columns.iter().map(|c| c.name.as_str()));
     let key = plan.operation.key();
     let repeats = plan.method != Method::Single
         && plan.method != Method::Batch
@@ -141,7 +139,7 @@ pub(super) fn statements(
         }
         (_, Operation::Statement { statement, .. }) => Way::Row(super::execute::row(statement, columns)),
         (Method::Native, Operation::Insert) if !merge.casts_in_stage() => {
-            Way::Copy(format!("COPY {table} ({names}) FROM STDIN WITH (FORMAT binary)"))
+            Way::Copy(copy(&described.table.name, columns))
         }
         (Method::Native, _) => Way::Stage(merge.stage()),
         (Method::Array, _) => Way::Array(merge.statement(&merge.arrays())),
@@ -149,6 +147,15 @@ pub(super) fn statements(
     };
     let account = merge.account();
     Statements { begin, way, account }
+}
+
+/// COPY into a table.
+pub(super) fn copy(table: &TableName, columns: &[EncodedColumn]) -> String {
+    let names = quote_all(columns.iter().map(|c| c.name.as_str()));
+    format!(
+        "COPY {} ({names}) FROM STDIN WITH (FORMAT binary)",
+        quote_table(table)
+    )
 }
 
 /// What a statement that carries rows is made of.

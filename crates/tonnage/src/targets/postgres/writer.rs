@@ -5,7 +5,12 @@
 
 mod single;
 
-use std::{ops::Range, pin::pin};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    ops::Range,
+    pin::pin,
+    sync::Arc,
+};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
@@ -23,6 +28,7 @@ use super::{
     errors::{self, TextCodes},
     execute,
     ledger::{Mover, borrowed},
+    partitions::Partitions,
     statements::{self, Account, Way},
 };
 use crate::{
@@ -31,6 +37,7 @@ use crate::{
     operation::Operation,
     plan::Plan,
     reject::sqlstate,
+    router::Routing,
     slot::Advance,
     table::TableName,
     target::{Claim, Failure, Guard, Outcome, Writer},
@@ -39,6 +46,12 @@ use crate::{
 /// How rows reach the table, prepared. See [`Way`].
 enum Path {
     Copy(Statement),
+    /// COPY into each partition, prepared when its first rows come.
+    Partitions {
+        partitions: Arc<Partitions>,
+        routing: Routing,
+        copies: HashMap<u16, Statement>,
+    },
     Array(Statement),
     Row(Statement),
     Stage {
@@ -86,8 +99,11 @@ const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT tonnage_write; RELEASE SAVEPOIN
 
 /// Why a write did not happen.
 enum Refusal {
-    /// The server or the connection.
-    Server(tokio_postgres::Error),
+    /// The server or the connection, of rows from `first` on.
+    Server {
+        error: tokio_postgres::Error,
+        first: usize,
+    },
     /// A value that cannot be sent. Whether part of the batch was on its way already.
     Value { fault: ColumnFault, sent: bool },
     /// Other rows than the operation means were touched. The row, where it is known.
@@ -107,15 +123,33 @@ enum Refusal {
 
 impl From<tokio_postgres::Error> for Refusal {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Server(error)
+        Self::Server { error, first: 0 }
     }
 }
 
 impl Refusal {
+    /// The refusal of rows that are the batch's from row `first` on.
+    fn behind(self, first: usize) -> Self {
+        match self {
+            Self::Server { error, .. } => Self::Server { error, first },
+            Self::Value {
+                fault: (column, mut fault),
+                sent,
+            } => {
+                fault.row += first;
+                Self::Value {
+                    fault: (column, fault),
+                    sent: sent || first > 0,
+                }
+            }
+            other => other,
+        }
+    }
+
     /// The refusal of a row sent alone.
     fn of_row(self, row: usize) -> Self {
         match self {
-            Self::Server(error) => Self::Row { row, error },
+            Self::Server { error, .. } => Self::Row { row, error },
             Self::Missing {
                 expected, touched, ..
             } => Self::Missing {
@@ -163,6 +197,7 @@ impl PostgresWriter {
         plan: &Plan,
         run: Option<&RunHandle>,
         synchronous_commit: &str,
+        partitions: Option<Arc<Partitions>>,
     ) -> Result<Self> {
         let described = match &plan.operation {
             Operation::Statement { statement, .. } => {
@@ -186,11 +221,17 @@ impl PostgresWriter {
             client.batch_execute(style).await.map_err(errors::statement)?;
         }
         let texts = statements::statements(plan, &described, &columns, synchronous_commit);
-        let path = match texts.way {
-            Way::Copy(copy) => Path::Copy(prepare(&client, &copy).await?),
-            Way::Array(statement) => Path::Array(prepare(&client, &statement).await?),
-            Way::Row(statement) => Path::Row(prepare(&client, &statement).await?),
-            Way::Stage(stage) => {
+        let partitions = partitions.zip(plan.routing.clone());
+        let path = match (texts.way, partitions) {
+            (Way::Copy(_), Some((partitions, routing))) => Path::Partitions {
+                partitions,
+                routing,
+                copies: HashMap::new(),
+            },
+            (Way::Copy(copy), None) => Path::Copy(prepare(&client, &copy).await?),
+            (Way::Array(statement), _) => Path::Array(prepare(&client, &statement).await?),
+            (Way::Row(statement), _) => Path::Row(prepare(&client, &statement).await?),
+            (Way::Stage(stage), _) => {
                 client.batch_execute(&stage.create).await.map_err(|e| {
                     let error =
                         errors::statement(e).at("cannot make the temporary table that COPY goes through");
@@ -237,11 +278,48 @@ impl PostgresWriter {
         }
     }
 
+    /// Prepares the COPY of every partition that `rows` touch for the first time.
+    async fn prepare_partitions(&mut self, rows: &RecordBatch) -> Result<()> {
+        let Path::Partitions {
+            partitions,
+            routing,
+            copies,
+        } = &mut self.path
+        else {
+            return Ok(());
+        };
+        let shards = routing.route(rows)?;
+        for run in runs(&shards) {
+            let shard = shards[run.start];
+            if let Entry::Vacant(entry) = copies.entry(shard) {
+                let table = partitions
+                    .table(shard)
+                    .ok_or_else(|| Error::bug("a row was routed to a partition that is not there"))?;
+                let copy = prepare(&self.client, &statements::copy(table, &self.columns)).await;
+                entry.insert(copy.inspect_err(|_| self.state = State::Broken)?);
+            }
+        }
+        Ok(())
+    }
+
     /// Rows that the operation left out.
     async fn apply(&self, rows: &RecordBatch, sent: &mut Sent) -> std::result::Result<u64, Refusal> {
         match &self.path {
             Path::Copy(copy) => {
                 let arrived = self.copy(copy, rows, false, sent).await?;
+                self.account(rows.num_rows(), Told::rows(arrived))
+            }
+            Path::Partitions { routing, copies, .. } => {
+                let mut arrived = 0;
+                let shards = routing.route(rows).map_err(Refusal::Other)?;
+                for run in runs(&shards) {
+                    let copy = copies
+                        .get(&shards[run.start])
+                        .ok_or_else(|| Refusal::Other(Error::bug("a partition without its COPY")))?;
+                    let part = rows.slice(run.start, run.len());
+                    let copied = self.copy(copy, &part, false, sent).await;
+                    arrived += copied.map_err(|refusal| refusal.behind(run.start))?;
+                }
                 self.account(rows.num_rows(), Told::rows(arrived))
             }
             Path::Array(statement) => {
@@ -419,7 +497,7 @@ impl PostgresWriter {
                 }
                 (Some(row), column, error)
             }
-            Refusal::Server(error) => {
+            Refusal::Server { error, first } => {
                 let names: Vec<_> = self.columns.iter().map(|c| c.name.as_str()).collect();
                 let (suspect, column) = error
                     .as_db_error()
@@ -429,7 +507,7 @@ impl PostgresWriter {
                     self.state = State::Broken;
                     return Err(error);
                 }
-                (suspect, column, error)
+                (suspect.map(|row| row + first), column, error)
             }
             Refusal::Value {
                 fault: (column, fault),
@@ -476,6 +554,16 @@ impl PostgresWriter {
             column,
         })
     }
+}
+
+/// Rows of one shard that stand together.
+fn runs(shards: &[u16]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut end = 0;
+    shards.chunk_by(|a, b| a == b).map(move |run| {
+        let start = end;
+        end += run.len();
+        start..end
+    })
 }
 
 async fn prepare(client: &Client, statement: &str) -> Result<Statement> {
@@ -614,6 +702,7 @@ impl Writer for PostgresWriter {
             });
         }
         self.clear_stage().await?;
+        self.prepare_partitions(rows).await?;
         let applied = match guard {
             Guard::None => self.apply(rows, &mut sent).await,
             Guard::Savepoint => {

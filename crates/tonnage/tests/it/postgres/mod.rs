@@ -21,6 +21,7 @@ mod connecting;
 mod gets;
 mod ledger;
 mod operations;
+mod partitions;
 mod tables;
 mod texts;
 mod unloading;
