@@ -28,7 +28,7 @@ unit: tools
 
 bench: tools
 	cargo build --release --locked --package tonnage-cli
-	cargo build --release --locked --package tonnage --example single_gets
+	cargo build --release --locked --package tonnage --example single_gets --example buffer_puts
 	scripts/with-servers bench/run.py $(ARGS)
 
 tools:
