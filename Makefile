@@ -1,14 +1,15 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit bench tools clean
+.PHONY: help demo test check unit test-faults bench tools clean
 
 help:
-	@echo 'make demo    build the release binary, load a million rows into SQLite, print the account'
-	@echo 'make test    check and unit: all that must pass'
-	@echo 'make check   formatter, clippy and documentation, without warnings'
-	@echo 'make unit    all tests, with servers of their own'
-	@echo 'make bench   side by side with other tools: medians and ratios (ARGS=--help)'
-	@echo 'make clean   remove what was built'
+	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
+	@echo 'make test         check and unit: all that must pass'
+	@echo 'make check        formatter, clippy and documentation, without warnings'
+	@echo 'make unit         all tests, with servers of their own'
+	@echo 'make test-faults  a hundred kills of an ingest under load, and of its database'
+	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
+	@echo 'make clean        remove what was built'
 
 demo: tools
 	cargo build --release --locked --package tonnage-cli
@@ -26,9 +27,14 @@ unit: tools
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
 
+test-faults: tools
+	cargo build --workspace --locked
+	TONNAGE_FAULT_ROUNDS=100 scripts/with-servers \
+	cargo test --locked --package tonnage-cli --test it faults -- --nocapture
+
 bench: tools
 	cargo build --release --locked --package tonnage-cli
-	cargo build --release --locked --package tonnage --example single_gets
+	cargo build --release --locked --package tonnage --example single_gets --example buffer_puts
 	scripts/with-servers bench/run.py $(ARGS)
 
 tools:

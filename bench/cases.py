@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import gets
 import mariadb
 import postgres
+import puts
 import sqlite
 
 # Rounds of the cases that take seconds a round, and of those that take minutes.
@@ -41,6 +42,8 @@ def all_cases(rows, quick):
         add("ledger", postgres.with_ledger)
         add("unload-postgres", postgres.unload, many, ROUNDS_SLOW, main=True)
         add("gets-postgres", gets.postgres, many, ROUNDS_SLOW, main=True)
+        add("puts-postgres-200", lambda name, rows: puts.case(name, rows, 200), rounds=ROUNDS_SLOW, main=True)
+        add("puts-postgres-1360", lambda name, rows: puts.case(name, rows, 1_360), rounds=ROUNDS_SLOW)
     add("sqlite-no-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=False), main=True)
     add("sqlite-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=True), main=True)
     add("lineitem-sqlite", sqlite.lineitem, rounds=ROUNDS_SLOW)

@@ -4,8 +4,10 @@
 //! reaches them (the reader does it by itself where being put is enough), and this one waits for the end of the input
 //! or for a signal.
 
+mod lines;
+
 use std::{
-    io::{BufRead, BufReader, BufWriter, Write},
+    io::{BufWriter, Write},
     path::PathBuf,
     sync::{
         Arc,
@@ -15,15 +17,16 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use tokio::sync::mpsc;
 use tonnage::{
-    Buffer, Database, Error, ErrorKind, Result, Row,
-    buffer::{AREA_BYTES_MAX, Ack, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
+    Buffer, Error, ErrorKind, Result,
+    buffer::{AREA_BYTES_MAX, Ack, BufferOptions, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
     operation::Durability,
     plan::Mode,
     report::{Counted, Grouped},
-    targets::redact,
 };
 
+use self::lines::{Label, Numbering, Numbers, no_output, read};
 use crate::{
     Ending,
     connection::ConnectionArgs,
@@ -31,12 +34,12 @@ use crate::{
     options::{count, size},
 };
 
-/// The longest line.
-const LINE_BYTES_MAX: usize = 16 << 20;
 /// How long an interrupted ingest with a journal waits for the database.
 const INTERRUPTED_WAIT: Duration = Duration::from_secs(10);
 /// Numbers are printed at most this many at a time.
 const PRINTED_AT_ONCE: u64 = 4_096;
+/// Rows of which the own numbers wait to be printed, at most.
+const LABELS_MAX: usize = 1 << 16;
 
 /// Take JSON lines from standard input, one row each, and drain them into a table in the background
 #[derive(Debug, Args)]
@@ -44,9 +47,17 @@ const PRINTED_AT_ONCE: u64 = 4_096;
     after_help = "Each row is acknowledged on standard output by its sequence number, in order, once it is as
 safe as --ack asks for. A key that a row does not name takes its column's default.
 
+With --producer or --producer-field rows have numbers of their own: 1, 2, 3 and so on for each
+producer. Rows that the journal has taken before are not taken again, so whoever got no answer
+sends once more from the last number that was acknowledged. It is these numbers that are printed
+then, with --producer-field followed by the producer.
+
 Examples:
   mosquitto_sub -t readings | tonnage ingest house.db -t readings -q
-  tail -F events.jsonl | tonnage ingest postgresql://app@db/shop -t events --journal journal --ack journaled"
+  tail -F events.jsonl | tonnage ingest postgresql://app@db/shop -t events --journal journal --ack journaled
+  tonnage ingest house.db -t readings --journal journal --producer may < may.jsonl
+  mosquitto_sub -t readings | tonnage ingest house.db -t readings --journal journal \\
+      --ack journaled --producer-field device --sequence-field n"
 )]
 pub struct IngestArgs {
     /// The database: a URL, a file, or @NAME of targets.toml
@@ -72,6 +83,23 @@ pub struct IngestArgs {
     /// Go on without rows of the journal that are damaged
     #[arg(long, requires = "journal")]
     accept_loss: bool,
+
+    /// Whose rows they are: of its numbers none is taken twice
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "journal",
+        conflicts_with = "producer_field"
+    )]
+    producer: Option<String>,
+
+    /// The key under which a row names its producer; left out of the row unless the table has such a column
+    #[arg(long, value_name = "KEY", requires = "journal", requires = "sequence_field")]
+    producer_field: Option<String>,
+
+    /// The key of a row's number; left out as well. Without it the lines of --producer are counted, from 1
+    #[arg(long, value_name = "KEY", requires = "journal")]
+    sequence_field: Option<String>,
 
     /// What happens to a row
     #[arg(long, value_enum, default_value_t = ModeName::Insert)]
@@ -160,17 +188,37 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         eprintln!("{} of the journal drained first", Counted(recovery.rows, "row"));
     }
     let stopped = Arc::new(AtomicBool::new(false));
-    let prints = !quiet && args.ack == AckName::Accepted;
+    let numbering = Numbering::new(
+        &buffer,
+        args.producer.as_deref(),
+        args.producer_field.as_deref(),
+        args.sequence_field.as_deref(),
+    );
+    let mut printing = None;
+    let numbers = if quiet {
+        Numbers::Unwanted
+    } else if args.ack == AckName::Accepted {
+        Numbers::Printed(BufWriter::new(std::io::stdout()))
+    } else if numbering.is_some() {
+        let (labels_in, labels) = mpsc::channel(LABELS_MAX);
+        printing = Some(tokio::spawn(print_labels(buffer.clone(), args.ack, labels)));
+        Numbers::Passed(labels_in)
+    } else {
+        printing = Some(tokio::spawn(acknowledge(
+            buffer.clone(),
+            args.ack,
+            buffer.accepted(),
+        )));
+        Numbers::Unwanted
+    };
     let (ended_in, ended) = tokio::sync::oneshot::channel();
-    let from = buffer.accepted();
     let reading = {
         let (buffer, stopped) = (buffer.clone(), stopped.clone());
         std::thread::spawn(move || {
             // Nobody listens any more once the command has been interrupted.
-            let _ = ended_in.send(read(&buffer, &stopped, prints));
+            let _ = ended_in.send(read(&buffer, &stopped, numbers, numbering));
         })
     };
-    let printing = (!quiet && !prints).then(|| tokio::spawn(acknowledge(buffer.clone(), args.ack, from)));
     let mut interrupt = None;
     let read = tokio::select! {
         read = ended => read.unwrap_or_else(|_| Err(Error::bug("the reader ended unexpectedly"))),
@@ -221,12 +269,14 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
 }
 
 async fn open(args: &IngestArgs) -> Result<Buffer> {
+    if args.sequence_field.is_some() && args.producer.is_none() && args.producer_field.is_none() {
+        return Err(
+            Error::config("--sequence-field needs to know whose numbers they are")
+                .hint("--producer NAME for all rows, or --producer-field KEY"),
+        );
+    }
     let password = args.connection.password(&args.target)?;
-    let target = tonnage::targets::connect_with(&args.target, password).await?;
-    let name: tonnage::table::TableName = args.table.parse()?;
-    let database = Database::with_target(target, redact(&args.target));
-    let mut options = database
-        .buffer(name.name)
+    let mut options = BufferOptions::connecting(&args.target, password, args.table.parse()?)
         .mode(
             match args.mode {
                 ModeName::Insert => Mode::Insert,
@@ -240,9 +290,6 @@ async fn open(args: &IngestArgs) -> Result<Buffer> {
         .memory(args.memory.unwrap_or(AREA_BYTES_MAX))
         .drain(args.drain_bytes, Duration::from_millis(args.drain_age))
         .rejects_max(args.max_rejects);
-    if let Some(schema) = name.schema {
-        options = options.schema(schema);
-    }
     if let Some(path) = &args.rejects {
         options = options.rejects(path, args.max_rejects);
     }
@@ -274,82 +321,71 @@ async fn open(args: &IngestArgs) -> Result<Buffer> {
     options.ack(Ack::Accepted).open().await
 }
 
-/// Puts every line that is not blank, until the input ends or nobody wants more.
-fn read(buffer: &Buffer, stopped: &AtomicBool, prints: bool) -> Result<()> {
-    let mut output = prints.then(|| BufWriter::new(std::io::stdout()));
-    let mut input = BufReader::with_capacity(64 << 10, std::io::stdin());
-    let mut line = Vec::new();
-    let mut number = 0_u64;
-    while !stopped.load(Ordering::Relaxed) {
-        line.clear();
-        number += 1;
-        if !read_line(&mut input, &mut line, number)? {
-            return Ok(());
-        }
-        let text = line.trim_ascii();
-        if text.is_empty() || stopped.load(Ordering::Relaxed) {
-            continue;
-        }
-        match buffer.put_blocking(Row::json(text)) {
-            Ok(sequence) => {
-                // Gathered while there is more to read at once.
-                let has_more = !input.buffer().is_empty();
-                let print = |output: &mut BufWriter<_>| {
-                    writeln!(output, "{sequence}")?;
-                    if has_more { Ok(()) } else { output.flush() }
-                };
-                match output.as_mut().map(print) {
-                    Some(Err(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => output = None,
-                    Some(Err(error)) => return Err(no_output(&error)),
-                    _ => {}
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Cancelled => return Ok(()),
-            Err(error) => return Err(error),
-        }
+/// Prints the numbers of rows after `from` as the mark reaches them, until the buffer has ended.
+async fn acknowledge(buffer: Buffer, ack: AckName, from: u64) -> std::io::Result<()> {
+    let mut printed = from;
+    while let Some(mark) = beyond(&buffer, ack, printed).await {
+        let until = mark.min(printed + PRINTED_AT_ONCE);
+        let lines = (printed + 1..=until).map(|sequence| format!("{sequence}\n"));
+        print(lines.collect()).await?;
+        printed = until;
     }
     Ok(())
 }
 
-/// The next line, of bounded length; false at the end.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, number: u64) -> Result<bool> {
-    let mut bounded = std::io::Read::take(&mut *input, LINE_BYTES_MAX as u64 + 1);
-    let read = bounded.read_until(b'\n', line);
-    let read = read.map_err(|error| Error::input(format!("standard input: {error}")))?;
-    if read > LINE_BYTES_MAX {
-        return Err(Error::input(format!(
-            "line {number} of standard input is longer than {LINE_BYTES_MAX} bytes"
-        ))
-        .hint("write one JSON object a line"));
-    }
-    Ok(read > 0)
-}
-
-/// Prints the numbers of rows after `from` as the mark reaches them, until the buffer has ended.
-async fn acknowledge(buffer: Buffer, ack: AckName, from: u64) -> std::io::Result<()> {
-    let mut printed = from;
+/// The same for rows that have numbers of their own: in the order in which they were put.
+async fn print_labels(
+    buffer: Buffer,
+    ack: AckName,
+    mut labels: mpsc::Receiver<Label>,
+) -> std::io::Result<()> {
+    let mut mark = 0;
+    let mut waiting = Vec::new();
     loop {
-        let mark = match ack {
-            AckName::Journaled => buffer.journaled_beyond(printed).await,
-            AckName::Accepted | AckName::Committed => buffer.committed_beyond(printed).await,
+        // The one who puts rows may wait for input that never comes, so the end of the buffer is an end too.
+        let count = tokio::select! {
+            biased;
+            count = labels.recv_many(&mut waiting, PRINTED_AT_ONCE as usize) => count,
+            _ = beyond(&buffer, ack, u64::MAX - 1) => 0,
         };
-        let Some(mark) = mark else { return Ok(()) };
-        let until = mark.min(printed + PRINTED_AT_ONCE);
-        let mut lines = String::new();
-        for sequence in printed + 1..=until {
-            lines.push_str(&format!("{sequence}\n"));
+        if count == 0 {
+            return Ok(());
         }
-        let written = tokio::task::spawn_blocking(move || {
-            let mut output = std::io::stdout().lock();
-            output.write_all(lines.as_bytes()).and_then(|()| output.flush())
-        });
-        written.await.unwrap_or(Ok(()))?;
-        printed = until;
+        let mut lines = String::new();
+        for (sequence, label) in waiting.drain(..) {
+            if sequence > mark {
+                print(std::mem::take(&mut lines)).await?;
+                while mark < sequence {
+                    let Some(moved) = beyond(&buffer, ack, mark).await else {
+                        return Ok(());
+                    };
+                    mark = moved;
+                }
+            }
+            lines.push_str(&label);
+            lines.push('\n');
+        }
+        print(lines).await?;
     }
 }
 
-fn no_output(error: &std::io::Error) -> Error {
-    Error::new(ErrorKind::Refused, format!("standard output: {error}"))
+/// The mark that `ack` asks for, once it is beyond `after`; none once the buffer has ended.
+async fn beyond(buffer: &Buffer, ack: AckName, after: u64) -> Option<u64> {
+    match ack {
+        AckName::Journaled => buffer.journaled_beyond(after).await,
+        AckName::Accepted | AckName::Committed => buffer.committed_beyond(after).await,
+    }
+}
+
+async fn print(lines: String) -> std::io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let written = tokio::task::spawn_blocking(move || {
+        let mut output = std::io::stdout().lock();
+        output.write_all(lines.as_bytes()).and_then(|()| output.flush())
+    });
+    written.await.unwrap_or(Ok(()))
 }
 
 fn write_report(path: &std::path::Path, report: &BufferReport) -> Result<()> {
@@ -405,9 +441,9 @@ fn summary(report: &BufferReport) -> String {
         Counted(rows.written, "row"),
         report.seconds,
         Grouped(report.rows_per_second as u64),
-        report.method,
+        report.method.as_deref().unwrap_or("not yet known"),
         Counted(report.metrics.commits, "commit"),
-        report.durability,
+        report.durability.as_deref().unwrap_or("not yet known"),
     );
     text.push_str(&format!("  {} put", Grouped(rows.put)));
     if rows.recovered > 0 {

@@ -3,6 +3,7 @@
 use clap::Args;
 use tonnage::{
     Error, Result,
+    buffer::{is_abandoned, is_buffer},
     ledger::RunRecord,
     preparation::Pending,
     report::{Counted, Grouped},
@@ -77,10 +78,11 @@ fn line(run: &RunRecord) -> String {
         [one] => (*one).to_owned(),
         [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     };
-    let state = if run.finished.is_some() {
-        "finished"
-    } else {
-        "unfinished"
+    let state = match run.finished {
+        Some(_) => "finished",
+        None if is_abandoned(run) => "abandoned",
+        None if is_buffer(run) => "open",
+        None => "unfinished",
     };
     let owed = match &run.detail.pending {
         None => String::new(),

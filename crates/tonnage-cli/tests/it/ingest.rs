@@ -1,25 +1,19 @@
-//! `tonnage ingest` as devices and services use it: lines in, numbers out, whatever dies in between.
+//! `tonnage ingest` as devices and services use it: lines in, numbers out.
 
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdout, Stdio},
-    thread::sleep,
-    time::Duration,
 };
 
 use crate::{
     database::Database,
-    events::Chance,
     process::{Running, tonnage},
     support::{BOTH, Place},
 };
 
 const READINGS: &str = "CREATE TABLE readings (id integer NOT NULL, device text, value double precision, state text DEFAULT 'new')";
-
-/// Lives of one journal that end with SIGKILL, for each database.
-const KILLS: u32 = 12;
 
 #[test]
 fn each_row_is_acknowledged_by_its_number_and_bad_ones_cost_themselves() {
@@ -107,10 +101,154 @@ fn mistakes_are_refused_with_the_next_step() {
             2,
             "error: taken is no journal: it has no journal.json, but notes.txt\nhint: name an empty directory, or one that is not there\n",
         ),
+        (
+            "ingest {db} -t readings --journal j --sequence-field n",
+            2,
+            "error: --sequence-field needs to know whose numbers they are\nhint: --producer NAME for all rows, or --producer-field KEY\n",
+        ),
     ] {
         let ran = place.run(arguments);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), said), "{arguments}");
         assert_eq!(ran.stdout, "");
+    }
+    for (line, said) in [
+        ("{\"id\": 1}", "error: line 1 has no 'n'\n"),
+        ("{\"id\": 1, \"n\": null}", "error: line 1 has no 'n'\n"),
+        (
+            "{\"id\": 1, \"n\": 1.5}",
+            "error: line 1: 'n' is 1.5, which is no whole number\n",
+        ),
+    ] {
+        let command = "ingest {db} -t readings --journal k --producer p --sequence-field n";
+        let ran = place.run_with(command, &[], line.as_bytes());
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
+
+/// Rows of several devices on one input, each numbered by its device; sent again from somewhere before the end.
+#[test]
+fn what_is_sent_again_is_not_taken_again() {
+    let line = |device: &str, n: u64| {
+        format!("{{\"n\": {n}, \"device\": \"{device}\", \"id\": {n}, \"value\": 1.50}}\n")
+    };
+    let first: String = [
+        line("a", 1),
+        line("b", 7),
+        line("a", 2),
+        "no\n".to_owned(),
+        line("b", 8),
+    ]
+    .concat();
+    let again: String = [
+        line("a", 2),
+        line("b", 7),
+        line("a", 3),
+        line("b", 8),
+        line("b", 9),
+    ]
+    .concat();
+    let command =
+        "ingest {db} -t readings --journal j --rejects r.jsonl --producer-field device --sequence-field n";
+    for database in BOTH {
+        for ack in ["accepted", "journaled", "committed"] {
+            let place = Place::with(*database, READINGS, &[]);
+            let command = format!("{command} --ack {ack}");
+            let ran = place.run_with(&command, &[], first.as_bytes());
+            assert_eq!(
+                (ran.code, ran.stdout.as_str()),
+                (Some(3), "1 a\n7 b\n2 a\n-\n8 b\n"),
+                "{ran:?}"
+            );
+            let ran = place.run_with(&command, &[], again.as_bytes());
+            assert_eq!(
+                (ran.code, ran.stdout.as_str()),
+                (Some(0), "2 a\n7 b\n3 a\n8 b\n9 b\n"),
+                "{ran:?}"
+            );
+            let found = place.sql("SELECT device, id, value FROM readings ORDER BY device, id");
+            assert_eq!(
+                found,
+                ["a|1|1.5", "a|2|1.5", "a|3|1.5", "b|7|1.5", "b|8|1.5", "b|9|1.5"]
+            );
+            let ran = place.run_with(&command, &[], line("a", 5).as_bytes());
+            assert_eq!(ran.code, Some(1));
+            assert!(
+                ran.stderr
+                    .contains("error: line 1: producer a sends row 5 where row 4 is due\n"),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+}
+
+/// An input that is fed once more from its beginning, longer than it was.
+#[test]
+fn the_lines_of_one_producer_are_counted() {
+    for database in BOTH {
+        let place = Place::with(*database, READINGS, &[]);
+        let lines = |count: u64| {
+            (1..=count)
+                .map(|id| format!("{{\"id\": {id}}}\n\n"))
+                .collect::<String>()
+        };
+        let command = "ingest {db} -t readings --journal j --ack journaled --producer may";
+        for (count, printed) in [(3, "1\n2\n3\n"), (5, "1\n2\n3\n4\n5\n"), (2, "1\n2\n")] {
+            let ran = place.run_with(command, &[], lines(count).as_bytes());
+            assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), printed), "{ran:?}");
+        }
+        assert_eq!(
+            place.sql("SELECT id FROM readings ORDER BY id"),
+            ["1", "2", "3", "4", "5"]
+        );
+    }
+}
+
+/// Nobody goes on with the rows of an ingest without a journal: once its process has ended its run is settled.
+#[test]
+fn the_run_of_an_ingest_that_was_killed_is_finished_by_the_next() {
+    for database in Database::all() {
+        database.run(READINGS);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let ingest = |ack: &str| {
+            let mut command = tonnage();
+            let url = database.url();
+            command
+                .args(["ingest", url.as_str(), "-t", "readings", "--ack", ack])
+                .current_dir(directory.path());
+            command
+        };
+        let runs = || {
+            let listed = tonnage()
+                .args(["runs", &database.url()])
+                .output()
+                .expect("the binary starts");
+            String::from_utf8(listed.stdout).expect("text")
+        };
+        let mut first = ingest("committed")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut input = first.stdin.take().expect("a pipe to it");
+        input.write_all(line(1).as_bytes()).expect("it reads");
+        let mut number = String::new();
+        let mut numbers = BufReader::new(first.stdout.take().expect("a pipe from it"));
+        numbers.read_line(&mut number).expect("a line");
+        assert_eq!(number, "1\n");
+        assert!(runs().contains("  open        insert "), "{}", runs());
+        first.kill().expect("it can be killed");
+        first.wait().expect("it can be waited for");
+        assert!(runs().contains("  abandoned   insert "), "{}", runs());
+        Running::start(&mut ingest("accepted")).wait().expect(0);
+        let listed = runs();
+        let finished: Vec<_> = listed
+            .lines()
+            .filter(|line| line.contains("  finished  "))
+            .collect();
+        assert_eq!(finished.len(), 2, "{listed}");
+        assert!(finished[1].contains(": 1 written, 0 rejected"), "{listed}");
     }
 }
 
@@ -145,18 +283,11 @@ impl Ingest {
         Self { child, numbers }
     }
 
-    /// Sends rows, a line each. What is killed meanwhile reads no more.
+    /// Sends rows, a line each.
     fn send(&mut self, ids: std::ops::Range<u64>) {
         let lines: String = ids.map(line).collect();
         let input = self.child.stdin.as_mut().expect("a pipe to it");
         let _ = input.write_all(lines.as_bytes()).and_then(|()| input.flush());
-    }
-
-    /// How many rows are acknowledged by the time it is killed.
-    fn kill(mut self) -> u64 {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it can be waited for");
-        self.numbers.lines().map_while(Result::ok).count() as u64
     }
 }
 
@@ -165,77 +296,6 @@ fn line(id: u64) -> String {
         "{{\"id\": {id}, \"device\": \"d{}\", \"value\": {id}.5}}\n",
         id % 9
     )
-}
-
-/// SIGKILL at random moments, sessions of the database killed in half of the lives: every row that was acknowledged is
-/// in the table once, and none that was not put.
-#[test]
-fn killed_again_and_again_every_journaled_row_stands_once() {
-    for database in Database::all() {
-        database.run(READINGS);
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut chance = Chance::new();
-        let (mut sent, mut acknowledged) = (0, BTreeSet::new());
-        for life in 0..KILLS {
-            let mut ingest = Ingest::start(&database, directory.path(), &["--drain-age", "5"]);
-            let first = sent + 1;
-            for _ in 0..chance.below(30) + 1 {
-                let count = chance.below(400) + 1;
-                ingest.send(sent + 1..sent + 1 + count);
-                sent += count;
-                sleep(Duration::from_millis(chance.below(15)));
-                if life % 2 == 0 && matches!(database, Database::Postgres(_)) && chance.below(6) == 0 {
-                    database.run(
-                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                         WHERE datname = current_database() AND pid <> pg_backend_pid()",
-                    );
-                }
-            }
-            sleep(Duration::from_millis(chance.below(60)));
-            // Acknowledged in the order in which they were sent.
-            let count = ingest.kill();
-            acknowledged.extend(first..first + count);
-        }
-        assert!(
-            acknowledged.len() > 100,
-            "{}: {} rows",
-            database.name(),
-            acknowledged.len()
-        );
-        let ended = Running::start(
-            tonnage()
-                .args([
-                    "ingest",
-                    &database.url(),
-                    "-t",
-                    "readings",
-                    "--journal",
-                    "journal",
-                ])
-                .current_dir(directory.path()),
-        )
-        .wait();
-        ended.expect(0);
-        let rows = database.rows("SELECT id FROM readings");
-        let found: Vec<u64> = rows
-            .iter()
-            .map(|row| row[0].as_deref().expect("an id").parse().expect("a number"))
-            .collect();
-        let distinct: BTreeSet<u64> = found.iter().copied().collect();
-        assert_eq!(
-            found.len(),
-            distinct.len(),
-            "{}: a row stands twice",
-            database.name()
-        );
-        let missing: Vec<_> = acknowledged.difference(&distinct).take(5).collect();
-        assert!(missing.is_empty(), "{}: {missing:?} are missing", database.name());
-        assert!(
-            distinct.iter().all(|id| (1..=sent).contains(id)),
-            "{}",
-            database.name()
-        );
-    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod database;
 mod documents;
 mod events;
 mod exec;
+mod faults;
 mod flights;
 mod formats;
 mod gets;

@@ -6,10 +6,11 @@
 //!   accepted), and `committed` moves only when the database has said that the rows up to it are durable.
 //! - Rows count against the area's bound until they are committed. With a journal, rows that find no room stay in the
 //!   journal alone (`spilled`), all from there on, and are read back in order.
-//! - Whoever waits is woken by every change that may concern it; nobody holds the lock while waiting.
+//! - Whoever waits for a row is woken once a mark has reached it, everyone else by every change; nobody holds the lock
+//!   while waiting.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -19,6 +20,7 @@ use tokio::sync::Notify;
 use super::{
     producers::Producers,
     row::{Chunk, Row, Rows},
+    waits::{Reached, Waits},
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -108,15 +110,16 @@ pub(super) struct State {
     pub failed: Option<Failure>,
     pub producers: Producers,
     pub counters: Counters,
+    wait_journaled: Waits,
+    wait_committed: Waits,
 }
 
 /// See the module.
 pub(super) struct Area {
     limits: Limits,
     state: Mutex<State>,
-    /// For whoever waits for a mark, for room or for the end.
+    /// For whoever waits for room, for the end or for a mark to move at all.
     changed: Notify,
-    changed_blocking: Condvar,
     /// For the drain.
     pub drain: Notify,
     /// For the journal's thread.
@@ -181,9 +184,10 @@ impl Area {
                 failed: None,
                 producers,
                 counters: Counters::default(),
+                wait_journaled: Waits::default(),
+                wait_committed: Waits::default(),
             }),
             changed: Notify::new(),
-            changed_blocking: Condvar::new(),
             drain: Notify::new(),
             journal: Condvar::new(),
         }
@@ -204,54 +208,77 @@ impl Area {
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Wakes everyone who waits for a mark, for room or for the end.
+    /// Wakes those whose rows a mark has reached, and everyone who waits for room or for the end.
     pub fn tell(&self) {
+        let mut state = self.lock();
+        // Where it has ended nobody is to wait any more.
+        let over = state.failed.is_some() || state.ended;
+        let (journaled, committed) = match over {
+            true => (u64::MAX, u64::MAX),
+            false => (state.journaled, state.committed),
+        };
+        let reached = [
+            state.wait_journaled.reached(journaled),
+            state.wait_committed.reached(committed),
+        ];
+        drop(state);
+        for waker in reached.into_iter().flat_map(BTreeMap::into_values) {
+            waker.wake();
+        }
         self.changed.notify_waiters();
-        self.changed_blocking.notify_all();
     }
 
-    /// Takes one row, if there is room.
-    pub fn offer_row(&self, row: &Row) -> Result<Offered> {
-        if row.text().len() > ROW_BYTES_MAX {
+    /// Waits until `mark` has reached row `sequence`.
+    pub fn reached(&self, mark: Mark, sequence: u64) -> Reached<'_> {
+        Reached::new(self, mark, sequence)
+    }
+
+    /// Takes one row, if there is room. Of a named producer only if it has not sent the row before, by its own number
+    /// of it; the answer is then the sequence number of its last one.
+    pub fn offer_row(&self, row: &Row, tag: Option<(&Arc<str>, u64)>) -> Result<Offered> {
+        let bytes = row.text().len();
+        if bytes > ROW_BYTES_MAX {
             return Err(Error::config(format!(
-                "a row of {} bytes is longer than {ROW_BYTES_MAX}",
-                row.text().len()
+                "a row of {bytes} bytes is longer than {ROW_BYTES_MAX}"
             )));
         }
-        self.check_size(row.text().len())?;
+        self.check_size(bytes)?;
         let mut state = self.lock();
         state.check_open()?;
-        let to_pending = self.limits.has_journal;
-        let chunks = if to_pending { &state.pending } else { &state.queue };
-        let room = row.text().len()
-            + Rows::Json {
-                text: Vec::new(),
-                ends: vec![0],
-            }
-            .bytes();
-        if !self.has_room(&state, room) {
+        if let Some((name, number)) = tag
+            && state.producers.known(name, number, 1)? > 0
+        {
+            state.counters.duplicates += 1;
+            let sequence = state.producers.sequence(name);
+            return Ok(Offered::Taken(sequence.unwrap_or(state.next - 1)));
+        }
+        if !self.has_room(&state, bytes + Rows::one_overhead_bytes()) {
             return Ok(Offered::Full);
         }
-        let joins = chunks.back().is_some_and(|chunk| chunk.takes(row));
         let sequence = state.next;
-        if !joins {
-            let chunk = Chunk {
-                first: sequence,
-                born: Instant::now(),
-                rows: Rows::one(row),
-                tag: None,
-            };
-            self.append(&mut state, chunk);
-            return Ok(Offered::Taken(sequence));
+        if let Some((name, number)) = tag {
+            state.producers.note(name, number, 1, sequence);
         }
-        let chunks = if to_pending {
-            &mut state.pending
-        } else {
-            &mut state.queue
+        let chunks = match self.limits.has_journal {
+            true => &mut state.pending,
+            false => &mut state.queue,
         };
-        let grown = chunks.back_mut().map_or(0, |chunk| chunk.push(row));
-        state.next += 1;
-        self.count(&mut state, 1, grown);
+        match chunks.back_mut().filter(|chunk| chunk.takes(row, tag)) {
+            Some(chunk) => {
+                let grown = chunk.push(row);
+                state.next += 1;
+                self.count(&mut state, 1, grown);
+            }
+            None => {
+                let chunk = Chunk {
+                    first: sequence,
+                    born: Instant::now(),
+                    rows: Rows::one(row),
+                    tag: tag.map(|(name, number)| (name.clone(), number)),
+                };
+                self.append(&mut state, chunk);
+            }
+        }
         Ok(Offered::Taken(sequence))
     }
 
@@ -436,6 +463,26 @@ impl Area {
         };
     }
 
+    /// Notes how far the database has come, which it had not said when the buffer was opened.
+    pub fn attach(&self, position: u64) {
+        let mut state = self.lock();
+        state.committed = state.committed.max(position);
+        state.spilled = match state.spilled {
+            Some((first, since)) if position < state.journaled => Some((first.max(position + 1), since)),
+            _ => None,
+        };
+        drop(state);
+        self.journal.notify_one();
+        self.tell();
+    }
+
+    /// Notes that nothing is drained any more.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.journal.notify_one();
+        self.tell();
+    }
+
     /// Notes that rows up to `last` are durable in the table or in the rejects.
     pub fn committed(&self, last: u64) {
         let mut state = self.lock();
@@ -488,20 +535,6 @@ impl Area {
         }
     }
 
-    /// The same on a thread.
-    pub fn until_blocking<T>(&self, mut done: impl FnMut(&State) -> Option<T>) -> T {
-        let mut state = self.lock();
-        loop {
-            if let Some(value) = done(&state) {
-                return value;
-            }
-            state = self
-                .changed_blocking
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
     /// Offers again and again until there is room.
     pub async fn offered(&self, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
         loop {
@@ -509,17 +542,6 @@ impl Area {
             match offer()? {
                 Offered::Taken(sequence) => return Ok(sequence),
                 Offered::Full => changed.await,
-            }
-        }
-    }
-
-    /// The same on a thread. Looks again by itself, as room may come between the offer and the wait.
-    pub fn offered_blocking(&self, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
-        const AGAIN: Duration = Duration::from_millis(10);
-        loop {
-            match offer()? {
-                Offered::Taken(sequence) => return Ok(sequence),
-                Offered::Full => drop(self.wait_on(&self.changed_blocking, self.lock(), AGAIN)),
             }
         }
     }
@@ -538,6 +560,14 @@ impl State {
         match self.closing {
             true => Err(Error::new(ErrorKind::Cancelled, "the buffer is closed")),
             false => Ok(()),
+        }
+    }
+
+    /// Those who wait for `mark`.
+    pub fn waits(&mut self, mark: Mark) -> &mut Waits {
+        match mark {
+            Mark::Journaled => &mut self.wait_journaled,
+            Mark::Committed => &mut self.wait_committed,
         }
     }
 

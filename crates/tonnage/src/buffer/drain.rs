@@ -21,12 +21,13 @@ use super::{
     row::Chunk,
 };
 use crate::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, Result},
     ledger::RunHandle,
-    load::{LaneTask, Progress, RejectsFile, Shared, Stop},
+    load::{LaneTask, Piece, Progress, RejectsFile, Shared, Stop},
     plan::Plan,
     reject::Reject,
     slot::Advance,
+    table::Equality,
     target::Target,
 };
 
@@ -41,7 +42,8 @@ pub(super) struct Drain {
     pub target: Arc<dyn Target>,
     pub handle: RunHandle,
     pub rejects: Arc<RejectsFile>,
-    pub rejects_max: u64,
+    /// Rows taken from the allowance of rejects, over all plans and all openings of the journal.
+    pub rejects_taken: Arc<AtomicU64>,
     pub on_reject: Option<OnReject>,
     pub progress: Arc<Progress>,
     pub stop: Stop,
@@ -69,9 +71,7 @@ impl Drain {
                 Err(error) => self.area.fail(&unexpected(&error)),
             }
         }
-        self.area.lock().ended = true;
-        self.area.journal.notify_one();
-        self.area.tell();
+        self.area.end();
     }
 
     async fn feed(
@@ -126,26 +126,24 @@ impl Drain {
     }
 
     async fn write(self: &Arc<Self>, mut batches: mpsc::Receiver<Batch>) -> Result<()> {
-        let mut lanes: Vec<(Arc<Plan>, LaneTask)> = Vec::new();
-        while let Some(Batch { plan, pieces }) = batches.recv().await {
-            let at = match lanes.iter().position(|(of, _)| Arc::ptr_eq(of, &plan)) {
+        let mut lanes: Vec<(Arc<Shared>, LaneTask)> = Vec::new();
+        while let Some(Batch { plan, mut pieces }) = batches.recv().await {
+            let at = match lanes.iter().position(|(of, _)| Arc::ptr_eq(&of.plan, &plan)) {
                 Some(at) => at,
                 None => {
                     if lanes.len() >= LANES_MAX {
                         lanes.remove(0);
                     }
-                    lanes.push((plan.clone(), LaneTask::new(Arc::new(self.shared(plan)))?));
+                    let shared = Arc::new(self.shared(plan));
+                    lanes.push((shared.clone(), LaneTask::new(shared)?));
                     lanes.len() - 1
                 }
             };
-            lanes[at].1.write(pieces).await?;
-            let rejected = self.rejected.load(Ordering::Relaxed);
-            if rejected > self.rejects_max {
-                return Err(Error::new(
-                    ErrorKind::Rejected,
-                    format!("more than {} rows are bad", self.rejects_max),
-                )
-                .hint(format!("look at {}", self.rejects.path().display())));
+            let (shared, lane) = &mut lanes[at];
+            let are_too_many = leave_rejects(shared, &mut pieces);
+            lane.write(pieces).await?;
+            if are_too_many {
+                return Err(shared.too_many_rejects());
             }
         }
         Ok(())
@@ -162,6 +160,8 @@ impl Drain {
             self.stop.clone(),
         );
         shared.persistent = true;
+        shared.sent_by = sent_by(&shared.plan);
+        shared.rejects_taken = self.rejects_taken.clone();
         shared.committed = Some(Box::new(move |advances, rejects| {
             drain.committed(advances, rejects)
         }));
@@ -178,6 +178,47 @@ impl Drain {
             self.area.committed(last);
         }
     }
+}
+
+/// The key in whose order rows are sent, as a database finds its places faster that way: the operation's own, whose rows
+/// have an order to keep, else the primary key. None where rows do not bring all of it, or where only the database can
+/// tell which keys are equal.
+fn sent_by(plan: &Plan) -> Vec<usize> {
+    let key = plan.operation.key();
+    if !key.is_empty() {
+        let column = |name: &String| plan.table.column(name);
+        let are_provable = key
+            .iter()
+            .all(|name| column(name).is_some_and(|column| column.equality == Equality::Provable));
+        return if are_provable {
+            plan.key_at.clone()
+        } else {
+            Vec::new()
+        };
+    }
+    let place = |name: &String| plan.columns.iter().position(|column| column.name == *name);
+    let key = plan.table.primary_key();
+    let places = key.and_then(|key| key.columns.iter().map(place).collect::<Option<Vec<_>>>());
+    places.unwrap_or_default()
+}
+
+/// Leaves the first bad row that is more than are allowed, and all that comes after it. Whether there is one.
+fn leave_rejects(shared: &Shared, pieces: &mut Vec<Piece>) -> bool {
+    for at in 0..pieces.len() {
+        let piece = &mut pieces[at];
+        let bad: usize = piece.segments.iter().map(|segment| segment.rejects.len()).sum();
+        let given = shared.take_rejects(bad as u64) as usize;
+        if given < bad {
+            for segment in &mut piece.segments {
+                segment.rejects.truncate(given);
+                segment.rows = 0..0;
+            }
+            piece.rows = piece.rows.slice(0, 0);
+            pieces.truncate(at + usize::from(given > 0));
+            return true;
+        }
+    }
+    false
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -26,7 +26,7 @@ use crate::{
     reject::{Problem, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position},
     source::{Origin, ReadRequest, SourceColumn, SourceSchema},
-    sources::json::{Names, Objects, keys},
+    sources::json::{Names, Objects, members},
     table::Table,
     target::{Routed, Target},
     types::ColumnType,
@@ -238,7 +238,7 @@ impl Forms {
         let mut named = self.always.clone();
         for (row, end) in ends.iter().enumerate() {
             named.clone_from(&self.always);
-            let is_object = keys(&text[start..*end as usize], |key| {
+            let is_object = members(&text[start..*end as usize], |key, _| {
                 if let Some(at) = self.names.find(key) {
                     named[at] = true;
                 }

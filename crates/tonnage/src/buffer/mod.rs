@@ -40,6 +40,7 @@
 //! it as a method: the plan chooses methods, and the marks then have to come from the database.
 
 mod area;
+mod attach;
 mod drain;
 mod form;
 mod journal;
@@ -47,11 +48,13 @@ mod metrics;
 mod open;
 mod options;
 mod own;
+mod process;
 mod producers;
 mod report;
 mod row;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::{
     sync::{
@@ -64,11 +67,11 @@ use std::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 
 use self::{
-    area::{Area, Mark, Offered},
-    drain::Drain,
-    form::Planner,
+    area::{Mark, Offered},
+    attach::Parts,
     own::finish,
     row::Rows,
+    waits::block_on,
 };
 pub use self::{
     journal::{Lost, Torn},
@@ -77,6 +80,7 @@ pub use self::{
         AREA_BYTES_LEAST, AREA_BYTES_MAX, Ack, BufferOptions, DRAIN_AGE, DRAIN_BYTES, JOURNAL_BYTES_LEAST,
         JOURNAL_BYTES_MAX, JournalOptions, REJECTS_MAX, WhenFull,
     },
+    process::{is_abandoned, is_buffer},
     producers::{PRODUCER_NAME_BYTES_MAX, PRODUCERS_MAX},
     report::{BufferReport, BufferRows, Recovery},
     row::Row,
@@ -105,11 +109,9 @@ pub struct Buffer {
 
 /// What the clones of a buffer share.
 struct Inner {
-    area: Arc<Area>,
+    parts: Parts,
     ack: Ack,
     when_full: WhenFull,
-    drain: Arc<Drain>,
-    planner: Planner,
     opened: report::Opened,
     /// The schema of batches that was found to fit.
     fits: Mutex<Option<SchemaRef>>,
@@ -141,10 +143,10 @@ impl Clone for Buffer {
 impl Drop for Inner {
     fn drop(&mut self) {
         let unfinished = {
-            let state = self.area.lock();
+            let state = self.parts.area.lock();
             state.next - 1 - state.committed
         };
-        if unfinished > 0 && self.area.lock().failed.is_none() {
+        if unfinished > 0 && self.parts.area.lock().failed.is_none() {
             tracing::warn!("a buffer was dropped with {unfinished} rows that are not committed");
         }
         self.abandon();
@@ -154,16 +156,24 @@ impl Drop for Inner {
 impl Inner {
     /// Ends everything at once: what is being written may still be committed, nothing after it.
     fn abandon(&self) {
-        self.drain.stop.request();
-        self.area
+        self.parts.stop.request();
+        self.parts
+            .area
             .fail(&Error::new(ErrorKind::Cancelled, "the buffer was stopped"));
     }
 }
 
 impl Buffer {
-    /// What was found in the journal when it was opened.
+    /// The names of the table's columns; while the database is away, as they were when it answered last.
+    pub fn columns(&self) -> &[String] {
+        &self.shared.opened.columns
+    }
+
+    /// What was found in the journal when it was opened. While the database is away nobody knows how much of it the
+    /// table has: it is all of it then.
     pub fn recovery(&self) -> &Recovery {
-        &self.shared.opened.recovery
+        let attached = self.shared.parts.attached.get();
+        attached.map_or(&self.shared.opened.recovery, |attached| &attached.recovery)
     }
 
     /// Puts a row; its sequence number, once it is acknowledged.
@@ -173,7 +183,8 @@ impl Buffer {
     /// dropped while it waits for room has put nothing; one that waits for its acknowledgement has put its row.
     pub async fn put(&self, row: impl Into<Row>) -> Result<u64> {
         let row = row.into();
-        self.put_with(1, || self.shared.area.offer_row(&row)).await
+        self.put_with(1, || self.shared.parts.area.offer_row(&row, None))
+            .await
     }
 
     /// Puts the rows of a batch, all or none; the sequence number of the last one. Columns go by name, and have to be
@@ -185,7 +196,7 @@ impl Buffer {
         self.fits(&batch)?;
         let count = batch.num_rows() as u64;
         let rows = Rows::Arrow(batch);
-        self.put_with(count, || self.shared.area.offer_rows(rows.clone(), None))
+        self.put_with(count, || self.shared.parts.area.offer_rows(rows.clone(), None))
             .await
     }
 
@@ -202,16 +213,30 @@ impl Buffer {
         let producer: Arc<str> = producer.into();
         let offer = || {
             self.shared
+                .parts
                 .area
                 .offer_rows(rows.clone(), Some((&producer, first)))
         };
         self.put_with(count, offer).await
     }
 
+    /// Puts a row that `producer` has numbered itself, as [`Buffer::put_many_from`] does with many; the sequence number
+    /// of the producer's last row where it has put this one before.
+    pub async fn put_from(&self, producer: &str, number: u64, row: impl Into<Row>) -> Result<u64> {
+        let (row, producer): (Row, Arc<str>) = (row.into(), producer.into());
+        let offer = || self.shared.parts.area.offer_row(&row, Some((&producer, number)));
+        self.put_with(1, offer).await
+    }
+
+    /// [`Buffer::put_from`] for threads.
+    pub fn put_from_blocking(&self, producer: &str, number: u64, row: impl Into<Row>) -> Result<u64> {
+        block_on(self.put_from(producer, number, row))
+    }
+
     /// [`Buffer::put`] for threads: blocks the thread while it waits.
     pub fn put_blocking(&self, row: impl Into<Row>) -> Result<u64> {
         let row = row.into();
-        self.put_blocking_with(1, || self.shared.area.offer_row(&row))
+        block_on(self.put_with(1, || self.shared.parts.area.offer_row(&row, None)))
     }
 
     /// [`Buffer::put_many`] for threads.
@@ -219,11 +244,11 @@ impl Buffer {
         self.fits(&batch)?;
         let count = batch.num_rows() as u64;
         let rows = Rows::Arrow(batch);
-        self.put_blocking_with(count, || self.shared.area.offer_rows(rows.clone(), None))
+        block_on(self.put_with(count, || self.shared.parts.area.offer_rows(rows.clone(), None)))
     }
 
     async fn put_with(&self, rows: u64, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
-        let area = &self.shared.area;
+        let area = &self.shared.parts.area;
         if rows == 0 {
             return Ok(self.accepted());
         }
@@ -235,39 +260,14 @@ impl Buffer {
         self.written.fetch_max(sequence, Ordering::Relaxed);
         match self.shared.ack {
             Ack::Accepted => {}
-            Ack::Journaled => {
-                area.until(|state| state.reached(Mark::Journaled, sequence))
-                    .await?
-            }
-            Ack::Committed => {
-                area.until(|state| state.reached(Mark::Committed, sequence))
-                    .await?
-            }
-        }
-        Ok(sequence)
-    }
-
-    fn put_blocking_with(&self, rows: u64, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {
-        let area = &self.shared.area;
-        if rows == 0 {
-            return Ok(self.accepted());
-        }
-        let sequence = match (offer()?, self.shared.when_full) {
-            (Offered::Taken(sequence), _) => sequence,
-            (Offered::Full, WhenFull::Fail) => return Err(self.refused(rows)),
-            (Offered::Full, WhenFull::Wait) => area.offered_blocking(offer)?,
-        };
-        self.written.fetch_max(sequence, Ordering::Relaxed);
-        match self.shared.ack {
-            Ack::Accepted => {}
-            Ack::Journaled => area.until_blocking(|state| state.reached(Mark::Journaled, sequence))?,
-            Ack::Committed => area.until_blocking(|state| state.reached(Mark::Committed, sequence))?,
+            Ack::Journaled => area.reached(Mark::Journaled, sequence).await?,
+            Ack::Committed => area.reached(Mark::Committed, sequence).await?,
         }
         Ok(sequence)
     }
 
     fn refused(&self, rows: u64) -> Error {
-        self.shared.area.lock().counters.refused += rows;
+        self.shared.parts.area.lock().counters.refused += rows;
         Error::new(ErrorKind::Overloaded, "the buffer is full")
             .hint("the database takes rows more slowly than they come: put them again later")
     }
@@ -282,7 +282,11 @@ impl Buffer {
         {
             return Ok(());
         }
-        self.shared.planner.for_batches(schema)?;
+        // While the database is away nobody can say: rows that do not fit are put aside in their turn.
+        let Some(attached) = self.shared.parts.attached.get() else {
+            return Ok(());
+        };
+        attached.planner.for_batches(schema)?;
         *known() = Some(schema.clone());
         Ok(())
     }
@@ -294,35 +298,32 @@ impl Buffer {
 
     /// The highest sequence number there is.
     pub fn accepted(&self) -> u64 {
-        self.shared.area.lock().next - 1
+        self.shared.parts.area.lock().next - 1
     }
 
     /// Rows of every producer up to here are in the journal; without one, accepted.
     pub fn journaled(&self) -> u64 {
-        self.shared.area.lock().journaled
+        self.shared.parts.area.lock().journaled
     }
 
     /// The low mark: rows of every producer up to here are durable in the table or in the rejects.
     pub fn committed(&self) -> u64 {
-        self.shared.area.lock().committed
+        self.shared.parts.area.lock().committed
     }
 
     /// Waits until the low mark has reached `sequence`. `Config` for a row that was never put.
     pub async fn wait(&self, sequence: u64) -> Result<()> {
-        let area = &self.shared.area;
-        area.until(|state| state.reached(Mark::Committed, sequence)).await
+        self.shared.parts.area.reached(Mark::Committed, sequence).await
     }
 
     /// [`Buffer::wait`] for threads.
     pub fn wait_blocking(&self, sequence: u64) -> Result<()> {
-        let area = &self.shared.area;
-        area.until_blocking(|state| state.reached(Mark::Committed, sequence))
+        block_on(self.wait(sequence))
     }
 
     /// Waits until the row is in the journal. `Config` for a row that was never put.
     pub async fn wait_journaled(&self, sequence: u64) -> Result<()> {
-        let area = &self.shared.area;
-        area.until(|state| state.reached(Mark::Journaled, sequence)).await
+        self.shared.parts.area.reached(Mark::Journaled, sequence).await
     }
 
     /// The mark up to which rows are journaled, once it lies beyond `after`; none where it never will, as
@@ -337,7 +338,7 @@ impl Buffer {
     }
 
     async fn beyond(&self, mark: Mark, after: u64) -> Option<u64> {
-        let area = &self.shared.area;
+        let area = &self.shared.parts.area;
         area.until(|state| match state.at(mark) {
             at if at > after => Some(Some(at)),
             _ if state.ended || state.failed.is_some() => Some(None),
@@ -357,17 +358,19 @@ impl Buffer {
     }
 
     async fn flush_to(&self, sequence: u64) -> Result<()> {
-        self.shared.area.hurry(sequence);
+        self.shared.parts.area.hurry(sequence);
         self.wait(sequence).await
     }
 
     /// How it is doing.
     pub fn metrics(&self) -> Metrics {
         let shared = &self.shared;
-        let progress = &shared.drain.progress;
-        let state = shared.area.lock();
+        let progress = &shared.parts.progress;
+        let attached = shared.parts.attached.get();
+        let position = attached.map_or(shared.opened.position, |attached| attached.position);
+        let state = shared.parts.area.lock();
         let rows_in = state.counters.rows_in;
-        let rows_out = state.committed - shared.opened.position;
+        let rows_out = state.committed.saturating_sub(position);
         let mut speed = shared.speed.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = speed.at.elapsed();
         if passed >= SPEED_OVER {
@@ -386,7 +389,7 @@ impl Buffer {
             rows_in_per_second: speed.in_per_second,
             rows_out_per_second: speed.out_per_second,
             duplicates: state.counters.duplicates,
-            rejected: shared.drain.rejected.load(Ordering::Relaxed),
+            rejected: shared.parts.rejected.load(Ordering::Relaxed),
             refused: state.counters.refused,
             drains: state.counters.drains,
             commits: progress.commits.load(Ordering::Relaxed),
@@ -402,7 +405,7 @@ impl Buffer {
     /// Takes no further rows from any producer, waits until all are durable, and gives the account. An error is the one
     /// that ended the buffer; [`Buffer::report`] has the account then too.
     pub async fn close(self) -> Result<BufferReport> {
-        let area = &self.shared.area;
+        let area = &self.shared.parts.area;
         area.close();
         let ended = area.until(|state| match &state.failed {
             Some(failure) if state.ended => Some(Err(failure.error())),
@@ -411,8 +414,10 @@ impl Buffer {
         let ended = ended.await;
         self.join_journal().await;
         ended?;
-        if !self.shared.has_journal {
-            finish(&*self.shared.drain.target, &self.shared.drain.handle).await?;
+        if !self.shared.has_journal
+            && let Some(attached) = self.shared.parts.attached.get()
+        {
+            finish(&*attached.target, &attached.handle).await?;
         }
         Ok(self.report())
     }
@@ -421,7 +426,11 @@ impl Buffer {
     /// and the account says how many.
     pub async fn stop(self) -> BufferReport {
         self.shared.abandon();
-        self.shared.area.until(|state| state.ended.then_some(())).await;
+        self.shared
+            .parts
+            .area
+            .until(|state| state.ended.then_some(()))
+            .await;
         self.join_journal().await;
         self.report()
     }
@@ -441,12 +450,12 @@ impl Buffer {
 
     /// The account so far.
     pub fn report(&self) -> BufferReport {
-        let rejects = self.shared.drain.rejects.path().display().to_string();
+        let parts = &self.shared.parts;
         report::report(
             &self.shared.opened,
+            parts.attached.get(),
             &self.metrics(),
-            &self.shared.drain.progress,
-            rejects,
+            &parts.progress,
         )
     }
 }

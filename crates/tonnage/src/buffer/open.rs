@@ -1,30 +1,25 @@
 //! Opening a buffer: its table, its journal, its run in the ledger, and then its threads and tasks.
 //!
 //! Nothing is accepted before all of it is known to be in order, and nothing on disk is changed before the database has
-//! said how far it has come.
+//! said how far it has come; but for a journal whose database is away: see [`attach`](super::attach).
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicU64},
     time::Instant,
 };
 
 use super::{
     Buffer, BufferOptions, Inner, JournalOptions, Recovery, Speed,
     area::{Area, Limits},
-    drain::Drain,
-    form::{Forms, Planner},
-    journal::{Journal, Store},
-    own::{JournalIdentity, own},
+    attach::{Attached, Away, Parts, arrive, begin, columns, reach, take},
+    journal::{Journal, Reader, Store},
+    own::JournalIdentity,
     report,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    load::{Progress, RejectsFile, Stop},
-    parse::{ParseContext, timezone},
-    plan::{LedgerPlace, LoadOptions, OnError, RejectsMax, Sort},
-    table::{Table, nearest},
-    target::Target,
+    load::{Progress, Stop},
 };
 
 /// Rows wait for the journal in at most this much memory, or in the area's bound if that is less.
@@ -41,30 +36,14 @@ impl Buffer {
 
     pub(super) async fn open_on(options: BufferOptions, store: Store) -> Result<Self> {
         let started = Instant::now();
-        let BufferOptions { database, load, .. } = &options;
-        let target = database.target().clone();
-        let table = find_table(&*target, load).await?;
-        let planner = Planner {
-            context: ParseContext {
-                timezone: load.timezone.as_deref().map(timezone).transpose()?,
-            },
-            shown: format!("rows for {}", table.name).into(),
-            table: Arc::new(table),
-            target: target.clone(),
-            options: Arc::new(LoadOptions {
-                // One lane and one slot keep the order of all rows; a sort would break it.
-                sort: Some(Sort::None),
-                jobs: Some(1),
-                on_error: OnError::Reject,
-                // Counted by the drain, over all plans of the buffer.
-                rejects_max: RejectsMax::Rows(u64::MAX),
-                ledger: LedgerPlace::Target,
-                ..load.clone()
-            }),
+        let (planner, plan) = match (reach(&options).await, &options.journal) {
+            (Ok(reached), _) => reached,
+            (Err(error), Some(asked)) if error.is_transient() => {
+                return Self::open_away(&options, asked, error, store, started);
+            }
+            (Err(error), _) => return Err(error),
         };
-        let plan = Forms::new(planner.clone(), 0)?.plan().clone();
-
-        let mut journal = match &options.journal {
+        let journal = match &options.journal {
             Some(asked) => Some(Journal::open(&asked.directory)?),
             None => None,
         };
@@ -73,121 +52,171 @@ impl Buffer {
             id: journal.id(),
             begun: journal.begun(),
         });
-        let owned = own(&*target, &plan, identity.as_ref(), load.rejects.as_deref()).await?;
+        let (owned, rejects) = take(&options, &planner, &plan, identity.as_ref()).await?;
         let position = owned.position;
         let mut recovery = Recovery::default();
-        let rejects = match owned.rejected + position {
-            0 => RejectsFile::create(&owned.rejects),
-            _ => {
-                let before = [(0, owned.rejected)].into_iter().filter(|(_, n)| *n > 0);
-                RejectsFile::resume(&owned.rejects, &before.collect())
-            }
-        };
-        let rejects = match rejects {
-            Ok(rejects) => Arc::new(rejects),
-            Err(error) => {
-                // A run that has not begun keeps no path that cannot be written to.
-                if owned.is_new {
-                    target.ledger().forget(&owned.handle.run_id).await?;
-                }
-                return Err(error);
-            }
-        };
-        if let (Some(journal), Some(asked)) = (&mut journal, &options.journal) {
-            journal.begin()?;
+        if let (Some(journal), Some(asked)) = (&journal, &options.journal) {
+            let marker = journal.marker();
+            marker.check(position)?;
+            marker.settle(&columns(&planner.table))?;
             recovery = recover(journal, asked, position)?;
         }
-        let last = journal.as_ref().map_or(0, Journal::last);
-        let next = last.max(position) + 1;
-        let spilled = (last > position).then_some(position + 1);
-        let producers = journal
-            .as_ref()
-            .map_or_else(Default::default, |j| j.producers().clone());
-        let bytes_max = options.journal.as_ref().map_or(0, |journal| journal.bytes_max);
-        let area = Arc::new(Area::new(
-            Limits {
-                area_bytes_max: options.area_bytes_max,
-                pending_bytes_max: PENDING_BYTES_MAX
-                    .min(options.area_bytes_max)
-                    .min((bytes_max / SEGMENTS_LEAST) as usize),
-                journal_bytes_max: bytes_max,
-                drain_bytes: options.drain_bytes,
-                drain_age: options.drain_age,
-                has_journal: journal.is_some(),
-            },
-            next,
-            position,
-            spilled,
-            producers,
-        ));
-        let has_journal = journal.is_some();
-        let mut reader = None;
-        let mut thread = None;
-        if let Some(journal) = journal {
-            let segment_bytes = SEGMENT_BYTES.min(bytes_max / SEGMENTS_LEAST);
-            let (writer, from_disk) = journal.start(next, segment_bytes, store)?;
-            area.lock().journal_bytes = writer.bytes();
-            let area = area.clone();
-            let started = std::thread::Builder::new()
-                .name("journal".to_owned())
-                .spawn(move || {
-                    let ran = catch_unwind(AssertUnwindSafe(|| writer.run(&area)));
-                    if ran.is_err() {
-                        area.fail(&Error::bug("the journal's thread ended unexpectedly"));
-                    }
-                });
-            let started = started.map_err(|e| {
-                Error::new(
-                    ErrorKind::Refused,
-                    format!("the journal's thread cannot start: {e}"),
-                )
-            })?;
-            reader = Some(from_disk);
-            thread = Some(started);
-        }
-        let drain = Arc::new(Drain {
-            area: area.clone(),
-            target,
-            handle: owned.handle.clone(),
+        let columns = columns(&planner.table);
+        let attached = Attached {
+            target: planner.target.clone(),
+            handle: owned.handle,
+            planner,
+            plan,
             rejects,
-            rejects_max: options.rejects_max,
-            on_reject: options.on_reject.clone(),
-            progress: Arc::<Progress>::default(),
-            stop: Stop::default(),
-            rejected: Arc::new(AtomicU64::new(owned.rejected)),
-        });
-        tokio::spawn(drain.clone().run(Forms::new(planner.clone(), position)?, reader));
-        let opened = report::Opened {
-            started,
-            url: database.url().to_owned(),
-            run_id: owned.handle.run_id.clone(),
             position,
             rejected: owned.rejected,
-            plan,
-            recovery,
+            recovery: recovery.clone(),
         };
-        Ok(Self {
-            shared: Arc::new(Inner {
-                area,
-                ack: options.ack,
-                when_full: options.when_full,
-                drain,
-                planner,
-                opened,
-                fits: Mutex::new(None),
-                speed: Mutex::new(Speed {
-                    at: started,
-                    rows_in: 0,
-                    rows_out: 0,
-                    in_per_second: 0.0,
-                    out_per_second: 0.0,
-                }),
-                journal: Mutex::new(thread),
-                has_journal,
-            }),
-            written: AtomicU64::new(0),
-        })
+        let opened = report::Opened {
+            started,
+            url: options.place.shown(),
+            table: attached.plan.table.name.to_string(),
+            operation: attached.plan.operation.name(),
+            position,
+            recovery,
+            columns,
+        };
+        let (parts, buffer, reader) = assemble(&options, journal, opened, store)?;
+        let (drain, forms) = begin(&parts, attached)?;
+        tokio::spawn(drain.run(forms, reader));
+        Ok(buffer)
     }
+
+    /// With a journal whose rows the database has been told of before.
+    fn open_away(
+        options: &BufferOptions,
+        asked: &JournalOptions,
+        error: Error,
+        store: Store,
+        started: Instant,
+    ) -> Result<Self> {
+        if !Journal::has_begun(&asked.directory) {
+            return Err(error);
+        }
+        let journal = Journal::open(&asked.directory)?;
+        let (position, last) = (journal.position_least(), journal.last());
+        if !journal.begun() || !journal.lost(position).is_empty() {
+            return Err(error);
+        }
+        tracing::warn!("rows go to the journal until the database answers: {error}");
+        let mut marker = journal.marker();
+        marker.unsure(last.max(position) + 1)?;
+        let opened = report::Opened {
+            started,
+            url: options.place.shown(),
+            table: options.load.table.to_string(),
+            operation: options.load.mode.name(),
+            position,
+            recovery: Recovery {
+                rows: last.saturating_sub(position),
+                torn: journal.torn().cloned(),
+                lost: Vec::new(),
+            },
+            columns: journal.columns().to_vec(),
+        };
+        let (parts, buffer, reader) = assemble(options, Some(journal), opened, store)?;
+        let reader = reader.ok_or_else(|| Error::bug("a journal without a reader"))?;
+        let away = Away {
+            options: options.clone(),
+            marker,
+            last,
+            reader,
+        };
+        tokio::spawn(arrive(parts, away));
+        Ok(buffer)
+    }
+}
+
+/// The area, the journal's thread and what the clones of the buffer share.
+fn assemble(
+    options: &BufferOptions,
+    journal: Option<Journal>,
+    opened: report::Opened,
+    store: Store,
+) -> Result<(Parts, Buffer, Option<Reader>)> {
+    let position = opened.position;
+    let last = journal.as_ref().map_or(0, Journal::last);
+    let next = last.max(position) + 1;
+    let spilled = (last > position).then_some(position + 1);
+    let producers = journal
+        .as_ref()
+        .map_or_else(Default::default, |j| j.producers().clone());
+    let bytes_max = options.journal.as_ref().map_or(0, |journal| journal.bytes_max);
+    let area = Arc::new(Area::new(
+        Limits {
+            area_bytes_max: options.area_bytes_max,
+            pending_bytes_max: PENDING_BYTES_MAX
+                .min(options.area_bytes_max)
+                .min((bytes_max / SEGMENTS_LEAST) as usize),
+            journal_bytes_max: bytes_max,
+            drain_bytes: options.drain_bytes,
+            drain_age: options.drain_age,
+            has_journal: journal.is_some(),
+        },
+        next,
+        position,
+        spilled,
+        producers,
+    ));
+    let has_journal = journal.is_some();
+    let mut reader = None;
+    let mut thread = None;
+    if let Some(journal) = journal {
+        let segment_bytes = SEGMENT_BYTES.min(bytes_max / SEGMENTS_LEAST);
+        let (writer, from_disk) = journal.start(next, segment_bytes, store)?;
+        area.lock().journal_bytes = writer.bytes();
+        let area = area.clone();
+        let started = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || {
+                let ran = catch_unwind(AssertUnwindSafe(|| writer.run(&area)));
+                if ran.is_err() {
+                    area.fail(&Error::bug("the journal's thread ended unexpectedly"));
+                }
+            });
+        let started = started.map_err(|e| {
+            Error::new(
+                ErrorKind::Refused,
+                format!("the journal's thread cannot start: {e}"),
+            )
+        })?;
+        reader = Some(from_disk);
+        thread = Some(started);
+    }
+    let parts = Parts {
+        area,
+        stop: Stop::default(),
+        progress: Arc::<Progress>::default(),
+        rejected: Arc::new(AtomicU64::new(0)),
+        on_reject: options.on_reject.clone(),
+        attached: Arc::<OnceLock<Attached>>::default(),
+    };
+    let speed = Speed {
+        at: opened.started,
+        rows_in: 0,
+        rows_out: 0,
+        in_per_second: 0.0,
+        out_per_second: 0.0,
+    };
+    let buffer = Buffer {
+        shared: Arc::new(Inner {
+            parts: parts.clone(),
+            ack: options.ack,
+            when_full: options.when_full,
+            opened,
+            fits: Mutex::new(None),
+            speed: Mutex::new(speed),
+            journal: Mutex::new(thread),
+            has_journal,
+        }),
+        written: AtomicU64::new(0),
+    };
+    Ok((parts, buffer, reader))
 }
 
 /// Looks at what the journal holds behind `position`. `Input` where rows are gone, unless that is accepted.
@@ -229,18 +258,5 @@ fn recover(journal: &Journal, asked: &JournalOptions, position: u64) -> Result<R
         rows: last.saturating_sub(position).saturating_sub(rows_lost),
         torn: journal.torn().cloned(),
         lost,
-    })
-}
-
-async fn find_table(target: &dyn Target, load: &LoadOptions) -> Result<Table> {
-    if let Some(table) = target.table(&load.table).await? {
-        return Ok(table);
-    }
-    let error = Error::schema(format!("there is no table {}", load.table));
-    let names = target.table_names().await.unwrap_or_default();
-    let close = nearest(&load.table.name, names.iter().map(String::as_str));
-    Err(match close.is_empty() {
-        false => error.hint(format!("did you mean {}?", close.join(" or "))),
-        true => error.hint("make it first: rows that come one at a time do not say which types they are"),
     })
 }

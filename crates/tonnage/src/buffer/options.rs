@@ -10,6 +10,7 @@ use crate::{
     plan::{LoadOptions, Mode},
     reject::Reject,
     table::TableName,
+    targets::{self, Password},
 };
 
 /// Bytes of rows in memory, unless asked for.
@@ -61,7 +62,7 @@ pub struct JournalOptions {
 /// A buffer being described: [`Database::buffer`] begins it, [`BufferOptions::open`] opens it.
 #[derive(Clone)]
 pub struct BufferOptions {
-    pub(super) database: Database,
+    pub(super) place: Place,
     pub(super) load: LoadOptions,
     pub(super) ack: Ack,
     pub(super) when_full: WhenFull,
@@ -73,10 +74,50 @@ pub struct BufferOptions {
     pub(super) on_reject: Option<OnReject>,
 }
 
+/// The database of a buffer.
+#[derive(Clone)]
+pub(super) enum Place {
+    Connected(Database),
+    /// Connected to when the buffer is opened, or when it is back.
+    Named(String, Option<Password>),
+}
+
+impl Place {
+    /// The database, connected.
+    pub async fn connected(&self) -> Result<Database> {
+        match self {
+            Self::Connected(database) => Ok(database.clone()),
+            Self::Named(target, password) => {
+                let connected = targets::connect_with(target, password.clone()).await?;
+                Ok(Database::with_target(connected, self.shown()))
+            }
+        }
+    }
+
+    /// Its URL as it may be shown.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Connected(database) => database.url().to_owned(),
+            Self::Named(target, _) => targets::redact(target),
+        }
+    }
+}
+
 impl BufferOptions {
+    /// A buffer into a table of the database that `target` names, a URL, a file or `@name`, which is connected to when
+    /// the buffer is opened. With a journal that was in use before it opens also while the database is away: rows go
+    /// to the journal, and are drained once the database answers.
+    pub fn connecting(target: impl Into<String>, password: Option<Password>, table: TableName) -> Self {
+        Self::of(Place::Named(target.into(), password), table)
+    }
+
     pub(crate) fn new(database: Database, table: TableName) -> Self {
+        Self::of(Place::Connected(database), table)
+    }
+
+    fn of(place: Place, table: TableName) -> Self {
         Self {
-            database,
+            place,
             load: LoadOptions::new(table),
             ack: Ack::Accepted,
             when_full: WhenFull::Wait,
@@ -210,7 +251,8 @@ impl BufferOptions {
     /// within a Tokio runtime.
     ///
     /// `Config` for bounds that make no sense and for a journal that is in use or another table's; `Schema` where the
-    /// table is not there; `Input` where rows of the journal are damaged.
+    /// table is not there; `Input` where rows of the journal are damaged; `Unsent` where the database is away, unless
+    /// [`BufferOptions::connecting`] knows better.
     pub async fn open(self) -> Result<Buffer> {
         if self.ack == Ack::Journaled && self.journal.is_none() {
             return Err(

@@ -1,12 +1,14 @@
 //! Which run of the ledger the rows of a buffer belong to.
 //!
-//! Without a journal every opening is a run of its own, as a pipe is. With one, the run goes on from opening to
+//! Without a journal every opening is a run of its own, as a pipe is; if its process dies, the next opening of any buffer
+//! finishes it. With one, the run goes on from opening to
 //! opening: its identity is the journal's own, the table as created, the operation and its key.
 
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::process::{self, is_abandoned};
 use crate::{
     error::{Error, Result},
     ledger::{InputIdentity, NewRun, RunDetail, RunHandle},
@@ -49,8 +51,9 @@ pub(super) async fn own(
     let run_id = uuid::Uuid::now_v7().simple().to_string();
     let identity = match journal {
         Some(journal) => identity(journal.id, plan),
-        None => format!("buffer {run_id}"),
+        None => format!("{}{run_id}", process::IDENTITY),
     };
+    settle_abandoned(target).await;
     if let Some(journal) = journal {
         let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
         let runs = loop {
@@ -127,6 +130,28 @@ pub(super) async fn own(
     })
 }
 
+/// Finishes the runs of buffers without a journal whose processes have ended.
+async fn settle_abandoned(target: &dyn Target) {
+    let settled = async {
+        for run in target
+            .ledger()
+            .runs()
+            .await?
+            .iter()
+            .filter(|run| is_abandoned(run))
+        {
+            let (handle, slots) = target.ledger().take_over(&run.run_id).await?;
+            let counts = slots.first().map_or(run.counts, |slot| slot.counts);
+            target.ledger().finish(&handle, counts).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    // The next opening can do it as well, and another may be doing it now.
+    if let Err(error) = settled.await {
+        tracing::debug!("a buffer's run is left unfinished: {error}");
+    }
+}
+
 /// Ends the run of a buffer that has no journal.
 pub(super) async fn finish(target: &dyn Target, handle: &RunHandle) -> Result<()> {
     let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
@@ -179,7 +204,10 @@ fn detail(plan: &Plan, journal: Option<&JournalIdentity<'_>>, rejects: &Path) ->
             bytes: 0,
             modified_nanos: 0,
         }],
-        options: Vec::new(),
+        options: match journal {
+            Some(_) => Vec::new(),
+            None => process::option().into_iter().collect(),
+        },
         table: plan.table.name.to_string(),
         table_identity: plan.table.identity.clone(),
         operation: plan.operation.name().to_owned(),

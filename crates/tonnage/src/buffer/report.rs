@@ -1,16 +1,12 @@
 //! The account of a buffer.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::{sync::atomic::Ordering, time::Instant};
 
 use serde::Serialize;
 
-use super::{Lost, Metrics, Torn};
+use super::{Lost, Metrics, Torn, attach::Attached};
 use crate::{
     load::Progress,
-    plan::Plan,
     report::{Skipped, peak_memory_bytes, processor_seconds},
 };
 
@@ -46,24 +42,24 @@ pub struct BufferRows {
 /// What a buffer did from its opening on.
 #[derive(Debug, Clone, Serialize)]
 pub struct BufferReport {
-    /// The run in the ledger.
-    pub run_id: String,
+    /// The run in the ledger; none where the database was away all the time.
+    pub run_id: Option<String>,
     /// The target's URL, its password removed.
     pub target: String,
     /// The table.
     pub table: String,
     /// What happened to rows.
     pub operation: &'static str,
-    /// How they travelled.
-    pub method: String,
+    /// How they travelled; none where the database was away all the time.
+    pub method: Option<String>,
     /// The rows.
     pub rows: BufferRows,
     /// Seconds since it was opened.
     pub seconds: f64,
     /// Rows written a second.
     pub rows_per_second: f64,
-    /// What its commits promise.
-    pub durability: String,
+    /// What its commits promise; none where the database was away all the time.
+    pub durability: Option<String>,
     /// Payload bytes handed to drivers.
     pub bytes_sent: u64,
     /// Statements sent.
@@ -96,28 +92,30 @@ impl BufferRows {
 pub(super) struct Opened {
     pub started: Instant,
     pub url: String,
-    pub run_id: String,
-    /// The low mark then.
+    pub table: String,
+    pub operation: &'static str,
+    /// The low mark then; where the database was away, the least that it can be.
     pub position: u64,
-    /// Rejects then.
-    pub rejected: u64,
-    pub plan: Arc<Plan>,
+    /// What was in the journal; where the database was away, the most that it has not got.
     pub recovery: Recovery,
+    /// The table's columns, as far as they are known.
+    pub columns: Vec<String>,
 }
 
 pub(super) fn report(
     opened: &Opened,
+    attached: Option<&Attached>,
     metrics: &Metrics,
     progress: &Progress,
-    rejects: String,
 ) -> BufferReport {
     let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let plan = &opened.plan;
+    let plan = attached.map(|attached| &*attached.plan);
+    let recovery = attached.map_or(&opened.recovery, |attached| &attached.recovery);
     let left_out = get(&progress.left_out);
-    let ignores = plan.operation.name() == "ignore";
+    let ignores = opened.operation == "ignore";
     let mut rows = BufferRows {
         put: metrics.rows_in,
-        recovered: opened.recovery.rows,
+        recovered: recovery.rows,
         written: get(&progress.written),
         skipped: Skipped {
             conflict: if ignores { left_out } else { 0 },
@@ -125,18 +123,18 @@ pub(super) fn report(
             superseded: get(&progress.superseded),
             resumed: 0,
         },
-        rejected: metrics.rejected - opened.rejected,
+        rejected: metrics.rejected - attached.map_or(0, |attached| attached.rejected),
         unfinished: 0,
     };
     let done = rows.written + left_out + rows.skipped.superseded + rows.rejected;
     rows.unfinished = (rows.put + rows.recovered).saturating_sub(done);
     let seconds = opened.started.elapsed().as_secs_f64();
     BufferReport {
-        run_id: opened.run_id.clone(),
+        run_id: attached.map(|attached| attached.handle.run_id.clone()),
         target: opened.url.clone(),
-        table: plan.table.name.to_string(),
-        operation: plan.operation.name(),
-        method: plan.method.to_string(),
+        table: opened.table.clone(),
+        operation: opened.operation,
+        method: plan.map(|plan| plan.method.to_string()),
         rows,
         seconds,
         rows_per_second: if seconds > 0.0 {
@@ -144,14 +142,16 @@ pub(super) fn report(
         } else {
             0.0
         },
-        durability: plan.durability.to_string(),
+        durability: plan.map(|plan| plan.durability.to_string()),
         bytes_sent: get(&progress.bytes_sent),
         statements: get(&progress.statements),
-        rejects: (metrics.rejected > 0).then_some(rejects),
-        recovery: opened.recovery.clone(),
+        rejects: attached
+            .filter(|_| metrics.rejected > 0)
+            .map(|attached| attached.rejects.path().display().to_string()),
+        recovery: recovery.clone(),
         metrics: *metrics,
-        settings_changed: plan.settings_changed.clone(),
-        guarantees_lost: plan.guarantees_lost.clone(),
+        settings_changed: plan.map_or_else(Vec::new, |plan| plan.settings_changed.clone()),
+        guarantees_lost: plan.map_or_else(Vec::new, |plan| plan.guarantees_lost.clone()),
         client_cpu_seconds: processor_seconds(),
         peak_memory_bytes: peak_memory_bytes(),
     }

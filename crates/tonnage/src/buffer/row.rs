@@ -5,7 +5,10 @@ use std::{sync::Arc, time::Instant};
 use arrow::array::{Array, RecordBatch};
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    sources::json::members,
+};
 
 /// Single rows are gathered in chunks of about this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -44,6 +47,47 @@ impl Row {
         serde_json::to_vec(value)
             .map(Self)
             .map_err(|error| Error::new(ErrorKind::Rejected, format!("a row cannot be JSON: {error}")))
+    }
+
+    /// Takes a key out of the object: the row without it, and its value as JSON; none where the row has no such key or
+    /// is no object, and is left as it was. No other value is touched.
+    ///
+    /// ```
+    /// use tonnage::buffer::Row;
+    ///
+    /// let (row, number) = Row::json(r#"{"n": 17, "device": "a7", "value": 1.50}"#).without("n");
+    /// assert_eq!(row, Row::json(r#"{"device":"a7","value":1.50}"#));
+    /// assert_eq!(number.as_deref(), Some("17"));
+    /// ```
+    pub fn without(self, key: &str) -> (Self, Option<String>) {
+        let mut taken = None;
+        let mut text = String::with_capacity(self.0.len());
+        let is_object = members(&self.0, |name, value| {
+            if name == key {
+                taken = Some(value.to_owned());
+                return;
+            }
+            text.push(if text.is_empty() { '{' } else { ',' });
+            text.push_str(&serde_json::Value::from(name).to_string());
+            text.push(':');
+            text.push_str(value);
+        });
+        if !is_object || taken.is_none() {
+            return (self, None);
+        }
+        text.push_str(if text.is_empty() { "{}" } else { "}" });
+        (Self(text.into_bytes()), taken)
+    }
+
+    /// The value of a key as JSON; none where there is no such key, or the row is no object.
+    pub fn value(&self, key: &str) -> Option<String> {
+        let mut found = None;
+        let is_object = members(&self.0, |name, value| {
+            if name == key {
+                found = Some(value.to_owned());
+            }
+        });
+        found.filter(|_| is_object)
     }
 
     pub(super) fn text(&self) -> &[u8] {
@@ -93,6 +137,11 @@ impl Rows {
         }
     }
 
+    /// Memory that one row takes beside its text, at most.
+    pub fn one_overhead_bytes() -> usize {
+        CHUNK_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES
+    }
+
     /// How many they are.
     pub fn count(&self) -> u64 {
         match self {
@@ -126,10 +175,15 @@ impl Chunk {
         self.first + self.rows.count() - 1
     }
 
-    /// Whether `row`, the next one, belongs here too.
-    pub fn takes(&self, row: &Row) -> bool {
+    /// Whether `row`, the next one, belongs here too; `tag` says whose it is, and its own number.
+    pub fn takes(&self, row: &Row, tag: Option<(&Arc<str>, u64)>) -> bool {
+        let goes_on = match (&self.tag, tag) {
+            (None, None) => true,
+            (Some((of, first)), Some((name, number))) => of == name && first + self.rows.count() == number,
+            _ => false,
+        };
         match &self.rows {
-            Rows::Json { text, .. } => self.tag.is_none() && text.len() + row.0.len() <= CHUNK_BYTES,
+            Rows::Json { text, .. } => goes_on && text.len() + row.0.len() <= CHUNK_BYTES,
             Rows::Arrow(_) => false,
         }
     }

@@ -45,6 +45,8 @@ pub struct LaneTask {
     pub(super) shared: Arc<Shared>,
     pub(super) writer: Option<Box<dyn Writer>>,
     keys: Option<RowConverter>,
+    /// Of the columns in whose order rows are sent.
+    sent_by: Option<RowConverter>,
     names: Vec<Arc<str>>,
     /// Rejects that the write at hand has taken from the run's allowance.
     taken: u64,
@@ -111,16 +113,15 @@ impl LaneTask {
     /// A lane that connects when its first rows come, or sooner: see [`LaneTask::connecting`].
     pub fn new(shared: Arc<Shared>) -> Result<Self> {
         let plan = &shared.plan;
-        let keys = match plan.deduplicate {
-            true => {
-                let fields = plan
-                    .key_at
-                    .iter()
-                    .map(|at| SortField::new(plan.columns[*at].ty.arrow()));
-                Some(RowConverter::new(fields.collect()).map_err(arrow_bug)?)
-            }
-            false => None,
+        let converter = |columns: &[usize]| {
+            let fields = columns
+                .iter()
+                .map(|at| SortField::new(plan.columns[*at].ty.arrow()));
+            RowConverter::new(fields.collect()).map_err(arrow_bug)
         };
+        let keys = plan.deduplicate.then(|| converter(&plan.key_at)).transpose()?;
+        let sorts = !shared.sent_by.is_empty();
+        let sent_by = sorts.then(|| converter(&shared.sent_by)).transpose()?;
         let names = plan
             .columns
             .iter()
@@ -131,6 +132,7 @@ impl LaneTask {
             shared,
             writer: None,
             keys,
+            sent_by,
             names,
             taken: 0,
             left_out: 0,
@@ -373,6 +375,10 @@ impl LaneTask {
             true => write.rows.clone(),
             false => without(&write.rows, &superseded)?,
         };
+        let ordered = self.in_order(&sent)?;
+        // Whether what is sent is the write as it stands, so that places in the one are places in the other.
+        let as_it_stands = superseded.is_empty() && ordered.is_none();
+        let sent = ordered.unwrap_or(sent);
         let mut rejected: Vec<(usize, Reject)> = Vec::new();
         let mut written_otherwise = false;
         self.left_out = 0;
@@ -384,7 +390,7 @@ impl LaneTask {
             written_otherwise = true;
             let mut first = failure.applied;
             let mut stride = next_stride(&failure, sent.num_rows());
-            if !failure.intact || !superseded.is_empty() {
+            if !failure.intact || !as_it_stands {
                 // Rows that a later, bad row replaced must be tried after all, so all are sent again.
                 if !single {
                     self.rollback().await?;
@@ -396,12 +402,8 @@ impl LaneTask {
                 }
                 self.left_out = 0;
                 first = 0;
-                stride = if superseded.is_empty() {
-                    failure.suspect.unwrap_or(sent.num_rows() / 2)
-                } else {
-                    sent.num_rows() / 2
-                }
-                .max(1);
+                let suspect = failure.suspect.filter(|_| as_it_stands);
+                stride = suspect.unwrap_or(sent.num_rows() / 2).max(1);
             }
             let isolated = self.isolate(write, keys.as_ref(), first, stride, &mut rejected);
             if let Err(trouble) = isolated.await {
@@ -600,6 +602,29 @@ impl LaneTask {
                 data: crate::reject::RejectData::Fields(Vec::new()),
             },
         }
+    }
+
+    /// The rows in the order in which they are to be sent; none where they are.
+    fn in_order(&mut self, rows: &RecordBatch) -> Result<Option<RecordBatch>> {
+        let Some(converter) = &mut self.sent_by else {
+            return Ok(None);
+        };
+        let columns: Vec<ArrayRef> = self
+            .shared
+            .sent_by
+            .iter()
+            .map(|at| rows.column(*at).clone())
+            .collect();
+        let keys = converter.convert_columns(&columns).map_err(arrow_bug)?;
+        if (1..rows.num_rows()).all(|row| keys.row(row - 1) <= keys.row(row)) {
+            return Ok(None);
+        }
+        let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
+        // Stable, so that the last row of a key is still the last.
+        order.sort_by_key(|row| keys.row(*row as usize));
+        take_record_batch(rows, &UInt32Array::from(order))
+            .map(Some)
+            .map_err(arrow_bug)
     }
 
     fn keys(&mut self, rows: &RecordBatch) -> Result<Option<Keys>> {

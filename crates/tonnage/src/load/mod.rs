@@ -34,7 +34,7 @@ pub(crate) use self::{
     deal::{Convert, Piece, Segment, arrow_bug},
     lane::LaneTask,
     rejects::RejectsFile,
-    retry::Attempts,
+    retry::{Attempts, pause},
     run::Shared,
 };
 use crate::{

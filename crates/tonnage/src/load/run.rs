@@ -116,10 +116,13 @@ pub struct Shared {
     pub committed: Option<OnCommitted>,
     /// Whether a refusal that is no row's fault is waited out, as a lost connection is.
     pub persistent: bool,
+    /// Columns in whose order the rows of a write are sent; none where they are sent as they came. Rows that are equal
+    /// in them keep their order.
+    pub sent_by: Vec<usize>,
     /// Set when a part has failed, for the others.
     failed: AtomicBool,
-    /// Rejects found so far, over all attempts.
-    rejects_taken: AtomicU64,
+    /// Rejects found so far, over all attempts; by all plans where there are several for the rows of one run.
+    pub rejects_taken: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -132,7 +135,7 @@ impl Shared {
         progress: Arc<Progress>,
         stop: Stop,
     ) -> Self {
-        let rejects_taken = AtomicU64::new(rejects.as_ref().map_or(0, |r| r.records()));
+        let rejects_taken = Arc::new(AtomicU64::new(rejects.as_ref().map_or(0, |r| r.records())));
         Self {
             throttle: Throttle::new(plan.jobs, plan.rate),
             plan,
@@ -143,6 +146,7 @@ impl Shared {
             stop,
             committed: None,
             persistent: false,
+            sent_by: Vec::new(),
             failed: AtomicBool::new(false),
             rejects_taken,
         }
@@ -166,7 +170,7 @@ impl Shared {
     }
 
     /// Takes up to `wanted` rejects from the allowance; says how many it gave.
-    fn take_rejects(&self, wanted: u64) -> u64 {
+    pub fn take_rejects(&self, wanted: u64) -> u64 {
         let allowed = self
             .plan
             .rejects_max

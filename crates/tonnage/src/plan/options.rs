@@ -170,6 +170,17 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Its name, as that of the operation which it asks for.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Upsert => "upsert",
+            Self::Ignore => "ignore",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+
     /// As the subject of a sentence.
     pub(super) fn phrase(self) -> &'static str {
         match self {

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 pub use self::recover::{Lost, Torn};
 use self::{format::JournalId, recover::Found};
 pub(super) use self::{read::Reader, write::Writer};
+use super::attach::numbers_used_twice;
 use crate::error::{Error, ErrorKind, Result};
 
 const META: &str = "journal.json";
@@ -67,12 +68,66 @@ impl Storage for File {
 pub(super) type Store = Arc<dyn Fn(File) -> Box<dyn Storage> + Send + Sync>;
 
 /// What `journal.json` says.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Meta {
     format: u32,
     id: String,
     /// Whether the ledger has a run of this journal.
     begun: bool,
+    /// The columns of its table, as they were last seen.
+    #[serde(default)]
+    columns: Vec<String>,
+    /// The first row that was taken while nobody knew how far the database had come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unsure_from: Option<u64>,
+}
+
+/// Notes what the database has said, or that it has not, also once the journal is in use.
+#[derive(Debug, Clone)]
+pub(super) struct Marker {
+    directory: PathBuf,
+    meta: Meta,
+}
+
+impl Marker {
+    /// Where the journal is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Its identity.
+    pub fn id(&self) -> &str {
+        &self.meta.id
+    }
+
+    /// Notes that rows from `next` on are taken without knowing how far the database has come.
+    pub fn unsure(&mut self, next: u64) -> Result<()> {
+        let from = self.meta.unsure_from.map_or(next, |from| from.min(next));
+        self.meta.unsure_from = Some(from);
+        write_meta(&self.directory, &self.meta)
+    }
+
+    /// Refuses rows that were taken so, where the database turns out to have their numbers already.
+    pub fn check(&self, position: u64) -> Result<()> {
+        match self.meta.unsure_from {
+            Some(from) if position >= from => Err(numbers_used_twice(&self.directory, from, position)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the ledger has a run of the journal, and the columns of its table.
+    pub fn settle(&self, columns: &[String]) -> Result<()> {
+        let meta = Meta {
+            begun: true,
+            columns: columns.to_vec(),
+            unsure_from: None,
+            ..self.meta.clone()
+        };
+        match meta == self.meta {
+            true => Ok(()),
+            false => write_meta(&self.directory, &meta),
+        }
+    }
 }
 
 /// A journal that this process has locked.
@@ -145,6 +200,8 @@ impl Journal {
                     format: FORMAT,
                     id: uuid::Uuid::now_v7().simple().to_string(),
                     begun: false,
+                    columns: Vec::new(),
+                    unsure_from: None,
                 };
                 write_meta(directory, &meta)?;
                 // The directory itself may be new.
@@ -193,13 +250,28 @@ impl Journal {
         self.meta.begun
     }
 
-    /// Notes that the ledger has a run of it.
-    pub fn begin(&mut self) -> Result<()> {
-        if !self.meta.begun {
-            self.meta.begun = true;
-            write_meta(&self.directory, &self.meta)?;
+    /// For noting what the database says.
+    pub fn marker(&self) -> Marker {
+        Marker {
+            directory: self.directory.clone(),
+            meta: self.meta.clone(),
         }
-        Ok(())
+    }
+
+    /// Whether the ledger has a run of the journal in `directory`, if there is one. Changes nothing.
+    pub fn has_begun(directory: &Path) -> bool {
+        let text = fs::read(directory.join(META)).unwrap_or_default();
+        serde_json::from_slice::<Meta>(&text).is_ok_and(|meta| meta.begun)
+    }
+
+    /// The columns of its table, as they were last seen.
+    pub fn columns(&self) -> &[String] {
+        &self.meta.columns
+    }
+
+    /// Rows up to here the database has: their segments are gone.
+    pub fn position_least(&self) -> u64 {
+        self.found.first.saturating_sub(1)
     }
 
     /// The highest row in it.

@@ -141,3 +141,48 @@ async fn a_producer_is_remembered_over_crashes() {
     }
     assert_eq!(ids(&memory).len(), 3_000);
 }
+
+/// The same one row at a time, several producers in turn: their rows are numbered each by its own.
+#[tokio::test]
+async fn rows_that_are_sent_again_one_by_one_are_taken_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = memory().await;
+    let mut put = BTreeSet::new();
+    for life in 0..6_u64 {
+        let asked = options(&memory, dir.path()).journal(dir.path().join("journal"));
+        let buffer = asked.ack(Ack::Journaled).open().await.unwrap();
+        // The last five of the life before once more.
+        for number in (life * 20).saturating_sub(4).max(1)..=(life + 1) * 20 {
+            for producer in ["p", "q"] {
+                let id = number * 10 + u64::from(producer == "q");
+                let before = buffer.accepted();
+                let sequence = buffer.put_from(producer, number, row(id)).await.unwrap();
+                match put.insert(id) {
+                    true => assert_eq!(sequence, before + 1),
+                    false => assert_eq!(buffer.accepted(), before, "row {number} of {producer} is known"),
+                }
+            }
+        }
+        // Rows of one producer, one after another, share a frame.
+        for number in 1..=20 {
+            let id = 5_000 + life * 20 + number;
+            let known = buffer.put_from_blocking("r", life * 20 + number, row(id));
+            known.unwrap();
+            put.insert(id);
+        }
+        assert!(
+            buffer.put_from("p", (life + 1) * 20 + 2, row(1)).await.is_err(),
+            "a row is missing between"
+        );
+        if life % 2 == 0 {
+            buffer.flush_all().await.unwrap();
+        }
+        buffer.stop().await;
+    }
+    let asked = options(&memory, dir.path()).journal(dir.path().join("journal"));
+    asked.open().await.unwrap().close().await.unwrap();
+    let found = ids(&memory);
+    let good: BTreeSet<u64> = put.into_iter().filter(|id| id % 100 != 13).collect();
+    assert_eq!(found.len(), good.len(), "a row stands twice");
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), good);
+}

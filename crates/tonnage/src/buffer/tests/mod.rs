@@ -1,6 +1,7 @@
 //! The buffer against the reference target: whatever fails, every row that was put stands once or is accounted for,
 //! and the marks say which.
 
+mod away;
 mod crashes;
 mod journals;
 
@@ -449,23 +450,48 @@ async fn what_makes_no_sense_is_refused_with_the_next_step() {
     assert_eq!(late.put(row(1)).await.unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
+/// Rows that cannot be read, rows that the table refuses, and both.
 #[tokio::test]
-async fn too_many_bad_rows_end_the_buffer() {
-    let dir = tempfile::tempdir().unwrap();
-    let memory = memory().await;
-    let buffer = options(&memory, dir.path())
-        .rejects(dir.path().join("rejects.jsonl"), 3)
-        .open()
-        .await
-        .unwrap();
-    for _ in 0..10 {
-        buffer.put(Row::json("no")).await.unwrap();
+async fn too_many_bad_rows_end_the_buffer_before_they_are_put_aside() {
+    for bad in [
+        ["no", "no", "no", "no"],
+        [
+            r#"{"id": 1, "v": "13"}"#,
+            r#"{"id": 2, "v": "13"}"#,
+            r#"{"id": 3, "v": "13"}"#,
+            r#"{"id": 4, "v": "13"}"#,
+        ],
+        ["no", r#"{"id": 2, "v": "13"}"#, "no", r#"{"id": 4, "v": "13"}"#],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory().await;
+        let asked = |max| {
+            options(&memory, dir.path())
+                .rejects(dir.path().join("rejects.jsonl"), max)
+                .journal(dir.path().join("journal"))
+                .drain(usize::MAX, NEVER)
+        };
+        let buffer = asked(3).open().await.unwrap();
+        for (row, text) in (1..).zip(bad) {
+            buffer.put(Row::json(text)).await.unwrap();
+            buffer.put(self::row(100 + row)).await.unwrap();
+        }
+        let error = buffer.flush_all().await;
+        assert_eq!(
+            error.map_err(|e| e.to_string()),
+            Err("more than 3 rows are bad".to_owned())
+        );
+        assert!(buffer.put(row(1)).await.is_err());
+        assert!(buffer.committed() <= 6);
+        let report = buffer.stop().await;
+        assert!(report.rows.balances(), "{:?}", report.rows);
+        assert!(rejected(dir.path()).len() <= 3);
+        // With a larger allowance it goes on where it was.
+        let report = asked(4).open().await.unwrap().close().await.unwrap();
+        assert_eq!(report.rows.unfinished, 0);
+        assert_eq!(rejected(dir.path()), [1, 3, 5, 7]);
+        assert_eq!(ids(&memory), [101, 102, 103, 104]);
     }
-    let error = buffer.flush_all().await.and(buffer.put(row(1)).await.map(drop));
-    assert_eq!(
-        error.map_err(|e| e.to_string()),
-        Err("more than 3 rows are bad".to_owned())
-    );
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::DataType;
 
-pub(crate) use self::rows::{Names, Objects, keys};
+pub(crate) use self::rows::{Names, Objects, members};
 use self::{
     block::{Line, Lines, Shape, line, record, row, skip_blank},
     object::decoded,

@@ -6,7 +6,7 @@ use arrow::{array::UInt32Array, datatypes::SchemaRef};
 
 use super::{
     block::{Lines, Shape},
-    object::{Flaw, members},
+    object::{self, Flaw},
 };
 use crate::{
     error::Result,
@@ -46,10 +46,10 @@ impl Names {
     }
 }
 
-/// Calls `each` with the keys of the object that `text` is; false where it is none.
-pub(crate) fn keys(text: &[u8], mut each: impl FnMut(&str)) -> bool {
-    let read = members(text, |key, _| {
-        each(key);
+/// Calls `each` with the keys of the object that `text` is, and the text of their values; false where it is none.
+pub(crate) fn members<'a>(text: &'a [u8], mut each: impl FnMut(&str, &'a str)) -> bool {
+    let read = object::members(text, |key, value| {
+        each(key, value);
         Ok(())
     });
     read.is_ok()

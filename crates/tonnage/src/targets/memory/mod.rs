@@ -47,6 +47,8 @@ pub enum Fault {
     After,
     /// This call and every later one fails: what a killed process leaves behind is what was committed.
     Dead,
+    /// This call and every later one finds nobody who answers, until the database is [revived](Memory::revive).
+    Away,
 }
 
 /// A row that the table refuses: the code and message of the refusal, or none.
@@ -72,6 +74,7 @@ struct State {
     /// Calls until the fault; none for no fault.
     fault: Option<(u64, Fault)>,
     dead: bool,
+    away: bool,
     writers: usize,
     /// The most rows of a statement, and the most writers, before it is overloaded.
     rows_max: Option<usize>,
@@ -122,6 +125,7 @@ impl Memory {
         let mut state = self.lock();
         state.fault = None;
         state.dead = false;
+        state.away = false;
         state.locks.clear();
     }
 
@@ -197,6 +201,9 @@ impl Memory {
         if state.dead {
             return Err(Error::new(ErrorKind::Refused, "the process is dead"));
         }
+        if state.away {
+            return Err(Error::new(ErrorKind::Unsent, "nobody answers"));
+        }
         let Some((calls, fault)) = &mut state.fault else {
             return Ok(false);
         };
@@ -212,6 +219,10 @@ impl Memory {
             Fault::Dead => {
                 state.dead = true;
                 Err(Error::new(ErrorKind::Refused, "the process died"))
+            }
+            Fault::Away => {
+                state.away = true;
+                Err(Error::new(ErrorKind::Unsent, "nobody answers"))
             }
         }
     }
@@ -232,7 +243,11 @@ impl Target for Memory {
     }
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
-        Ok(self.lock().tables.get(&name.name).map(|t| t.table.clone()))
+        let state = self.lock();
+        if state.away || matches!(state.fault, Some((0, Fault::Away))) {
+            return Err(Error::new(ErrorKind::Unsent, "nobody answers"));
+        }
+        Ok(state.tables.get(&name.name).map(|t| t.table.clone()))
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {

@@ -1,0 +1,228 @@
+//! Lines of standard input as rows: read, numbered if their senders number them, and put.
+
+use std::{
+    io::{BufRead, BufReader, BufWriter, Read, Stdin, Stdout, Write},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::mpsc;
+use tonnage::{Buffer, Error, ErrorKind, Result, Row};
+
+/// The longest line.
+const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// A row's number in the buffer, and what is printed of it once it is as safe as was asked for.
+pub type Label = (u64, String);
+
+/// Where the numbers of rows go.
+pub enum Numbers {
+    /// They are printed as soon as the rows are put.
+    Printed(BufWriter<Stdout>),
+    /// Somebody else prints them later.
+    Passed(mpsc::Sender<Label>),
+    /// Nobody wants them, or whoever does knows them.
+    Unwanted,
+}
+
+/// A key of rows.
+struct Key {
+    name: String,
+    /// Whether it stays in the row, as the table has such a column.
+    stays: bool,
+}
+
+/// Whose rows they are.
+enum Producer {
+    /// One for all.
+    Named(String),
+    /// Each row says.
+    Under(Key),
+}
+
+/// How those who send rows number them, so that what is sent again is not taken again.
+pub struct Numbering {
+    producer: Producer,
+    /// The key of a row's number; without it lines are counted.
+    sequence: Option<Key>,
+    lines: u64,
+}
+
+impl Numbering {
+    /// By keys of the rows, or for all rows of the input.
+    pub fn new(
+        buffer: &Buffer,
+        producer: Option<&str>,
+        producer_field: Option<&str>,
+        sequence_field: Option<&str>,
+    ) -> Option<Self> {
+        let columns = buffer.columns();
+        let key = |name: &str| Key {
+            name: name.to_owned(),
+            stays: columns.iter().any(|column| column.eq_ignore_ascii_case(name)),
+        };
+        Some(Self {
+            producer: match (producer, producer_field) {
+                (Some(name), _) => Producer::Named(name.to_owned()),
+                (None, Some(field)) => Producer::Under(key(field)),
+                (None, None) => return None,
+            },
+            sequence: sequence_field.map(key),
+            lines: 0,
+        })
+    }
+
+    /// Whether rows are of several producers.
+    fn has_many(&self) -> bool {
+        matches!(self.producer, Producer::Under(_))
+    }
+
+    /// The row as it goes to the table, with its producer and its number; without them where it is no object, so that
+    /// it will be put aside.
+    fn number(&mut self, text: &[u8], line: u64) -> Result<(Row, Option<(String, u64)>)> {
+        self.lines += 1;
+        let row = Row::json(text);
+        let is_object =
+            text.starts_with(b"{") && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
+        if !is_object && self.sequence.is_some() {
+            return Ok((row, None));
+        }
+        let (row, name) = match &self.producer {
+            Producer::Named(name) => (row, name.clone()),
+            Producer::Under(key) => {
+                let (row, value) = key.of(row, line)?;
+                let name = serde_json::from_str(&value).unwrap_or(value);
+                (row, name)
+            }
+        };
+        let Some(key) = &self.sequence else {
+            return Ok((row, Some((name, self.lines))));
+        };
+        let (row, value) = key.of(row, line)?;
+        let number = value.trim_matches('"').parse().map_err(|_| {
+            Error::input(format!(
+                "line {line}: '{}' is {value}, which is no whole number",
+                key.name
+            ))
+            .hint("a producer numbers its rows 1, 2, 3 and so on")
+        })?;
+        Ok((row, Some((name, number))))
+    }
+}
+
+impl Key {
+    /// The row as it goes to the table, and the value under the key.
+    fn of(&self, row: Row, line: u64) -> Result<(Row, String)> {
+        let (row, value) = match self.stays {
+            true => {
+                let value = row.value(&self.name);
+                (row, value)
+            }
+            false => row.without(&self.name),
+        };
+        let value = value.filter(|value| value != "null").ok_or_else(|| {
+            Error::input(format!("line {line} has no '{}'", self.name))
+                .hint("it tells whether the row was taken before: every row needs it")
+        })?;
+        Ok((row, value))
+    }
+}
+
+/// Puts every line that is not blank, until the input ends or nobody wants more.
+pub fn read(
+    buffer: &Buffer,
+    stopped: &AtomicBool,
+    mut numbers: Numbers,
+    mut numbering: Option<Numbering>,
+) -> Result<()> {
+    let mut input = BufReader::with_capacity(64 << 10, std::io::stdin());
+    let mut line = Vec::new();
+    let mut number = 0_u64;
+    while !stopped.load(Ordering::Relaxed) {
+        line.clear();
+        number += 1;
+        if !read_line(&mut input, &mut line, number)? {
+            return Ok(());
+        }
+        let text = line.trim_ascii();
+        if text.is_empty() || stopped.load(Ordering::Relaxed) {
+            continue;
+        }
+        let (row, tag) = match &mut numbering {
+            Some(numbering) => numbering.number(text, number)?,
+            None => (Row::json(text), None),
+        };
+        let put = match &tag {
+            Some((producer, number)) => buffer.put_from_blocking(producer, *number, row),
+            None => buffer.put_blocking(row),
+        };
+        let sequence = match put {
+            Ok(sequence) => sequence,
+            Err(error) if error.kind() == ErrorKind::Cancelled => return Ok(()),
+            // What the sender numbered does not go on from what it sent before.
+            Err(error) if tag.is_some() && error.kind() == ErrorKind::Config => {
+                let hint = error
+                    .hint_text()
+                    .unwrap_or("send rows in the order of their numbers")
+                    .to_owned();
+                return Err(Error::input(format!("line {number}: {error}")).hint(hint));
+            }
+            Err(error) => return Err(error),
+        };
+        let by_keys = numbering.as_ref().is_some_and(Numbering::has_many);
+        let label = || match &tag {
+            Some((producer, number)) if by_keys => format!("{number} {producer}"),
+            Some((_, number)) => number.to_string(),
+            // It has no number of its own.
+            None if numbering.is_some() => "-".to_owned(),
+            None => sequence.to_string(),
+        };
+        numbers = pass(numbers, sequence, label, &input)?;
+    }
+    Ok(())
+}
+
+fn pass(
+    numbers: Numbers,
+    sequence: u64,
+    label: impl FnOnce() -> String,
+    input: &BufReader<Stdin>,
+) -> Result<Numbers> {
+    match numbers {
+        Numbers::Printed(mut output) => {
+            // Gathered while there is more to read at once.
+            let has_more = !input.buffer().is_empty();
+            let printed = writeln!(output, "{}", label());
+            let printed = printed.and_then(|()| if has_more { Ok(()) } else { output.flush() });
+            match printed {
+                Ok(()) => Ok(Numbers::Printed(output)),
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Numbers::Unwanted),
+                Err(error) => Err(no_output(&error)),
+            }
+        }
+        Numbers::Passed(labels) => {
+            // Nobody takes them any more once standard output is closed.
+            let sent = labels.blocking_send((sequence, label()));
+            Ok(sent.map_or(Numbers::Unwanted, |()| Numbers::Passed(labels)))
+        }
+        Numbers::Unwanted => Ok(Numbers::Unwanted),
+    }
+}
+
+/// Standard output cannot be written to.
+pub fn no_output(error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Refused, format!("standard output: {error}"))
+}
+
+/// The next line, of bounded length; false at the end.
+fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, number: u64) -> Result<bool> {
+    let mut bounded = Read::take(&mut *input, LINE_BYTES_MAX as u64 + 1);
+    let read = bounded.read_until(b'\n', line);
+    let read = read.map_err(|error| Error::input(format!("standard input: {error}")))?;
+    if read > LINE_BYTES_MAX {
+        return Err(Error::input(format!(
+            "line {number} of standard input is longer than {LINE_BYTES_MAX} bytes"
+        ))
+        .hint("write one JSON object a line"));
+    }
+    Ok(read > 0)
+}
