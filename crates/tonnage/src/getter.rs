@@ -20,7 +20,7 @@ pub struct GetRequest {
     /// The table's exact name.
     pub table: TableName,
     /// The columns that keys are of, as the table spells them: all columns of a primary or unique key in its order, or
-    /// the first ones.
+    /// the first ones; or others, where they are not [`keyed`](Self::keyed).
     pub key: Vec<GetKey>,
     /// Which rows of a key are wanted, where not all.
     pub range: Option<KeyRange>,
@@ -30,6 +30,9 @@ pub struct GetRequest {
     pub texts: Vec<String>,
     /// The bounds of an answer.
     pub batch: BatchBounds,
+    /// Whether the columns begin a primary or unique key, so that an index leads to each. Else they may be any: those of
+    /// a foreign key, say.
+    pub keyed: bool,
 }
 
 /// A column that keys are of.
@@ -68,6 +71,26 @@ pub struct Answer {
     pub rows: RecordBatch,
     /// For each row the key that it has, as its place among the keys asked.
     pub keys: UInt32Array,
+}
+
+/// The state of one moment, for as long as it is kept: whatever its getters ask, and whoever writes meanwhile, they see
+/// what was committed then.
+#[async_trait]
+pub trait Moment: Send + Sync {
+    /// Opens a connection that sees this state. An error that is not transient where there are no more.
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>>;
+}
+
+/// The note of a get without a [`Moment`].
+pub(crate) const EACH_ITS_OWN: &str = "each request sees what is committed when it is answered";
+
+/// What is told of a table that no index of leads to its keys.
+pub(crate) fn no_index(table: &TableName, columns: &[GetKey]) -> String {
+    let names: Vec<_> = columns.iter().map(|key| key.name.as_str()).collect();
+    format!(
+        "no index of {table} begins with ({}): every request reads the whole table",
+        names.join(", ")
+    )
 }
 
 /// One connection that looks rows up by key.

@@ -81,11 +81,19 @@ pub struct Snapshot {
     pub splits: usize,
     /// At least one, and no more than were asked for.
     pub readers: Vec<Box<dyn Reader>>,
+    /// How it comes that its readers see one state.
+    pub consistency: &'static str,
     /// Session settings that readers change, a line each.
     pub settings_changed: Vec<String>,
     /// What a user should know of how it is read, a sentence each.
     pub notes: Vec<String>,
 }
+
+/// The [consistency](Snapshot::consistency) of a single reader.
+pub(crate) const BY_ITSELF: &str = "one transaction, which sees what is committed when it begins";
+
+/// That of readers which begin while writers are held off.
+pub(crate) const HELD_OFF: &str = "writers are held off for the moment in which the readers begin";
 
 /// The error for a table or view that is not there.
 pub(crate) fn no_table(name: &TableName, names: &[String]) -> Error {

@@ -353,3 +353,62 @@ impl Merge {
             .map_err(arrow_bug)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::{
+        array::{AsArray, Int64Array},
+        datatypes::{DataType, Field, Int64Type, Schema},
+    };
+
+    use super::*;
+
+    #[test]
+    fn however_many_rows_come_memory_holds_a_bounded_part() {
+        const ROWS: i64 = 1_000;
+        const BATCHES: i64 = 600;
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false)]));
+        let bytes_max = 16 << 10;
+        let mut sorter = Sorter::new(schema.clone(), vec![0], bytes_max).unwrap();
+        let mut files_max = 0;
+        for at in 0..BATCHES {
+            // Far apart: each number once, in no order.
+            let numbers = (at * ROWS..(at + 1) * ROWS).map(|n| n * 7_919 % (ROWS * BATCHES));
+            let column = Int64Array::from_iter_values(numbers);
+            let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(column)]).unwrap();
+            sorter.push(batch).unwrap();
+            assert!(
+                sorter.held_bytes < bytes_max,
+                "{} bytes are held",
+                sorter.held_bytes
+            );
+            let held: usize = sorter.held.iter().map(RecordBatch::get_array_memory_size).sum();
+            assert_eq!(held, sorter.held_bytes);
+            assert!(
+                sorter.runs.iter().all(|run| matches!(run, Run::Disk(_))),
+                "a run is in memory"
+            );
+            files_max = files_max.max(sorter.runs.len());
+        }
+        assert!((2..RUNS_MAX).contains(&files_max), "{files_max} files at once");
+        let bounds = MergedBounds {
+            rows_max: 512,
+            bytes_max: usize::MAX,
+        };
+        let mut merge = sorter.finish(bounds).unwrap();
+        let mut next = 0;
+        while let Some(batch) = merge.next().unwrap() {
+            assert!(batch.num_rows() <= bounds.rows_max);
+            for number in batch.column(0).as_primitive::<Int64Type>().values() {
+                assert_eq!(*number, next);
+                next += 1;
+            }
+            let loaded = merge.cursors.iter().filter_map(|cursor| cursor.batch.as_ref());
+            let loaded: usize = loaded.map(RecordBatch::get_array_memory_size).sum();
+            assert!(loaded <= RUNS_MAX * 2 * SPILL_BYTES, "{loaded} bytes are loaded");
+        }
+        assert_eq!(next, ROWS * BATCHES);
+    }
+}

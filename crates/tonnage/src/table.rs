@@ -125,6 +125,19 @@ pub struct Key {
     pub primary: bool,
 }
 
+/// A foreign key: each row of a table names one of another, or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForeignKey {
+    /// The columns of the table whose key it is, in order.
+    pub columns: Vec<String>,
+    /// The exact name of the table that it leads to.
+    pub table: TableName,
+    /// That table's columns, as many and in the same order.
+    pub key: Vec<String>,
+    /// Why rows that name another one are not found by comparing their own columns with its values, where that is so.
+    pub unlike: Option<String>,
+}
+
 /// Which table this is: stays the same under ALTER, changes when it is dropped and created again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct TableIdentity {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::{Error, Result},
-    getter::{GetRequest, Getter},
+    getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
@@ -16,7 +16,7 @@ use crate::{
     router::Router,
     slot::Advance,
     statement::{Dialect, Statement},
-    table::{Table, TableName, TableSpec},
+    table::{ForeignKey, Table, TableName, TableSpec},
 };
 
 /// What a database at hand can do. No `Default`: a new field makes every target decide.
@@ -65,6 +65,12 @@ pub trait Target: Send + Sync {
 
     /// Names of the tables a user may mean, for "did you mean".
     async fn table_names(&self) -> Result<Vec<String>>;
+
+    /// The foreign keys of the table of this exact name; those that lead to it are its children's.
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        let _ = table;
+        Ok(Vec::new())
+    }
 
     /// The statement that creates a table, in the database's words.
     fn create_statement(&self, spec: &TableSpec) -> Result<String>;
@@ -140,6 +146,13 @@ pub trait Target: Send + Sync {
         Err(Error::config(format!(
             "rows of {product} cannot be looked up by key yet"
         )))
+    }
+
+    /// Keeps the state of this moment for at most so many `getters`; none where it cannot be kept without holding up
+    /// writers, or would be lost with a connection. Then every question to a [`Target::getter`] sees a state of its own.
+    async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>> {
+        let _ = getters;
+        Ok(None)
     }
 
     /// The ledger beside the tables.

@@ -6,14 +6,15 @@ use clap::Args;
 use tokio::sync::watch;
 use tonnage::{
     Error, ErrorKind, Result,
-    fetch::{Fetched, Get, GetOptions, GetReport, Prepared, REQUEST_KEYS, RangeText, prepare},
+    fetch::{GetOptions, GetReport, Prepared, REQUEST_KEYS, RangeText, With, prepare},
     report::{Counted, Grouped},
-    sinks::{self, Output, Sink, csv::CsvOptions, format_named},
+    sinks::{Output, csv::CsvOptions, format_named},
     source::Source,
     sources::{self, Format, TextOptions, csv::records, files::format_of},
     targets,
 };
 
+use super::tables::Files;
 use crate::{
     Ending,
     connection::ConnectionArgs,
@@ -24,15 +25,13 @@ use crate::{
 
 /// Get rows by their keys: many keys at once, each once, and those that are not there
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Each request sees what is committed when it is answered; a get as a whole sees no one moment.
-
-Examples:
+#[command(after_help = "Examples:
   tonnage get shop.db 17 42 -t orders
   tonnage get shop.db --keys wanted.csv -t orders -o orders.parquet --missing gone.csv
   tonnage get postgresql://app@db/shop 'DE,Berlin' -t shops --ordered
-  tonnage get shop.db 17 -t lines --from 2 --before 5 -o - --format jsonl"
-)]
+  tonnage get shop.db 17 -t lines --from 2 --before 5 -o - --format jsonl
+  tonnage get shop.db --keys wanted.csv -t orders --with lines --with customers -o found/
+  tonnage get shop.db 17 -t orders --with lines --nested --format jsonl")]
 pub struct GetArgs {
     /// The database: a URL, a file, or @NAME of targets.toml
     #[arg(value_name = "TARGET")]
@@ -56,7 +55,8 @@ pub struct GetArgs {
     #[arg(long, value_name = "SOURCE", help_heading = "What to get")]
     keys: Vec<String>,
 
-    /// The columns wanted, in order [default: all, but for those that the database computes]
+    /// The columns wanted, in order, of another table as TABLE.COLUMN [default: all, but for those that the database
+    /// computes]
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to get")]
     columns: Option<Vec<String>>,
 
@@ -102,6 +102,20 @@ pub struct GetArgs {
     )]
     before: Option<String>,
 
+    /// Also the rows of TABLE that belong to these: its foreign key leads to them (children), or theirs to it (parents),
+    /// or to another table of --with; may be given again
+    #[arg(long, value_name = "TABLE", help_heading = "Other tables")]
+    with: Vec<String>,
+
+    /// The columns that tables are joined by, where their foreign keys do not say it: 'lines(order_id) = orders(id)'
+    #[arg(long, value_name = "A(X)=B(Y)", help_heading = "Other tables")]
+    on: Vec<String>,
+
+    /// Rows of other tables within those that they belong to: children as a list under their table's name, a parent as
+    /// an object; as JSON lines, Parquet or Arrow [default: a file for each table]
+    #[arg(long, requires = "with", help_heading = "Other tables")]
+    nested: bool,
+
     /// Answer keys as often and in the order in which they are asked [default: each once, sorted]
     #[arg(long, help_heading = "How to do it")]
     ordered: bool,
@@ -128,7 +142,7 @@ pub struct GetArgs {
     timezone: Option<String>,
 
     /// The file to write rows to (.csv, .tsv, .jsonl, .parquet, .arrow; text also with .gz or .zst behind); - is
-    /// standard output
+    /// standard output; with other tables a directory, or a name with {} in it for the table's
     #[arg(
         short,
         long,
@@ -142,7 +156,8 @@ pub struct GetArgs {
     #[arg(long, value_name = "PATH", help_heading = "How to write")]
     missing: Option<PathBuf>,
 
-    /// The format of rows: csv, tsv, jsonl, parquet or arrow [default: by the ending of OUT; csv for -]
+    /// The format of rows: csv, tsv, jsonl, parquet or arrow [default: by the ending of OUT; csv for -,
+    /// jsonl with --nested; parquet for a directory]
     #[arg(long, value_name = "FORMAT", help_heading = "How to write")]
     format: Option<String>,
 
@@ -189,21 +204,20 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
         Ok(prepared) => prepared,
         Err(interrupted) => return interrupted.ending(),
     };
-    let mut files = Files {
-        rows: sinks::create(&rows, &prepared.schema())?,
-        missing: match &missing {
-            Some(missing) => Some(sinks::create(missing, &prepared.key_schema())?),
-            None => None,
-        },
-    };
+    let mut files = Files::create(&prepared, &rows, missing.as_ref())?;
     for setting in &prepared.plan().settings_changed {
         tracing::info!("setting: {setting}");
     }
     let (stop, stopped) = watch::channel(false);
     let get = prepared.start()?;
     let mut writing = tokio::spawn(async move {
-        let report = files.write(get, stopped).await?;
-        Ok::<_, Error>((report, files.finish()?))
+        match files.write(get, stopped).await {
+            Ok(report) => Ok::<_, Error>((report, files.finish()?)),
+            Err(error) => {
+                files.abandon();
+                Err(error)
+            }
+        }
     });
     let ended = tokio::select! {
         ended = &mut writing => ended,
@@ -227,45 +241,6 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
         eprint!("{}", summary(&report, args.missing.as_deref()));
     }
     Ok(Ending::Done)
-}
-
-/// Where rows and missing keys go.
-struct Files {
-    rows: Box<dyn Sink>,
-    missing: Option<Box<dyn Sink>>,
-}
-
-impl Files {
-    async fn write(&mut self, mut get: Get, mut stopped: watch::Receiver<bool>) -> Result<GetReport> {
-        loop {
-            let fetched = tokio::select! {
-                fetched = get.next() => fetched?,
-                _ = stopped.changed() => return Err(Error::new(ErrorKind::Cancelled, "stopped on request")),
-            };
-            match fetched {
-                Some(Fetched::Rows(rows)) => self.rows.write(&rows)?,
-                Some(Fetched::Missing(keys)) => {
-                    if let Some(missing) = &mut self.missing {
-                        missing.write(&keys)?;
-                    }
-                }
-                None => return get.finish(),
-            }
-            if self.rows.is_closed() {
-                return get.finish();
-            }
-        }
-    }
-
-    /// Gives the files their names; whether a pipe's reader had seen enough.
-    fn finish(self) -> Result<bool> {
-        let closed = self.rows.is_closed();
-        self.rows.finish()?;
-        if let Some(missing) = self.missing {
-            missing.finish()?;
-        }
-        Ok(closed)
-    }
 }
 
 /// Where keys come from.
@@ -327,10 +302,32 @@ fn options(args: &GetArgs) -> Result<GetOptions> {
     if args.request_keys == 0 {
         return Err(Error::config("--request-keys must be at least 1"));
     }
+    let mut with: Vec<With> = Vec::with_capacity(args.with.len());
+    for table in &args.with {
+        with.push(With::new(table.parse()?));
+    }
+    let mut columns: Option<Vec<String>> = None;
+    for name in args.columns.iter().flatten() {
+        match of_other(name, &mut with) {
+            Some((table, column)) => table.columns.get_or_insert_default().push(column),
+            None => columns.get_or_insert_default().push(name.clone()),
+        }
+    }
+    let mut texts = Vec::new();
+    for name in &args.text {
+        match of_other(name, &mut with) {
+            Some((table, column)) => table.texts.push(column),
+            None => texts.push(name.clone()),
+        }
+    }
+    let on = args.on.iter().map(|on| on.parse());
     Ok(GetOptions {
         key: args.key.clone(),
-        columns: args.columns.clone(),
-        texts: args.text.clone(),
+        columns,
+        texts,
+        on: on.collect::<Result<_>>()?,
+        with,
+        nested: args.nested,
         from: end(&args.from, &args.after),
         to: end(&args.to, &args.before),
         ordered: args.ordered,
@@ -339,6 +336,16 @@ fn options(args: &GetArgs) -> Result<GetOptions> {
         timezone: args.timezone.clone(),
         ..GetOptions::new(args.table.parse()?)
     })
+}
+
+/// The table of --with that `TABLE.COLUMN` is of, and the column.
+fn of_other<'a>(name: &str, with: &'a mut [With]) -> Option<(&'a mut With, String)> {
+    let (table, column) = name.rsplit_once('.')?;
+    let is_it = |with: &&mut With| {
+        let names = [with.table.to_string(), with.table.name.clone()];
+        names.iter().any(|name| name.eq_ignore_ascii_case(table))
+    };
+    Some((with.iter_mut().find(is_it)?, column.to_owned()))
 }
 
 /// Where rows go, and the keys without.
@@ -361,8 +368,10 @@ fn outputs(args: &GetArgs) -> Result<(Output, Option<Output>)> {
         delimiter: args.delimiter,
         header: !args.no_header,
     };
+    let format = args.format.as_deref().map(format_named).transpose()?;
     let rows = Output {
-        format: args.format.as_deref().map(format_named).transpose()?,
+        // CSV has no rows within rows.
+        format: format.or((args.nested && is_stdout(&args.output)).then_some(Format::Json)),
         overwrite: args.overwrite,
         csv,
         ..Output::new(&args.output)
@@ -390,6 +399,10 @@ fn summary(report: &GetReport, missing: Option<&Path>) -> String {
         Counted(report.requests, "request"),
         Counted(report.jobs as u64, "job")
     ));
+    for related in &report.related {
+        let rows = Counted(related.rows, "row");
+        text.push_str(&format!("  {}: {rows} ({})\n", related.table, related.on));
+    }
     if let Some(path) = missing.filter(|_| report.keys.missing > 0) {
         text.push_str(&format!("  missing keys in {}\n", path.display()));
     }

@@ -8,5 +8,6 @@ pub mod ingest;
 pub mod load;
 pub mod rows;
 pub mod runs;
+pub mod tables;
 pub mod targets;
 pub mod unload;

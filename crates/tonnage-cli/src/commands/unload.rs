@@ -21,7 +21,7 @@ use tonnage::{
     },
     sources::Format,
     targets,
-    unload::{UnloadOptions, UnloadReport, unload},
+    unload::{UnloadOptions, UnloadReport, plan, unload},
 };
 
 use crate::{
@@ -120,6 +120,10 @@ pub struct UnloadArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
+    /// Print the plan and write nothing
+    #[arg(long, help_heading = "What to show")]
+    dry_run: bool,
+
     /// Write the account as one JSON object to PATH (- is standard output)
     #[arg(long, value_name = "PATH", help_heading = "What to show")]
     report: Option<PathBuf>,
@@ -146,6 +150,15 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
         Ok(target) => target,
         Err(interrupted) => return interrupted.ending(),
     };
+    if args.dry_run {
+        return match unless_interrupted(plan(&*target, &options, &Stop::default())).await {
+            Ok(plan) => {
+                print!("{plan}");
+                Ok(Ending::Done)
+            }
+            Err(interrupted) => interrupted.ending(),
+        };
+    }
     let progress: Arc<Progress> = Arc::default();
     let stop = Stop::default();
     let first = OnceCell::new();

@@ -22,6 +22,7 @@ mod process;
 mod proxy;
 mod readme;
 mod rejects;
+mod related;
 mod snapshots;
 mod support;
 mod unload;

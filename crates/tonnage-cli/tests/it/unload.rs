@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::{
     BOTH,
-    Database::{Postgres, Sqlite},
+    Database::{MariaDb, Postgres, Sqlite},
     Place,
 };
 
@@ -143,6 +143,11 @@ fn a_database_is_copied_into_another() {
         (Postgres, Sqlite),
         (Sqlite, Sqlite),
         (Postgres, Postgres),
+        (MariaDb, Postgres),
+        (Postgres, MariaDb),
+        (MariaDb, Sqlite),
+        (Sqlite, MariaDb),
+        (MariaDb, MariaDb),
     ] {
         let source = Place::with(from, ORDERS, &[]);
         let place = Place::new(into);
@@ -159,7 +164,7 @@ fn a_database_is_copied_into_another() {
         );
         let all = |table: &str| format!("SELECT id, note, total, placed FROM {table} ORDER BY id");
         let shown = |rows: Vec<String>| -> Vec<String> {
-            // SQLite shows numbers without the zeros that PostgreSQL keeps.
+            // SQLite shows numbers without the zeros that the others keep.
             rows.into_iter()
                 .map(|row| row.replace("12.50|", "12.5|").replace("0.10|", "0.1|"))
                 .collect()
@@ -178,6 +183,75 @@ fn a_database_is_copied_into_another() {
             "{url} {{db}} -t few --source-query 'SELECT id, total * 2 AS twice FROM orders WHERE id = 1' --create"
         ));
         assert_eq!(report["rows"]["written"], 1);
+    }
+}
+
+#[test]
+fn a_dry_run_tells_the_plan_and_writes_nothing() {
+    for database in [Sqlite, Postgres, MariaDb] {
+        let place = Place::with(database, ORDERS, &[("there.csv", "mine")]);
+        let ran = place.run("unload {db} -t orders -o 'new/' --where 'id < 3' --columns id,total --dry-run");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        for wanted in [
+            "where        id < 3\n",
+            "columns      id int",
+            "             total decimal(10,2)\n",
+            "jobs         1\n",
+            "splits       1\n",
+            "one state    one transaction, which sees what is committed when it begins\n",
+            "files        new/part-00000.parquet\n",
+        ] {
+            assert!(
+                ran.stdout.contains(wanted),
+                "{database:?}, {wanted}: {}",
+                ran.stdout
+            );
+        }
+        let ran = place.run("unload {db} --query 'SELECT 1 AS one' -o - --dry-run");
+        assert!(
+            ran.stdout.contains("query        SELECT 1 AS one\n"),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        let ran = place.run("unload {db} -t orders -o there.csv --dry-run");
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+        assert!(
+            ran.stderr.starts_with("error: 'there.csv' exists\n"),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!(files(&place, "."), ["there.csv"]);
+    }
+    // Several that see one state say how.
+    for (database, wanted) in [
+        (
+            Sqlite,
+            "writers are held off for the moment in which the readers begin",
+        ),
+        (
+            MariaDb,
+            "writers are held off for the moment in which the readers begin",
+        ),
+        (Postgres, "an exported snapshot, which all transactions share"),
+    ] {
+        let place = Place::new(database);
+        place.run("generate sbtest --rows 70k -o rows.parquet");
+        place.load("rows.parquet {db} -t sbtest1 --create --key id");
+        let ran = place.run("unload {db} -t sbtest1 -j 2 -o 's-{}.csv' --dry-run");
+        assert!(
+            ran.stdout.contains(&format!("one state    {wanted}\n")),
+            "{}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        assert!(ran.stdout.contains("jobs         2\n"), "{}", ran.stdout);
+        assert!(
+            ran.stdout
+                .contains("files        s-00000.csv\n             s-00001.csv\n"),
+            "{}",
+            ran.stdout
+        );
     }
 }
 

@@ -17,11 +17,12 @@ use tokio::sync::{Mutex, mpsc::Sender};
 
 use super::{
     keys::Keys,
+    nest::Nest,
     plan::{ATTEMPTS_MAX, BATCH_BYTES, BATCH_ROWS, GetPlan},
 };
 use crate::{
     error::{Error, Result},
-    getter::{Answer, Getter},
+    getter::{Answer, GetRequest, Getter, Moment},
     load::{arrow_bug, retry::pause},
     target::Target,
 };
@@ -55,9 +56,27 @@ pub struct Request {
 /// Nobody wants the answer any more.
 struct Unwanted;
 
+/// The database, in the state of one moment where it can be had.
+pub struct Opener {
+    /// The database.
+    pub target: Arc<dyn Target>,
+    /// The moment.
+    pub moment: Option<Box<dyn Moment>>,
+}
+
+impl Opener {
+    /// Opens a getter.
+    pub async fn open(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        match &self.moment {
+            Some(moment) => moment.getter(request).await,
+            None => self.target.getter(request).await,
+        }
+    }
+}
+
 /// Opens getters, and keeps those that are not in use.
 pub struct Getters {
-    target: Arc<dyn Target>,
+    opener: Arc<Opener>,
     idle: Mutex<Vec<Box<dyn Getter>>>,
     plan: Arc<GetPlan>,
     /// Workers that have asked.
@@ -67,23 +86,24 @@ pub struct Getters {
 impl Getters {
     /// With one that was opened already.
     pub fn new(
-        target: Arc<dyn Target>,
+        opener: Arc<Opener>,
         plan: Arc<GetPlan>,
         first: Box<dyn Getter>,
         used: Arc<AtomicUsize>,
     ) -> Self {
         Self {
-            target,
+            opener,
             idle: Mutex::new(vec![first]),
             plan,
             used,
         }
     }
 
-    async fn open(&self) -> Result<Box<dyn Getter>> {
+    /// One that is not in use, or a new one.
+    pub async fn open(&self) -> Result<Box<dyn Getter>> {
         match self.idle.lock().await.pop() {
             Some(getter) => Ok(getter),
-            None => self.target.getter(&self.plan.request).await,
+            None => self.opener.open(&self.plan.request).await,
         }
     }
 }
@@ -93,17 +113,20 @@ pub struct Worker {
     getters: Arc<Getters>,
     plan: Arc<GetPlan>,
     getter: Option<Box<dyn Getter>>,
+    /// Puts rows of other tables into those that are found.
+    nest: Option<Nest>,
     /// Whether it has asked.
     used: bool,
 }
 
 impl Worker {
     /// Connects with its first request.
-    pub fn new(getters: Arc<Getters>, plan: Arc<GetPlan>) -> Self {
+    pub fn new(getters: Arc<Getters>, plan: Arc<GetPlan>, nest: Option<Nest>) -> Self {
         Self {
             getters,
             plan,
             getter: None,
+            nest,
             used: false,
         }
     }
@@ -113,6 +136,7 @@ impl Worker {
         let mut answering = Answering {
             plan: self.plan.clone(),
             parts: request.parts,
+            nest: None,
             sent: false,
             found: 0,
             requests: 0,
@@ -152,10 +176,12 @@ impl Worker {
             Some(getter) => getter,
             None => self.getters.open().await?,
         };
+        answering.nest = self.nest.take();
         let answered = match &keys.asked {
             None => answering.each_once(&mut *getter, &keys.distinct).await,
             Some(asked) => answering.as_asked(&mut *getter, &keys.distinct, asked).await,
         };
+        self.nest = answering.nest.take();
         if answered.is_ok() {
             self.getter = Some(getter);
         }
@@ -167,6 +193,7 @@ impl Worker {
 struct Answering {
     plan: Arc<GetPlan>,
     parts: Sender<Result<Part>>,
+    nest: Option<Nest>,
     /// Whether anything was passed on.
     sent: bool,
     found: u64,
@@ -189,6 +216,25 @@ impl Answering {
         self.parts.send(Ok(part)).await.map_err(|_| Unwanted)
     }
 
+    /// Passes rows on, with those of other tables within them where these are wanted.
+    async fn send_rows(&mut self, rows: RecordBatch) -> Result<Result<(), Unwanted>> {
+        let Some(nest) = &mut self.nest else {
+            return Ok(self.send(Part::Rows(rows)).await);
+        };
+        nest.begin(rows);
+        loop {
+            let Some(nest) = &mut self.nest else {
+                return Ok(Ok(()));
+            };
+            let Some(rows) = nest.next().await? else {
+                return Ok(Ok(()));
+            };
+            if self.send(Part::Rows(rows)).await.is_err() {
+                return Ok(Err(Unwanted));
+            }
+        }
+    }
+
     async fn each_once(
         &mut self,
         getter: &mut dyn Getter,
@@ -200,7 +246,7 @@ impl Answering {
         };
         // By key, in the order of the keys.
         for rows in by_key(&answer.held, answer.found.len(), 0..answer.found.len() as u32)? {
-            if self.send(Part::Rows(rows)).await.is_err() {
+            if self.send_rows(rows).await?.is_err() {
                 return Ok(Err(Unwanted));
             }
         }
@@ -247,7 +293,7 @@ impl Answering {
             let order: Vec<u32> = now.iter().map(place).collect();
             if answer.whole {
                 for rows in by_key(&answer.held, wanted.len(), order.iter().copied())? {
-                    if self.send(Part::Rows(rows)).await.is_err() {
+                    if self.send_rows(rows).await?.is_err() {
                         return Ok(Err(Unwanted));
                     }
                 }
@@ -310,7 +356,7 @@ impl Answering {
                 return Ok(Ok(asked));
             }
             for answer in asked.held.drain(..) {
-                if self.send(Part::Rows(answer.rows)).await.is_err() {
+                if self.send_rows(answer.rows).await?.is_err() {
                     return Ok(Err(Unwanted));
                 }
             }

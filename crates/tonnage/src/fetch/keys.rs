@@ -9,11 +9,12 @@ use std::sync::{
 };
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, UInt32Array},
-    compute::{concat_batches, take_record_batch},
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, UInt32Array},
+    compute::{concat_batches, filter_record_batch, take_record_batch},
     datatypes::SchemaRef,
     row::{OwnedRow, RowConverter},
 };
+use tokio::sync::mpsc;
 
 use super::plan::GetPlan;
 use crate::{
@@ -21,8 +22,9 @@ use crate::{
     error::{Error, ErrorKind, Result},
     load::arrow_bug,
     parse::ParseContext,
+    reader::ReadColumn,
     reject::Problems,
-    source::{ReadRequest, Source},
+    source::{ReadRequest, Source, SourceColumn},
     spill::{MergedBounds, Sorter, converter},
 };
 
@@ -49,14 +51,63 @@ pub struct Keys {
     pub asked: Option<Vec<u32>>,
 }
 
-/// Reads a source of keys.
+/// Where keys come from.
+enum KeysOf {
+    /// Whatever somebody wants to know, and what brings each of its columns to the key's type: none where it yields
+    /// that itself.
+    Source(Box<dyn Source>, Vec<Option<Conversion>>),
+    /// Columns of rows of another table.
+    Rows(mpsc::Receiver<RecordBatch>, Vec<Conversion>),
+}
+
+/// Reads keys.
 pub struct KeyReader {
-    source: Box<dyn Source>,
+    from: KeysOf,
     schema: SchemaRef,
     names: Vec<String>,
-    /// None where the source yields the key's type itself.
-    conversions: Vec<Option<Conversion>>,
     counted: Arc<Counted>,
+}
+
+/// How columns of rows of another table, which has the columns `near`, become the keys of `plan`.
+pub fn conversions(plan: &GetPlan, near: &[ReadColumn], context: &ParseContext) -> Result<Vec<Conversion>> {
+    let conversion = |key: &super::KeyColumn| {
+        let (near, column) = (&near[key.source], &plan.table.columns[key.target]);
+        let from = SourceColumn {
+            name: near.name.clone(),
+            arrow: near.ty.arrow(),
+            suggested: Some(near.ty),
+            nullable: near.nullable,
+            null_word: None,
+        };
+        Conversion::plan(&from, false, column, key.ty, context)
+    };
+    plan.key.iter().map(conversion).collect()
+}
+
+/// The keys that rows of another table have, and the place of each one's row: without those that have a null in them or
+/// are no values of their column, which no row has. `columns` are the columns that `conversions` are for.
+pub fn of_rows(
+    schema: &SchemaRef,
+    columns: &[ArrayRef],
+    conversions: &[Conversion],
+) -> Result<(RecordBatch, UInt32Array)> {
+    let mut problems = Problems::default();
+    let mut arrays = Vec::with_capacity(columns.len());
+    for (array, conversion) in columns.iter().zip(conversions) {
+        arrays.push(conversion.apply(array, &mut problems)?);
+    }
+    let all = RecordBatch::try_new(schema.clone(), arrays).map_err(arrow_bug)?;
+    // What is no value of the column has become null.
+    let keep: Vec<bool> = (0..all.num_rows())
+        .map(|row| all.columns().iter().all(|column| column.is_valid(row)))
+        .collect();
+    let places = (0..keep.len() as u32).filter(|at| keep[*at as usize]);
+    let places = UInt32Array::from_iter_values(places);
+    if places.len() == all.num_rows() {
+        return Ok((all, places));
+    }
+    let kept = filter_record_batch(&all, &BooleanArray::from(keep)).map_err(arrow_bug)?;
+    Ok((kept, places))
 }
 
 impl KeyReader {
@@ -85,22 +136,50 @@ impl KeyReader {
             block_bytes: BLOCK_BYTES,
         })?;
         Ok(Self {
-            source,
+            from: KeysOf::Source(source, conversions),
             schema: plan.key_schema(),
             names: plan.key.iter().map(|key| key.name.clone()).collect(),
-            conversions,
+            counted,
+        })
+    }
+
+    /// Of the columns that rows of another table have for `plan`, which has the columns `near`.
+    pub fn of_rows(
+        rows: mpsc::Receiver<RecordBatch>,
+        near: &[ReadColumn],
+        plan: &GetPlan,
+        context: &ParseContext,
+        counted: Arc<Counted>,
+    ) -> Result<Self> {
+        Ok(Self {
+            from: KeysOf::Rows(rows, conversions(plan, near, context)?),
+            schema: plan.key_schema(),
+            names: plan.key.iter().map(|key| key.name.clone()).collect(),
             counted,
         })
     }
 
     /// The next keys as they stand in the source. A key that cannot be one of its columns is an error.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let Some(block) = self.source.next()? else {
+        let (source, conversions) = match &mut self.from {
+            KeysOf::Source(source, conversions) => (source, conversions),
+            KeysOf::Rows(rows, conversions) => {
+                let Some(rows) = rows.blocking_recv() else {
+                    return Ok(None);
+                };
+                let (keys, _) = of_rows(&self.schema, rows.columns(), conversions)?;
+                self.counted
+                    .asked
+                    .fetch_add(keys.num_rows() as u64, Ordering::Relaxed);
+                return Ok(Some(keys));
+            }
+        };
+        let Some(block) = source.next()? else {
             return Ok(None);
         };
         let mut problems = Problems::default();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.conversions.len());
-        for (array, conversion) in block.rows.columns().iter().zip(&self.conversions) {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(conversions.len());
+        for (array, conversion) in block.rows.columns().iter().zip(conversions) {
             columns.push(match conversion {
                 Some(conversion) => conversion.apply(array, &mut problems)?,
                 None => array.clone(),
@@ -208,7 +287,7 @@ impl KeyReader {
 }
 
 /// Each key once, and where each that was asked is among them.
-fn in_order(converter: &RowConverter, keys: &RecordBatch) -> Result<Keys> {
+pub fn in_order(converter: &RowConverter, keys: &RecordBatch) -> Result<Keys> {
     let rows = converter.convert_columns(keys.columns()).map_err(arrow_bug)?;
     let mut order: Vec<u32> = (0..keys.num_rows() as u32).collect();
     order.sort_by(|a, b| rows.row(*a as usize).cmp(&rows.row(*b as usize)));

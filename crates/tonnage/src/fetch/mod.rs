@@ -1,172 +1,59 @@
 //! Rows of keys: many keys in, their rows and the keys that have none out, both as a stream in bounded memory.
 //!
-//! - [`prepare`] looks at table and keys and decides the [`GetPlan`]; [`Prepared::start`] begins; [`Get::next`] hands
+//! - [`prepare`] looks at tables and keys and decides the [`GetPlan`]; [`Prepared::start`] begins; [`Get::next`] hands
 //!   out what comes; [`Get::finish`] is the account.
 //! - Every key is accounted for, and checked: of keys that are each asked once, `distinct = found + missing`; of
 //!   ordered ones, `asked = found + missing`.
 //! - Rows come request by request in the order of the requests, whatever the number of connections: in the order of
 //!   their keys, or as asked where that is wanted.
 //! - A key with a null in it equals nothing, so it is missing.
-//! - Each request sees a state of its own.
+//! - All rows are of the state of one moment where the database can keep it ([`GetPlan::one_state`]); else each request
+//!   sees a state of its own, and the notes say so.
+//! - Rows of other tables come after those that they belong to, table by table and each once: the columns by which they
+//!   are joined are keys like any others, sorted and asked for in the same way. Nested ones come within them.
 //! - What waits is bounded: requests in the queue, batches of an answered request, and the bytes of an answer that is
 //!   held until it is whole.
 
 mod answer;
 mod keys;
+mod lookup;
+mod nest;
 mod plan;
+mod prepare;
+mod related;
 mod report;
 mod sentence;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{
+    array::{ArrayRef, RecordBatch},
+    datatypes::Schema,
+};
 use futures::{Stream, stream};
-use tokio::{
-    sync::{Mutex, mpsc},
-    task::{JoinHandle, JoinSet},
-};
+use tokio::sync::mpsc;
 
-use self::{
-    answer::{Getters, Part, Request, Worker},
-    keys::{Counted, KeyReader, Keys},
-};
+use self::{answer::Part, lookup::Lookup, nest::Nested};
 pub use self::{
     plan::{
-        ATTEMPTS_MAX, BATCH_BYTES, BATCH_ROWS, GetOptions, GetPlan, HELD_BYTES, KeyColumn, REQUEST_KEYS,
-        RangeText, SORT_BYTES, WAITING_BATCHES, decide,
+        ATTEMPTS_MAX, BATCH_BYTES, BATCH_ROWS, GetOptions, GetPlan, HELD_BYTES, KeyColumn, NESTED_BYTES,
+        NESTED_ROW_BYTES, REQUEST_KEYS, RangeText, SORT_BYTES, WAITING_BATCHES, decide,
     },
-    report::{GetReport, KeyCounts},
+    prepare::{Prepared, prepare},
+    related::{End, Join, On, Related, With},
+    report::{GetReport, KeyCounts, RelatedReport},
     sentence::BulkGet,
 };
 use crate::{
     error::{Error, Result},
-    getter::Getter,
-    parse::{ParseContext, timezone},
-    reader::{no_table, schema},
+    load::arrow_bug,
     report::{peak_memory_bytes, processor_seconds},
-    source::Source,
-    target::Target,
 };
-
-/// A get that has been decided and not begun.
-pub struct Prepared {
-    target: Arc<dyn Target>,
-    url: String,
-    source: Box<dyn Source>,
-    context: ParseContext,
-    plan: Arc<GetPlan>,
-    getter: Box<dyn Getter>,
-}
-
-/// Decides a get and opens its first connection. Reads the catalogue and the schema of the keys. `url` is only shown,
-/// so it must be [redacted](crate::targets::redact).
-pub async fn prepare(
-    target: Arc<dyn Target>,
-    url: String,
-    keys: Box<dyn Source>,
-    options: &GetOptions,
-) -> Result<Prepared> {
-    let context = ParseContext {
-        timezone: options.timezone.as_deref().map(timezone).transpose()?,
-    };
-    let Some(table) = target.table(&options.table).await? else {
-        return Err(no_table(&options.table, &target.table_names().await?));
-    };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut plan = decide(table, keys.schema(), options, &context, processors)?;
-    let getter = target.getter(&plan.request).await?;
-    plan.settings_changed = getter.settings_changed();
-    plan.notes.extend(getter.notes());
-    Ok(Prepared {
-        target,
-        url,
-        source: keys,
-        context,
-        plan: Arc::new(plan),
-        getter,
-    })
-}
-
-impl Prepared {
-    /// The decision.
-    pub fn plan(&self) -> &GetPlan {
-        &self.plan
-    }
-
-    /// The schema of the rows.
-    pub fn schema(&self) -> SchemaRef {
-        schema(self.getter.columns())
-    }
-
-    /// The schema of the keys, and so of those that are missing.
-    pub fn key_schema(&self) -> SchemaRef {
-        self.plan.key_schema()
-    }
-
-    /// Begins to read keys and to ask for their rows. Needs a tokio runtime of more than one thread or blocking
-    /// threads.
-    pub fn start(self) -> Result<Get> {
-        let started = Instant::now();
-        let plan = self.plan;
-        let counted: Arc<Counted> = Arc::default();
-        let keys = KeyReader::new(self.source, &plan, &self.context, counted.clone())?;
-        let connections: Arc<AtomicUsize> = Arc::default();
-        let getters = Getters::new(self.target, plan.clone(), self.getter, connections.clone());
-        let getters = Arc::new(getters);
-        let (requests_in, requests_out) = mpsc::channel::<Request>(plan.jobs);
-        // Requests that are asked, answered and waiting for their turn.
-        let (answers_in, answers_out) = mpsc::channel(2 * plan.jobs + 2);
-        let requests_out = Arc::new(Mutex::new(requests_out));
-        let mut workers = JoinSet::new();
-        for _ in 0..plan.jobs {
-            let mut worker = Worker::new(getters.clone(), plan.clone());
-            let requests = requests_out.clone();
-            workers.spawn(async move {
-                loop {
-                    let request = requests.lock().await.recv().await;
-                    let Some(request) = request else { break };
-                    if !worker.answer(request).await {
-                        break;
-                    }
-                }
-            });
-        }
-        let reading = plan.clone();
-        let failed = answers_in.clone();
-        let reader = tokio::task::spawn_blocking(move || {
-            let mut send = |keys: Keys| {
-                let (parts, answer) = mpsc::channel(WAITING_BATCHES);
-                answers_in.blocking_send(Ok(answer)).is_ok()
-                    && requests_in.blocking_send(Request { keys, parts }).is_ok()
-            };
-            if let Err(error) = keys.requests(&reading, &mut send) {
-                // Who does not listen any more does not want to know.
-                let _ = failed.blocking_send(Err(error));
-            }
-        });
-        Ok(Get {
-            plan,
-            url: self.url,
-            started,
-            counted,
-            connections,
-            answers: answers_out,
-            answer: None,
-            reader: Some(reader),
-            _workers: workers,
-            counts: Counts::default(),
-            ended: false,
-        })
-    }
-}
 
 /// What a get hands out.
 #[derive(Debug)]
@@ -175,15 +62,13 @@ pub enum Fetched {
     Rows(RecordBatch),
     /// Keys that have no row.
     Missing(RecordBatch),
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    found: u64,
-    missing: u64,
-    rows: u64,
-    requests: u64,
-    retries: u64,
+    /// Rows of another table, behind all rows of those that it hangs on.
+    Related {
+        /// Its place in [`GetPlan::related`].
+        table: usize,
+        /// Its rows.
+        rows: RecordBatch,
+    },
 }
 
 /// A get under way. Dropping it ends it.
@@ -191,73 +76,108 @@ pub struct Get {
     plan: Arc<GetPlan>,
     url: String,
     started: Instant,
-    counted: Arc<Counted>,
-    /// Connections that were used.
-    connections: Arc<AtomicUsize>,
-    /// The answers to come, in order.
-    answers: mpsc::Receiver<Result<mpsc::Receiver<Result<Part>>>>,
+    /// That of the table, and of each that comes after it.
+    lookups: Vec<Lookup>,
     /// The one whose turn it is.
-    answer: Option<mpsc::Receiver<Result<Part>>>,
-    reader: Option<JoinHandle<()>>,
-    _workers: JoinSet<()>,
-    counts: Counts,
+    at: usize,
+    /// Where the keys go that rows have of each other table, until they are all there.
+    feeds: Vec<Option<mpsc::Sender<RecordBatch>>>,
+    /// What was put into rows of each table within.
+    nested: Vec<Arc<Nested>>,
     ended: bool,
+    /// Whether it came to its end.
+    whole: bool,
 }
 
 impl Get {
+    fn new(
+        plan: Arc<GetPlan>,
+        url: String,
+        started: Instant,
+        got: Lookup,
+        others: Vec<(Lookup, mpsc::Sender<RecordBatch>)>,
+        nested: Vec<Arc<Nested>>,
+    ) -> Self {
+        let (others, feeds): (Vec<_>, Vec<_>) = others.into_iter().unzip();
+        Self {
+            plan,
+            url,
+            started,
+            lookups: std::iter::once(got).chain(others).collect(),
+            at: 0,
+            feeds: feeds.into_iter().map(Some).collect(),
+            nested,
+            ended: false,
+            whole: false,
+        }
+    }
+
     /// The next rows, or keys that have none; none at the end. After an error there is nothing more.
     pub async fn next(&mut self) -> Result<Option<Fetched>> {
         if self.ended {
             return Ok(None);
         }
         let next = self.part().await;
-        if !matches!(next, Ok(Some(_))) {
-            self.ended = true;
-        }
+        self.whole = matches!(next, Ok(None));
+        self.ended = !matches!(next, Ok(Some(_)));
         next
     }
 
     async fn part(&mut self) -> Result<Option<Fetched>> {
         loop {
-            let Some(answer) = &mut self.answer else {
-                match self.answers.recv().await {
-                    Some(answer) => self.answer = Some(answer?),
-                    None => return self.read().await.map(|()| None),
-                }
-                continue;
+            let table = self.at;
+            let Some(lookup) = self.lookups.get_mut(table) else {
+                return Ok(None);
             };
-            match answer.recv().await {
-                Some(Ok(Part::Rows(rows))) => {
-                    self.counts.rows += rows.num_rows() as u64;
-                    return Ok(Some(Fetched::Rows(rows)));
+            match lookup.next().await? {
+                Some(Part::Rows(rows)) => {
+                    let rows = self.feed(rows).await?;
+                    return Ok(Some(match table {
+                        0 => Fetched::Rows(rows),
+                        table => Fetched::Related {
+                            table: table - 1,
+                            rows,
+                        },
+                    }));
                 }
-                Some(Ok(Part::Missing(keys))) => {
-                    self.counts.missing += keys.num_rows() as u64;
-                    return Ok(Some(Fetched::Missing(keys)));
+                Some(Part::Missing(keys)) if table == 0 => return Ok(Some(Fetched::Missing(keys))),
+                // That a row has no children, say, is counted and nothing more.
+                Some(Part::Missing(_) | Part::Done { .. }) => {}
+                None => {
+                    for (feed, related) in self.feeds.iter_mut().zip(&self.plan.related) {
+                        if related.join.to == table {
+                            *feed = None;
+                        }
+                    }
+                    self.at += 1;
                 }
-                Some(Ok(Part::Done {
-                    found,
-                    requests,
-                    retries,
-                })) => {
-                    self.counts.found += found;
-                    self.counts.requests += requests;
-                    self.counts.retries += retries;
-                    self.answer = None;
-                }
-                Some(Err(error)) => return Err(error),
-                None => return Err(Error::bug("a request ended without an answer")),
             }
         }
     }
 
-    /// The keys came to their end, not their reader.
-    async fn read(&mut self) -> Result<()> {
-        match self.reader.take() {
-            Some(reader) => reader
-                .await
-                .map_err(|error| Error::bug(format!("the reader of keys ended unexpectedly: {error}"))),
-            None => Ok(()),
+    /// Passes the keys on that rows have of other tables; what is handed out of them.
+    async fn feed(&mut self, rows: RecordBatch) -> Result<RecordBatch> {
+        if self.plan.nested {
+            return Ok(rows);
+        }
+        for (feed, related) in self.feeds.iter().zip(&self.plan.related) {
+            let Some(feed) = feed.as_ref().filter(|_| related.join.to == self.at) else {
+                continue;
+            };
+            let columns = related.plan.key.iter().map(|key| rows.column(key.source).clone());
+            // What fails there is told when its turn comes.
+            let _ = feed.send(unnamed(columns.collect())?).await;
+        }
+        let hidden = match self.at {
+            0 => self.plan.hidden,
+            at => self.plan.related[at - 1].plan.hidden,
+        };
+        match hidden {
+            0 => Ok(rows),
+            hidden => {
+                let shown: Vec<usize> = (0..rows.num_columns() - hidden).collect();
+                rows.project(&shown).map_err(arrow_bug)
+            }
         }
     }
 
@@ -270,38 +190,29 @@ impl Get {
 
     /// The account so far; after [`Get::next`] gave none it is the whole one. `Bug` if that does not balance.
     pub fn finish(self) -> Result<GetReport> {
-        let asked = self.counted.asked.load(Ordering::Relaxed);
-        let distinct = self.counted.distinct.load(Ordering::Relaxed);
-        let Counts {
-            found,
-            missing,
-            rows,
-            requests,
-            retries,
-        } = self.counts;
-        let keys = KeyCounts {
-            asked,
-            distinct: (!self.plan.ordered).then_some(distinct),
-            found,
-            missing,
-        };
-        if self.ended && !keys.balance() {
+        let got = &self.lookups[0];
+        let keys = got.keys();
+        let related = self.related();
+        let all = related.iter().map(|related| &related.keys).chain([&keys]);
+        if let Some(keys) = all.into_iter().find(|keys| self.whole && !keys.balance()) {
             return Err(Error::bug(format!("the account does not balance: {keys}")));
         }
         let seconds = self.started.elapsed().as_secs_f64();
         Ok(GetReport {
-            state: if self.ended { "finished" } else { "stopped" },
+            state: if self.whole { "finished" } else { "stopped" },
             target: self.url,
             table: self.plan.table.name.to_string(),
             key: self.plan.key.iter().map(|key| key.name.clone()).collect(),
             keys,
-            rows,
-            requests,
-            retries,
+            rows: got.counts.rows,
+            requests: got.counts.requests,
+            retries: got.counts.retries,
+            related,
+            one_state: self.plan.one_state,
             seconds,
-            keys_per_second: asked as f64 / seconds.max(1e-9),
-            rows_per_second: rows as f64 / seconds.max(1e-9),
-            jobs: self.connections.load(Ordering::Relaxed),
+            keys_per_second: keys.asked as f64 / seconds.max(1e-9),
+            rows_per_second: got.counts.rows as f64 / seconds.max(1e-9),
+            jobs: got.jobs(),
             request_keys: self.plan.request_keys,
             ordered: self.plan.ordered,
             settings_changed: self.plan.settings_changed.clone(),
@@ -310,4 +221,48 @@ impl Get {
             peak_memory_bytes: peak_memory_bytes(),
         })
     }
+
+    fn related(&self) -> Vec<RelatedReport> {
+        let account = |(at, related): (usize, &Related)| {
+            let (keys, rows, requests, retries) = match (self.nested.get(at), self.lookups.get(at + 1)) {
+                (Some(nested), _) => {
+                    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+                    let (asked, found) = (count(&nested.asked), count(&nested.found));
+                    let keys = KeyCounts {
+                        asked,
+                        distinct: None,
+                        found,
+                        missing: asked.saturating_sub(found),
+                    };
+                    (
+                        keys,
+                        count(&nested.rows),
+                        count(&nested.requests),
+                        count(&nested.retries),
+                    )
+                }
+                (None, Some(lookup)) => {
+                    let counts = lookup.counts;
+                    (lookup.keys(), counts.rows, counts.requests, counts.retries)
+                }
+                (None, None) => (KeyCounts::default(), 0, 0, 0),
+            };
+            RelatedReport {
+                table: related.plan.table.name.to_string(),
+                on: related.on.to_string(),
+                keys,
+                rows,
+                requests,
+                retries,
+            }
+        };
+        self.plan.related.iter().enumerate().map(account).collect()
+    }
+}
+
+/// A batch of columns whose names nobody asks for: the same one may be there twice.
+fn unnamed(columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    let field = |column: &ArrayRef| arrow::datatypes::Field::new("", column.data_type().clone(), true);
+    let fields: Vec<_> = columns.iter().map(field).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map_err(arrow_bug)
 }

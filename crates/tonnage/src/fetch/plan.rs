@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 
+use super::related::{On, Related, With};
 use crate::{
     error::{Error, Result},
     getter::{GetKey, GetRequest, KeyRange, RangeEnd},
@@ -28,6 +29,10 @@ pub const SORT_BYTES: usize = 32 << 20;
 pub const HELD_BYTES: usize = 8 << 20;
 /// Batches of an answered request that wait for the requests before it.
 pub const WAITING_BATCHES: usize = 4;
+/// Arrow bytes of rows with all that is nested in them, unless a single row has more.
+pub const NESTED_BYTES: usize = 4 << 20;
+/// Arrow bytes of a single row with all that is nested in it.
+pub const NESTED_ROW_BYTES: usize = 256 << 20;
 /// Attempts at one request before a transient error ends the run.
 pub const ATTEMPTS_MAX: u32 = 8;
 
@@ -47,6 +52,13 @@ pub struct GetOptions {
     pub from: Option<RangeText>,
     /// Where it ends.
     pub to: Option<RangeText>,
+    /// Tables whose rows come with those of the keys: children, parents, and theirs.
+    pub with: Vec<With>,
+    /// The columns that tables are joined by, where not by their only foreign key.
+    pub on: Vec<On>,
+    /// Rows of other tables come within those that they belong to: children as a list of structs under their table's
+    /// name, a parent as a struct. Else they come after them, each once.
+    pub nested: bool,
     /// Rows come as often and in the order in which their keys are asked.
     pub ordered: bool,
     /// Connections that ask at once.
@@ -57,6 +69,10 @@ pub struct GetOptions {
     pub sort_bytes_max: usize,
     /// Arrow bytes of an answer that are held.
     pub held_bytes_max: usize,
+    /// Arrow bytes of rows with all that is nested in them, unless a single row has more.
+    pub nested_bytes_max: usize,
+    /// Arrow bytes of a single row with all that is nested in it.
+    pub nested_row_bytes_max: usize,
     /// Zone of times that carry none (IANA name).
     pub timezone: Option<String>,
 }
@@ -71,11 +87,16 @@ impl GetOptions {
             texts: Vec::new(),
             from: None,
             to: None,
+            with: Vec::new(),
+            on: Vec::new(),
+            nested: false,
             ordered: false,
             jobs: None,
             request_keys: REQUEST_KEYS,
             sort_bytes_max: SORT_BYTES,
             held_bytes_max: HELD_BYTES,
+            nested_bytes_max: NESTED_BYTES,
+            nested_row_bytes_max: NESTED_ROW_BYTES,
             timezone: None,
         }
     }
@@ -114,6 +135,14 @@ pub struct GetPlan {
     pub partial: bool,
     /// What getters are opened for.
     pub request: GetRequest,
+    /// How many of the last columns are read for other tables' sake, and not handed out.
+    pub hidden: usize,
+    /// The tables whose rows come with these, each behind the one it hangs on.
+    pub related: Vec<Related>,
+    /// Whether their rows come within those that they belong to.
+    pub nested: bool,
+    /// Whether all rows are of the state of one moment.
+    pub one_state: bool,
     /// Whether keys are answered as often and in the order in which they are asked.
     pub ordered: bool,
     /// Connections at most.
@@ -124,6 +153,10 @@ pub struct GetPlan {
     pub sort_bytes_max: usize,
     /// Arrow bytes of an answer that are held until it is whole.
     pub held_bytes_max: usize,
+    /// Arrow bytes of rows with all that is nested in them, unless a single row has more.
+    pub nested_bytes_max: usize,
+    /// Arrow bytes of a single row with all that is nested in it.
+    pub nested_row_bytes_max: usize,
     /// Session settings that getters change, a line each.
     pub settings_changed: Vec<String>,
     /// What a user should know, a sentence each.
@@ -138,11 +171,13 @@ impl GetPlan {
     }
 }
 
-/// Decides. Everything that can be refused before the first key is refused here.
+/// Decides. Everything that can be refused before the first key is refused here, but for what is asked of other tables:
+/// `needed` are the columns that these hang on.
 pub fn decide(
     table: Table,
     source: &SourceSchema,
     options: &GetOptions,
+    needed: &[String],
     context: &ParseContext,
     processors: usize,
 ) -> Result<GetPlan> {
@@ -188,6 +223,7 @@ pub fn decide(
             key.name
         ));
     }
+    let (columns, hidden) = with_hidden(&table, columns(&table, options.columns.as_deref())?, needed);
     Ok(GetPlan {
         partial: !table.keys.iter().any(whole),
         request: GetRequest {
@@ -200,13 +236,18 @@ pub fn decide(
                 })
                 .collect(),
             range: range(&table, of, key.len(), options, context)?,
-            columns: columns(&table, options)?,
+            columns,
             texts: options.texts.clone(),
             batch: BatchBounds {
                 rows_max: BATCH_ROWS,
                 bytes_max: BATCH_BYTES,
             },
+            keyed: true,
         },
+        hidden,
+        related: Vec::new(),
+        nested: options.nested,
+        one_state: false,
         key,
         table: Arc::new(table),
         ordered: options.ordered,
@@ -214,6 +255,8 @@ pub fn decide(
         request_keys: options.request_keys.max(1),
         sort_bytes_max: options.sort_bytes_max,
         held_bytes_max: options.held_bytes_max,
+        nested_bytes_max: options.nested_bytes_max,
+        nested_row_bytes_max: options.nested_row_bytes_max.max(options.nested_bytes_max),
         settings_changed: Vec::new(),
         notes,
     })
@@ -429,8 +472,8 @@ fn range(
 }
 
 /// The columns wanted, by the table's names.
-fn columns(table: &Table, options: &GetOptions) -> Result<Option<Vec<String>>> {
-    let Some(names) = &options.columns else {
+pub(super) fn columns(table: &Table, names: Option<&[String]>) -> Result<Option<Vec<String>>> {
+    let Some(names) = names else {
         return Ok(None);
     };
     let mut columns: Vec<String> = Vec::with_capacity(names.len());
@@ -445,4 +488,35 @@ fn columns(table: &Table, options: &GetOptions) -> Result<Option<Vec<String>>> {
         columns.push(column.name.clone());
     }
     Ok(Some(columns))
+}
+
+/// The columns to be read: those that are `wanted`, and behind them those that are only `needed`; and how many these
+/// are.
+pub(super) fn with_hidden(
+    table: &Table,
+    wanted: Option<Vec<String>>,
+    needed: &[String],
+) -> (Option<Vec<String>>, usize) {
+    let by_itself = |name: &&String| !table.columns.iter().any(|c| c.name == **name && !c.generated);
+    let mut hidden: Vec<String> = match &wanted {
+        Some(wanted) => needed
+            .iter()
+            .filter(|name| !wanted.contains(name))
+            .cloned()
+            .collect(),
+        None => needed.iter().filter(by_itself).cloned().collect(),
+    };
+    hidden.sort_unstable();
+    hidden.dedup();
+    if hidden.is_empty() {
+        return (wanted, 0);
+    }
+    let all = || {
+        let stored = table.columns.iter().filter(|column| !column.generated);
+        stored.map(|column| column.name.clone()).collect()
+    };
+    let count = hidden.len();
+    let mut columns = wanted.unwrap_or_else(all);
+    columns.extend(hidden);
+    (Some(columns), count)
 }

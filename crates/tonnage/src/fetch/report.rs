@@ -25,6 +25,10 @@ pub struct GetReport {
     pub requests: u64,
     /// Requests tried again.
     pub retries: u64,
+    /// The tables whose rows came with these.
+    pub related: Vec<RelatedReport>,
+    /// Whether all rows were of the state of one moment; else of that in which each request was answered.
+    pub one_state: bool,
     /// Wall-clock seconds.
     pub seconds: f64,
     /// Keys read a second.
@@ -45,6 +49,23 @@ pub struct GetReport {
     pub client_cpu_seconds: Option<f64>,
     /// Peak resident memory of this process; none where the system does not tell.
     pub peak_memory_bytes: Option<u64>,
+}
+
+/// What came of another table.
+#[derive(Debug, Clone, Serialize)]
+pub struct RelatedReport {
+    /// The table.
+    pub table: String,
+    /// The columns that it is joined by, as `--on` takes them.
+    pub on: String,
+    /// The keys that rows had of it; where its rows are nested, those that were asked for.
+    pub keys: KeyCounts,
+    /// Rows that were found.
+    pub rows: u64,
+    /// Times that the database was asked.
+    pub requests: u64,
+    /// Requests tried again.
+    pub retries: u64,
 }
 
 /// Keys by what became of them: `distinct = found + missing`, or `asked = found + missing` where nobody counts the

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Get, GetOptions, Prepared, RangeText, prepare};
+use super::{Get, GetOptions, On, Prepared, RangeText, With, prepare};
 use crate::{
     error::{Error, Result},
     source::Source,
@@ -18,6 +18,7 @@ pub struct BulkGet {
     keys: Keys,
     format: Option<Format>,
     text: TextOptions,
+    on: Vec<String>,
     options: GetOptions,
 }
 
@@ -37,6 +38,7 @@ impl BulkGet {
             keys: Keys::None,
             format: None,
             text: TextOptions::default(),
+            on: Vec::new(),
             options: GetOptions::new(table),
         }
     }
@@ -113,6 +115,29 @@ impl BulkGet {
         self
     }
 
+    /// Rows of another table too: of children or parents of these rows, or of theirs. They come after these, each once,
+    /// unless they are [`nested`](Self::nested).
+    #[must_use]
+    pub fn with(mut self, table: impl Into<String>) -> Self {
+        self.options.with.push(With::new(TableName::bare(table)));
+        self
+    }
+
+    /// The columns that tables are joined by, where their foreign keys do not say it: `lines(order_id) = orders(id)`.
+    #[must_use]
+    pub fn on(mut self, on: impl Into<String>) -> Self {
+        self.on.push(on.into());
+        self
+    }
+
+    /// Rows of other tables within those that they belong to: children as a list of structs under their table's name, a
+    /// parent as a struct.
+    #[must_use]
+    pub fn nested(mut self) -> Self {
+        self.options.nested = true;
+        self
+    }
+
     /// Rows as often and in the order in which their keys are asked.
     #[must_use]
     pub fn ordered(mut self) -> Self {
@@ -135,7 +160,9 @@ impl BulkGet {
     }
 
     /// Decides the get; its [schema](Prepared::schema) is that of the rows.
-    pub async fn prepare(self) -> Result<Prepared> {
+    pub async fn prepare(mut self) -> Result<Prepared> {
+        let on = self.on.iter().map(|on| on.parse::<On>());
+        self.options.on.extend(on.collect::<Result<Vec<_>>>()?);
         let keys = match self.keys {
             Keys::None => {
                 return Err(

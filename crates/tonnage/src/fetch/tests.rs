@@ -1,5 +1,7 @@
 //! The engine against the reference target: the answer is that of a naive look-up, whatever the settings.
 
+mod related;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -15,6 +17,7 @@ use crate::{
     Database, ErrorKind,
     sources::batches::BatchSource,
     table::{ColumnSpec, TableName, TableSpec},
+    target::Target,
     targets::memory::{Fault, Memory},
     types::ColumnType,
 };
@@ -107,6 +110,7 @@ async fn collect(get: BulkGet) -> Result<(Vec<String>, Vec<Vec<Option<i64>>>, Ge
                 let column = rows.column_by_name("v").unwrap().as_string::<i32>().clone();
                 values.extend(column.iter().map(|v| v.unwrap().to_owned()));
             }
+            Fetched::Related { .. } => panic!("no other table was asked for"),
             Fetched::Missing(keys) => {
                 for row in 0..keys.num_rows() {
                     let value = |column: &arrow::array::ArrayRef| {

@@ -75,19 +75,26 @@ impl Destination {
         )
     }
 
+    /// Refuses a file that stands in the way.
+    pub(super) fn check(path: &Path, overwrite: bool) -> Result<()> {
+        let shown = path.display().to_string();
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Err(Error::config(format!("'{shown}' is a directory"))
+                .hint(format!("name a file in it: {}", path.join("rows.csv").display()))),
+            Ok(found) if found.is_file() && !overwrite => Err(exists(&shown)),
+            _ => Ok(()),
+        }
+    }
+
     /// A file, or whatever else has a path.
     pub(super) fn file(path: &Path, overwrite: bool, compression: Compression) -> Result<Self> {
         let shown = path.display().to_string();
+        Self::check(path, overwrite)?;
         let place = match fs::metadata(path) {
-            Ok(found) if found.is_dir() => {
-                return Err(Error::config(format!("'{shown}' is a directory"))
-                    .hint(format!("name a file in it: {}", path.join("rows.csv").display())));
-            }
             Ok(found) if !found.is_file() => {
                 let file = OpenOptions::new().write(true).open(path);
                 Place::Special(file.map_err(|e| cannot(&shown, "open", &e))?)
             }
-            Ok(_) if !overwrite => return Err(exists(&shown)),
             // A link keeps pointing where it points, and the file there is the one replaced.
             Ok(_) => {
                 let target = fs::canonicalize(path).map_err(|e| cannot(&shown, "resolve", &e))?;

@@ -3,13 +3,14 @@
 //! Invariants: what is written is read back exactly. Every column is in every object; null is `null`. Numbers keep all
 //! of their digits; what JSON has no number for (`NaN`, `Infinity`) and everything else but truth values is a string, as
 //! CSV writes it. JSON columns are nested as they are, but for line breaks between their tokens, which become spaces. A
-//! JSON column's own `null` could not be told from no value, so it is refused.
+//! JSON column's own `null` could not be told from no value, so it is refused. Structs are objects and lists of them
+//! arrays.
 
 use std::{io::Write, ops::Range};
 
 use arrow::{
-    array::{Array, AsArray, RecordBatch},
-    datatypes::{DataType, Field, SchemaRef},
+    array::{Array, ArrayRef, AsArray, RecordBatch},
+    datatypes::{DataType, Field, Fields, SchemaRef},
 };
 use serde_json::value::RawValue;
 
@@ -47,19 +48,46 @@ enum Form {
 }
 
 struct Column {
+    /// With the columns that it is within, for messages.
     name: String,
     /// `"name":`, after a comma unless it is the first.
     key: Vec<u8>,
-    form: Form,
-    encode: cells::Encode,
-    cells: Cells,
+    values: Values,
+}
+
+/// What a column's values become.
+enum Values {
+    /// Each a value.
+    Single {
+        form: Form,
+        encode: cells::Encode,
+        cells: Cells,
+    },
+    /// Each an object.
+    Object(Object),
+    /// Each an array of objects.
+    Objects(Object),
+}
+
+/// Values of several columns, by their names.
+struct Object {
+    columns: Vec<Column>,
+    /// Not used by what is encoded here: text is quoted by JSON's rules.
+    style: Style,
+}
+
+/// Where rows stand that are encoded.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Rows of the file before those of the batch; none for rows within others.
+    rows_before: Option<u64>,
+    /// What stands between two rows.
+    between: &'static [u8],
 }
 
 /// Turns batches of one schema into lines.
 struct Encoder {
-    columns: Vec<Column>,
-    /// Not used by what is encoded here: text is quoted by JSON's rules.
-    style: Style,
+    object: Object,
     rows_before: u64,
 }
 
@@ -68,90 +96,188 @@ impl Encoder {
         if schema.fields().is_empty() {
             return Err(Error::config("there are no columns to write"));
         }
-        let columns = schema.fields().iter().enumerate().map(|(at, field)| {
-            let encode = cells::encoder(field.data_type()).ok_or_else(|| {
-                Error::config(format!(
-                    "column {}: {} cannot be written as JSON",
-                    field.name(),
-                    field.data_type()
-                ))
-                .hint("write it as Parquet, or leave the column out")
-            })?;
-            let mut key = if at == 0 { b"{".to_vec() } else { b",".to_vec() };
-            push_string(&mut key, field.name());
-            key.push(b':');
-            Ok(Column {
-                name: field.name().clone(),
-                key,
-                form: form(field),
-                encode,
-                cells: Cells::default(),
-            })
-        });
         Ok(Self {
-            columns: columns.collect::<Result<_>>()?,
-            style: Style { delimiter: b',' },
+            object: Object::new(schema.fields(), "")?,
             rows_before: 0,
         })
     }
 
     fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        for start in (0..batch.num_rows()).step_by(SLICE_ROWS) {
-            let rows = start..batch.num_rows().min(start + SLICE_ROWS);
-            for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
-                column.cells.clear();
-                column.cells.rows_before = self.rows_before;
-                if !matches!(column.form, Form::Text | Form::Numeric | Form::Json) {
-                    (column.encode)(array.as_ref(), rows.clone(), &self.style, &mut column.cells)
-                        .map_err(|e| e.at(format_args!("column {}", column.name)))?;
-                }
-            }
-            self.join(batch, rows, out)?;
+        let place = Place {
+            rows_before: Some(self.rows_before),
+            between: b"\n",
+        };
+        if batch.num_rows() > 0 {
+            self.object
+                .encode(batch.columns(), 0..batch.num_rows(), place, out)?;
+            out.push(b'\n');
         }
         self.rows_before += batch.num_rows() as u64;
         Ok(())
     }
+}
 
-    fn join(&self, batch: &RecordBatch, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
+impl Object {
+    /// `within` is the name of the column that it is in, with a point behind it.
+    fn new(fields: &Fields, within: &str) -> Result<Self> {
+        let columns = fields.iter().enumerate().map(|(at, field)| {
+            let name = format!("{within}{}", field.name());
+            let mut key = if at == 0 { b"{".to_vec() } else { b",".to_vec() };
+            push_string(&mut key, field.name());
+            key.push(b':');
+            let inner = |fields: &Fields| Self::new(fields, &format!("{name}."));
+            let values = match (fields_of(field.data_type()), field.data_type()) {
+                (Some(fields), DataType::Struct(_)) => Values::Object(inner(fields)?),
+                (Some(fields), _) => Values::Objects(inner(fields)?),
+                (None, single) => Values::Single {
+                    form: form(field),
+                    encode: cells::encoder(single).ok_or_else(|| {
+                        Error::config(format!("column {name}: {single} cannot be written as JSON"))
+                            .hint("write it as Parquet, or leave the column out")
+                    })?,
+                    cells: Cells::default(),
+                },
+            };
+            Ok(Column { name, key, values })
+        });
+        Ok(Self {
+            columns: columns.collect::<Result<_>>()?,
+            style: Style { delimiter: b',' },
+        })
+    }
+
+    fn encode(
+        &mut self,
+        arrays: &[ArrayRef],
+        rows: Range<usize>,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        for start in rows.clone().step_by(SLICE_ROWS) {
+            let slice = start..rows.end.min(start + SLICE_ROWS);
+            for (column, array) in self.columns.iter_mut().zip(arrays) {
+                let Values::Single { form, encode, cells } = &mut column.values else {
+                    continue;
+                };
+                cells.clear();
+                cells.rows_before = place.rows_before.unwrap_or_default();
+                if !matches!(form, Form::Text | Form::Numeric | Form::Json) {
+                    encode(array.as_ref(), slice.clone(), &self.style, cells)
+                        .map_err(|e| e.at(format_args!("column {}", column.name)))?;
+                }
+            }
+            if start > rows.start {
+                out.extend_from_slice(place.between);
+            }
+            self.join(arrays, slice, place, out)?;
+        }
+        Ok(())
+    }
+
+    fn join(
+        &mut self,
+        arrays: &[ArrayRef],
+        rows: Range<usize>,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let first = rows.start;
         for row in rows {
-            for (column, array) in self.columns.iter().zip(batch.columns()) {
+            if row > first {
+                out.extend_from_slice(place.between);
+            }
+            for (column, array) in self.columns.iter_mut().zip(arrays) {
                 out.extend_from_slice(&column.key);
                 if array.is_null(row) {
                     out.extend_from_slice(b"null");
                     continue;
                 }
-                match column.form {
-                    Form::Plain => out.extend_from_slice(column.cells.get(row - first)),
-                    Form::Float => {
-                        let text = column.cells.get(row - first);
-                        match text.last() {
-                            Some(last) if last.is_ascii_digit() => out.extend_from_slice(text),
-                            _ => push_quoted(out, text),
-                        }
-                    }
-                    Form::Quoted => push_quoted(out, column.cells.get(row - first)),
-                    Form::Text => push_string(out, text(array, row)?),
-                    Form::Numeric => {
-                        let text = text(array, row)?;
-                        match is_number(text.as_bytes()) {
-                            true => out.extend_from_slice(text.as_bytes()),
-                            false => push_string(out, text),
-                        }
-                    }
-                    Form::Json => push_json(out, text(array, row)?).map_err(|e| {
-                        e.at(format_args!(
-                            "column {}: row {}",
-                            column.name,
-                            self.rows_before + row as u64 + 1
-                        ))
-                    })?,
-                }
+                let pushed = match &mut column.values {
+                    Values::Single { form, cells, .. } => push_value(*form, cells, array, row, first, out),
+                    Values::Object(object) => object.push_object(array, row, out),
+                    Values::Objects(object) => object.push_objects(array, row, out),
+                };
+                pushed.map_err(|e| match place.rows_before {
+                    Some(before) => e.at(format_args!(
+                        "column {}: row {}",
+                        column.name,
+                        before + row as u64 + 1
+                    )),
+                    None => e,
+                })?;
             }
-            out.extend_from_slice(b"}\n");
+            out.push(b'}');
         }
         Ok(())
     }
+
+    fn push_object(&mut self, array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        let rows = array.as_struct_opt().ok_or_else(other_type)?;
+        self.encode(rows.columns(), row..row + 1, WITHIN, out)
+    }
+
+    fn push_objects(&mut self, array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Result<()> {
+        let lists = array.as_list_opt::<i32>().ok_or_else(other_type)?;
+        let rows = lists.values().as_struct_opt().ok_or_else(other_type)?;
+        let place = |at: usize| usize::try_from(lists.value_offsets()[at]).map_err(|_| other_type());
+        out.push(b'[');
+        self.encode(rows.columns(), place(row)?..place(row + 1)?, WITHIN, out)?;
+        out.push(b']');
+        Ok(())
+    }
+}
+
+/// Of rows within others.
+const WITHIN: Place = Place {
+    rows_before: None,
+    between: b",",
+};
+
+fn push_value(
+    form: Form,
+    cells: &Cells,
+    array: &ArrayRef,
+    row: usize,
+    first: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    match form {
+        Form::Plain => out.extend_from_slice(cells.get(row - first)),
+        Form::Float => {
+            let text = cells.get(row - first);
+            match text.last() {
+                Some(last) if last.is_ascii_digit() => out.extend_from_slice(text),
+                _ => push_quoted(out, text),
+            }
+        }
+        Form::Quoted => push_quoted(out, cells.get(row - first)),
+        Form::Text => push_string(out, text(array, row)?),
+        Form::Numeric => {
+            let text = text(array, row)?;
+            match is_number(text.as_bytes()) {
+                true => out.extend_from_slice(text.as_bytes()),
+                false => push_string(out, text),
+            }
+        }
+        Form::Json => push_json(out, text(array, row)?)?,
+    }
+    Ok(())
+}
+
+/// The fields of structs, or of lists of them.
+fn fields_of(ty: &DataType) -> Option<&Fields> {
+    match ty {
+        DataType::Struct(fields) => Some(fields),
+        DataType::List(item) => match item.data_type() {
+            DataType::Struct(fields) => Some(fields),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn other_type() -> Error {
+    Error::bug("an array is not of its field's type")
 }
 
 fn form(field: &Field) -> Form {
@@ -174,7 +300,7 @@ fn text(array: &dyn Array, row: usize) -> Result<&str> {
         DataType::LargeUtf8 => array.as_string_opt::<i64>().map(|texts| texts.value(row)),
         _ => array.as_string_view_opt().map(|texts| texts.value(row)),
     }
-    .ok_or_else(|| Error::bug("an array is not of its field's type"))
+    .ok_or_else(other_type)
 }
 
 /// Appends text that has no control characters and no quotes.
@@ -358,6 +484,57 @@ mod tests {
         assert_eq!(
             lines(vec![texts(ColumnType::Json, &[Some("{\"a\":\n[1, 2]}"), None])]).unwrap(),
             "{\"v\":{\"a\": [1, 2]}}\n{\"v\":null}\n"
+        );
+    }
+
+    #[test]
+    fn structs_are_objects_and_lists_of_them_arrays() {
+        use arrow::{
+            array::{ListArray, StructArray},
+            buffer::{NullBuffer, OffsetBuffer},
+        };
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["a", "\"", "c"]));
+        let fields = Fields::from(vec![
+            Field::new("n", DataType::Int64, true),
+            Field::new("s", DataType::Utf8, false),
+        ]);
+        let rows = |nulls| StructArray::new(fields.clone(), vec![numbers.clone(), names.clone()], nulls);
+        let item = Arc::new(Field::new_list_field(DataType::Struct(fields.clone()), false));
+        let lists = ListArray::new(
+            item,
+            OffsetBuffer::from_lengths([2, 0, 1]),
+            Arc::new(rows(None)),
+            None,
+        );
+        let one = rows(Some(NullBuffer::from(vec![true, false, true])));
+        let columns: Vec<(Field, ArrayRef)> = vec![
+            (
+                Field::new("of", lists.data_type().clone(), false),
+                Arc::new(lists),
+            ),
+            (Field::new("in", one.data_type().clone(), true), Arc::new(one)),
+        ];
+        assert_eq!(
+            lines(columns).unwrap(),
+            "{\"of\":[{\"n\":1,\"s\":\"a\"},{\"n\":null,\"s\":\"\\\"\"}],\"in\":{\"n\":1,\"s\":\"a\"}}\n\
+             {\"of\":[],\"in\":null}\n\
+             {\"of\":[{\"n\":3,\"s\":\"c\"}],\"in\":{\"n\":3,\"s\":\"c\"}}\n"
+        );
+        let children = 0..3 * SLICE_ROWS as i64;
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(children.clone()));
+        let fields = Fields::from(vec![Field::new("n", DataType::Int64, true)]);
+        let item = Arc::new(Field::new_list_field(DataType::Struct(fields.clone()), false));
+        let all = Arc::new(StructArray::new(fields, vec![numbers], None));
+        let lists = ListArray::new(item, OffsetBuffer::from_lengths([3 * SLICE_ROWS]), all, None);
+        let wanted: Vec<_> = children.map(|n| format!("{{\"n\":{n}}}")).collect();
+        assert_eq!(
+            lines(vec![(
+                Field::new("v", lists.data_type().clone(), false),
+                Arc::new(lists)
+            )])
+            .unwrap(),
+            format!("{{\"v\":[{}]}}\n", wanted.join(","))
         );
     }
 

@@ -95,8 +95,8 @@ const FORMATS: &[(&str, Format)] = &[
     ("ipc", Format::Arrow),
 ];
 
-/// The ending of files of a format.
-pub(crate) fn ending(format: Format) -> &'static str {
+/// The ending of files of a format, without its point.
+pub fn ending(format: Format) -> &'static str {
     FORMATS
         .iter()
         .find(|(_, known)| *known == format)
@@ -141,6 +141,40 @@ pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
         Format::Json => Ok(Box::new(JsonSink::new(schema, open)?)),
         Format::Arrow => Ok(Box::new(ArrowSink::new(schema, open()?)?)),
     }
+}
+
+/// Refuses what [`create`] would refuse of a path; writes nothing.
+pub(crate) fn check(output: &Output) -> Result<()> {
+    kind(output)?;
+    match output.is_stdout() {
+        true => Ok(()),
+        false => Destination::check(&output.path, output.overwrite),
+    }
+}
+
+/// Finishes all of `sinks`, each with the path that it writes to, and returns the bytes of each. If one cannot be
+/// finished, files that were are removed again: a part of what belongs together never stands where all is looked for.
+pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<u64>> {
+    let (mut finished, mut bytes) = (Vec::new(), Vec::new());
+    for (sink, path) in sinks {
+        match sink.finish() {
+            Ok(written) => {
+                finished.push(path);
+                bytes.push(written);
+            }
+            Err(error) => {
+                for path in finished.iter().filter(|path| path.as_os_str() != "-") {
+                    // Devices and pipes are not ours; what a link leads to is what was written.
+                    if let Some(file) = path.canonicalize().ok().filter(|file| file.is_file()) {
+                        // What does not go is whole by itself; the error says that there is no more.
+                        let _ = std::fs::remove_file(file);
+                    }
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(bytes)
 }
 
 /// The format and compression of an output, from what was asked for and the file's endings.

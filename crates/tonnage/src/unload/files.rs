@@ -34,13 +34,13 @@ pub(super) struct Parts {
     output: Output,
     /// Files of this pattern that are there already.
     earlier: Vec<PathBuf>,
-    /// Whether the directory was made for them.
+    /// Whether the directory is to be made for them, or was.
     made: bool,
 }
 
 impl Files {
     /// Decides where rows go: a path with `{}` in its name is a pattern, a directory (or what ends in `/`) gets
-    /// `part-{}`. Makes a directory that is missing.
+    /// `part-{}`. Writes nothing.
     pub(super) fn of(output: &Output) -> Result<Self> {
         let shown = output.path.display().to_string();
         let is_directory = shown.ends_with('/') || output.path.is_dir();
@@ -80,10 +80,25 @@ impl Files {
             made: false,
             directory,
         };
-        // The ending says the format; refused before a directory is made.
+        // The ending says the format; refused before anything is made.
         kind(&parts.of_number(0))?;
         parts.look(is_directory)?;
         Ok(Self::Parts(parts))
+    }
+
+    /// Makes a directory that is missing.
+    pub(super) fn make(&self) -> Result<()> {
+        match self {
+            Self::Parts(parts) if parts.made => {
+                fs::create_dir(&parts.directory).map_err(|e| cannot("create", &parts.directory, &e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is one file, whatever the jobs.
+    pub(super) fn is_one(&self) -> bool {
+        matches!(self, Self::One(_))
     }
 
     /// The output of each of `jobs` files.
@@ -106,14 +121,11 @@ impl Files {
     }
 
     /// Removes what was made for files that did not come about.
-    pub(super) fn undo(&self, written: &[PathBuf]) {
-        // What does not go is named by the error that led here; there is nothing else to be done about it.
-        for path in written {
-            let _ = fs::remove_file(path);
-        }
+    pub(super) fn undo(&self) {
         if let Self::Parts(parts) = self
             && parts.made
         {
+            // What does not go is named by the error that led here; there is nothing else to be done about it.
             let _ = fs::remove_dir(&parts.directory);
         }
     }
@@ -128,7 +140,7 @@ impl Parts {
         }
     }
 
-    /// Finds earlier files, and makes the directory where there is none.
+    /// Finds earlier files, and whether the directory has to be made.
     fn look(&mut self, is_directory: bool) -> Result<()> {
         let place = match self.directory.as_os_str().is_empty() {
             true => Path::new("."),
@@ -137,7 +149,6 @@ impl Parts {
         let entries = match fs::read_dir(place) {
             Ok(entries) => entries,
             Err(error) if is_directory && error.kind() == io::ErrorKind::NotFound => {
-                fs::create_dir(place).map_err(|e| cannot("create", place, &e))?;
                 self.made = true;
                 return Ok(());
             }
@@ -192,6 +203,7 @@ mod tests {
 
     fn names(output: &Output, jobs: usize) -> Result<Vec<String>> {
         let files = Files::of(output)?;
+        files.make()?;
         let outputs = files.outputs(jobs).into_iter();
         Ok(outputs
             .map(|o| {

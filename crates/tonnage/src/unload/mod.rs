@@ -4,6 +4,7 @@
 //! file, else each to a thread of its own. Nothing stands under a final name before everything is written.
 
 mod files;
+mod plan;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -19,17 +20,20 @@ use arrow::datatypes::SchemaRef;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-pub use self::stream::Batches;
 use self::{
     files::Files,
     stream::{Splits, unless_stopped},
+};
+pub use self::{
+    plan::{UnloadPlan, plan},
+    stream::Batches,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     load::{Progress, Stop},
     reader::{BatchBounds, Reader, Relation, ScanRequest},
     report::{peak_memory_bytes, processor_seconds},
-    sinks::{Output, Sink, create},
+    sinks::{Output, Sink, create, finish_all},
     target::Target,
 };
 
@@ -159,11 +163,12 @@ pub async fn unload(
     let started = Instant::now();
     let request = options.request()?;
     let files = Files::of(&options.output)?;
+    files.make()?;
     let ended = run(target, &request, &files, &progress, &stop).await;
     let (mut report, written) = match ended {
         Ok(ended) => ended,
         Err(error) => {
-            files.undo(&[]);
+            files.undo();
             return Err(error);
         }
     };
@@ -230,7 +235,7 @@ async fn run(
     if !closed {
         splits.check_complete()?;
     }
-    let (filled, paths) = name_all(written, &outputs, files)?;
+    let (filled, paths) = name_all(written, &outputs)?;
     let report = UnloadReport {
         target: String::new(),
         table: match &request.relation {
@@ -258,30 +263,20 @@ async fn run(
 }
 
 /// Finishes every file, now that all are written.
-fn name_all(
-    written: Vec<Filled>,
-    outputs: &[Output],
-    files: &Files,
-) -> Result<(Vec<UnloadedFile>, Vec<PathBuf>)> {
-    let mut paths = Vec::with_capacity(outputs.len());
-    let mut finished = Vec::with_capacity(outputs.len());
-    for (filled, output) in written.into_iter().zip(outputs) {
-        match filled.sink.finish() {
-            Ok(bytes) => {
-                paths.push(output.path.clone());
-                finished.push(UnloadedFile {
-                    path: output.path.display().to_string(),
-                    rows: filled.rows,
-                    bytes,
-                });
-            }
-            Err(error) => {
-                files.undo(&paths);
-                return Err(error);
-            }
-        }
-    }
-    Ok((finished, paths))
+fn name_all(written: Vec<Filled>, outputs: &[Output]) -> Result<(Vec<UnloadedFile>, Vec<PathBuf>)> {
+    let rows: Vec<u64> = written.iter().map(|filled| filled.rows).collect();
+    let paths: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
+    let bytes = finish_all(written.into_iter().map(|filled| filled.sink).zip(paths.clone()))?;
+    let finished = paths
+        .iter()
+        .zip(rows)
+        .zip(bytes)
+        .map(|((path, rows), bytes)| UnloadedFile {
+            path: path.display().to_string(),
+            rows,
+            bytes,
+        });
+    Ok((finished.collect(), paths))
 }
 
 /// A sink that has all its rows and is not finished.

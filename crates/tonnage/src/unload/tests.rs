@@ -134,6 +134,7 @@ async fn a_reader_that_is_gone_is_no_end() {
         key: Vec::new(),
         splits: 1,
         readers: vec![Box::new(Gone)],
+        consistency: "nothing is read",
         settings_changed: Vec::new(),
         notes: Vec::new(),
     };

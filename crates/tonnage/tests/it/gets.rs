@@ -15,6 +15,8 @@ use tonnage::{
 pub struct Got {
     pub rows: Vec<String>,
     pub missing: Vec<String>,
+    /// Of each table that comes after them.
+    pub related: Vec<Vec<String>>,
     pub report: GetReport,
 }
 
@@ -29,6 +31,8 @@ pub fn get(target: &Arc<dyn Target>, table: &str) -> BulkGet {
 pub async fn collect(get: BulkGet) -> tonnage::Result<Got> {
     let prepared = get.prepare().await?;
     let (schema, keys) = (prepared.schema(), prepared.key_schema());
+    let others = prepared.related_schemas().to_vec();
+    let mut related: Vec<Vec<String>> = vec![Vec::new(); others.len()];
     let mut get = prepared.start()?;
     let (mut rows, mut missing) = (Vec::new(), Vec::new());
     while let Some(fetched) = get.next().await? {
@@ -41,15 +45,24 @@ pub async fn collect(get: BulkGet) -> tonnage::Result<Got> {
                 assert_eq!(batch.schema(), keys);
                 lines(&batch, &mut missing);
             }
+            Fetched::Related { table, rows } => {
+                assert_eq!(rows.schema(), others[table]);
+                lines(&rows, &mut related[table]);
+            }
         }
     }
     let report = get.finish()?;
     assert!(report.keys.balance());
     assert_eq!(report.rows, rows.len() as u64);
     assert_eq!(report.keys.missing, missing.len() as u64);
+    for (account, rows) in report.related.iter().zip(&related) {
+        assert!(account.keys.balance());
+        assert_eq!(account.rows, rows.len() as u64);
+    }
     Ok(Got {
         rows,
         missing,
+        related,
         report,
     })
 }
@@ -165,4 +178,146 @@ pub async fn check_composite(target: &Arc<dyn Target>, table: &str) {
     );
     let got = of(outgrown(false)).await.unwrap();
     assert_eq!(got.rows.len(), 5_000);
+}
+
+/// Tables that name each other's rows; statements end at the ends of lines.
+pub const RELATED: &str = "CREATE TABLE customers (id int PRIMARY KEY, name varchar(20));
+CREATE TABLE orders (id bigint PRIMARY KEY, customer int, note varchar(20), FOREIGN KEY (customer) REFERENCES customers (id));
+CREATE TABLE items (order_id bigint NOT NULL, item int NOT NULL, article varchar(20), PRIMARY KEY (order_id, item), FOREIGN KEY (order_id) REFERENCES orders (id));
+CREATE TABLE parcels (id int PRIMARY KEY, order_id bigint, item int, FOREIGN KEY (order_id, item) REFERENCES items (order_id, item));
+CREATE TABLE letters (id int PRIMARY KEY, sender int, receiver int, FOREIGN KEY (sender) REFERENCES customers (id), FOREIGN KEY (receiver) REFERENCES customers (id));
+CREATE TABLE marks (item varchar(10), mark varchar(10));
+INSERT INTO customers VALUES (10, 'Ada'), (11, 'Grace'), (12, 'Alan');
+INSERT INTO orders VALUES (1, 10, 'first'), (2, 11, NULL), (3, 10, ''), (4, NULL, 'nobody');
+INSERT INTO items VALUES (1, 1, 'pen'), (1, 2, 'ink'), (2, 1, 'lamp'), (3, 1, 'chair'), (4, 1, 'desk');
+INSERT INTO parcels VALUES (100, 1, 1), (101, 1, 1), (102, 3, 1), (103, 2, 1), (104, NULL, NULL), (105, 4, NULL);
+INSERT INTO letters VALUES (1, 10, 11), (2, 11, 10), (3, 12, 10);
+INSERT INTO marks VALUES ('1', 'a'), ('2', 'b'), (NULL, 'c'), ('x', 'd')";
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+/// Gets of the tables of [`RELATED`].
+pub async fn check_related(target: &Arc<dyn Target>) {
+    let with = |get: BulkGet| get.with("parcels").with("customers").with("items");
+    for (jobs, request_keys) in [(1, 1000), (3, 1), (2, 2)] {
+        let of = |get: BulkGet| {
+            let get = get
+                .jobs(jobs)
+                .options(|options| options.request_keys = request_keys);
+            collect(get)
+        };
+        let got = of(with(get(target, "orders").keys(["3", "1", "4", "9", "3"])))
+            .await
+            .unwrap();
+        assert_eq!(sorted(got.rows), ["1|10|first", "3|10|", "4||nobody"]);
+        assert_eq!(got.missing, ["9"]);
+        let names: Vec<_> = got
+            .report
+            .related
+            .iter()
+            .map(|related| related.on.clone())
+            .collect();
+        let plain = |name: &str| name.split(['.', ' ', '(']).map(str::to_owned).collect::<Vec<_>>();
+        for (name, wanted) in names.iter().zip(["customers", "items", "parcels"]) {
+            assert!(plain(name).iter().any(|part| part == wanted), "{names:?}");
+        }
+        let [customers, items, parcels] = got.related.try_into().unwrap();
+        assert_eq!(customers, ["10|Ada"], "a parent of two rows comes once");
+        assert_eq!(sorted(items), ["1|1|pen", "1|2|ink", "3|1|chair", "4|1|desk"]);
+        assert_eq!(sorted(parcels), ["100|1|1", "101|1|1", "102|3|1"]);
+        let account = &got.report.related[2];
+        assert_eq!((account.keys.found, account.keys.missing), (2, 2));
+
+        // Up from the grandchildren, by columns that are not handed out.
+        let up = get(target, "parcels")
+            .keys(["103", "105", "104", "102"])
+            .columns(["id"]);
+        let got = of(up.with("customers").with("orders").with("items"))
+            .await
+            .unwrap();
+        assert_eq!(sorted(got.rows), ["102", "103", "104", "105"]);
+        let [items, orders, customers] = got.related.try_into().unwrap();
+        assert_eq!(sorted(items), ["2|1|lamp", "3|1|chair"]);
+        assert_eq!(sorted(orders), ["2|11|", "3|10|"]);
+        assert_eq!(sorted(customers), ["10|Ada", "11|Grace"]);
+
+        let nested = of(with(get(target, "orders").keys(["4", "1", "1"]))
+            .ordered()
+            .nested())
+        .await
+        .unwrap();
+        let one = "1|10|first|{id: 10, name: Ada}|[{order_id: 1, item: 1, article: pen, parcels: \
+                   [{id: 100, order_id: 1, item: 1}, {id: 101, order_id: 1, item: 1}]}, \
+                   {order_id: 1, item: 2, article: ink, parcels: []}]";
+        let four = "4||nobody||[{order_id: 4, item: 1, article: desk, parcels: []}]";
+        assert_eq!(nested.rows, [four, one, one]);
+        assert!(nested.related.is_empty());
+    }
+    // Two foreign keys lead there.
+    let letters = || get(target, "customers").keys(["10"]).with("letters");
+    let error = collect(letters()).await.err().unwrap();
+    assert!(
+        error.to_string().contains("letters can be joined in 2 ways: "),
+        "{error}"
+    );
+    assert!(error.hint_text().unwrap().starts_with("--on names one of them: "));
+    for (on, wanted) in [
+        ("letters(sender) = customers(id)", &["1|10|11"][..]),
+        ("LETTERS(RECEIVER) = customers(id)", &["2|11|10", "3|12|10"]),
+    ] {
+        let got = collect(letters().on(on)).await.unwrap();
+        assert_eq!(sorted(got.related[0].clone()), wanted, "{on}");
+    }
+    // Columns of other types: what cannot be one has no rows.
+    let marks = get(target, "items")
+        .keys(["1"])
+        .with("marks")
+        .on("marks(item) = items(item)");
+    let got = collect(marks).await.unwrap();
+    assert_eq!(sorted(got.related[0].clone()), ["1|a", "2|b"]);
+    assert!(
+        got.report
+            .notes
+            .iter()
+            .any(|note| note.contains("no index of ") && note.contains("begins with (item)")),
+        "{:?}",
+        got.report.notes
+    );
+    let numbers = get(target, "orders")
+        .keys(["1"])
+        .with("items")
+        .on("items(item) = orders(note)");
+    let got = collect(numbers).await.unwrap();
+    assert!(got.related[0].is_empty());
+}
+
+/// Rows of two tables while `write` commits: between the keys, before any is asked for.
+pub async fn collect_while(
+    target: &Arc<dyn Target>,
+    nested: bool,
+    write: impl Fn() + Send + Sync + 'static,
+) -> Got {
+    let batches = (0..4).map(move |at: i64| {
+        if at == 2 {
+            write();
+        }
+        let keys = arrow::array::Int64Array::from_iter_values([at]);
+        RecordBatch::try_from_iter([("id", Arc::new(keys) as _)]).unwrap()
+    });
+    let field = arrow::datatypes::Field::new("id", arrow::datatypes::DataType::Int64, false);
+    let schema = Arc::new(arrow::datatypes::Schema::new(vec![field]));
+    let source = tonnage::sources::batches::BatchSource::new("keys", schema, batches);
+    let get = get(target, "orders")
+        .keys_source(source)
+        .ordered()
+        .with("items")
+        .jobs(2);
+    let get = get.options(|options| {
+        options.nested = nested;
+        options.request_keys = 1;
+    });
+    collect(get).await.unwrap()
 }

@@ -574,7 +574,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         on: Postgres,
         sql: "CREATE VIEW orders AS SELECT 1 AS id, 2 AS qty",
         says: "error: public.orders is a view, not a table\n\
-               hint: load into the table behind it\n",
+               hint: name the table behind it\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -92,6 +92,7 @@ pub(super) fn scan(memory: &Memory, request: &ScanRequest) -> Result<Snapshot> {
         key,
         splits,
         readers: (0..request.readers.clamp(1, splits)).map(reader).collect(),
+        consistency: "a copy of what is committed",
         settings_changed: Vec::new(),
         notes: Vec::new(),
     })

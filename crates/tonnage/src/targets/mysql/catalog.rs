@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    table::{Column, Key, Table, TableIdentity, TableName, find_by_name},
+    table::{Column, ForeignKey, Key, Table, TableIdentity, TableName, find_by_name},
     types::ColumnType,
 };
 
@@ -218,6 +218,56 @@ const CHECKS: &str = "SELECT check_clause FROM information_schema.check_constrai
 const TRIGGERS: &str = "SELECT trigger_name, action_timing, event_manipulation, action_statement \
     FROM information_schema.triggers WHERE event_object_schema = ? AND event_object_table = ? ORDER BY trigger_name";
 
+const FOREIGN_KEYS: &str = "SELECT constraint_name, column_name, referenced_table_schema, referenced_table_name, \
+    referenced_column_name FROM information_schema.key_column_usage \
+    WHERE table_schema = ? AND table_name = ? AND referenced_table_name IS NOT NULL \
+    ORDER BY constraint_name, ordinal_position";
+
+/// The foreign keys of the table of this exact name.
+pub(super) async fn foreign_keys(conn: &mut Conn, table: &TableName) -> Result<Vec<ForeignKey>> {
+    let schema = table.schema.as_deref().unwrap_or_default();
+    let mut keys: Vec<(String, ForeignKey)> = Vec::new();
+    for mut row in rows(conn, FOREIGN_KEYS, &[schema, &table.name]).await? {
+        let row = &mut row;
+        let (name, column): (String, String) = (get(row, 0)?, get(row, 1)?);
+        let other = TableName {
+            schema: Some(get(row, 2)?),
+            name: get(row, 3)?,
+        };
+        if keys.last().is_none_or(|(last, _)| *last != name) {
+            let key = ForeignKey {
+                columns: Vec::new(),
+                table: other,
+                key: Vec::new(),
+                unlike: None,
+            };
+            keys.push((name, key));
+        }
+        if let Some((_, key)) = keys.last_mut() {
+            key.columns.push(column);
+            key.key.push(get(row, 4)?);
+        }
+    }
+    Ok(keys.into_iter().map(|(_, key)| key).collect())
+}
+
+/// Whether an index leads to rows of given values of `columns`.
+pub(super) async fn is_indexed(conn: &mut Conn, table: &TableName, columns: &[String]) -> Result<bool> {
+    let schema = table.schema.as_deref().unwrap_or_default();
+    let sql = "SELECT index_name, column_name FROM information_schema.statistics \
+               WHERE table_schema = ? AND table_name = ? AND sub_part IS NULL ORDER BY index_name, seq_in_index";
+    let mut found: Vec<(String, Option<String>)> = Vec::new();
+    for mut row in rows(conn, sql, &[schema, &table.name]).await? {
+        found.push((get(&mut row, 0)?, get(&mut row, 1)?));
+    }
+    Ok(found.chunk_by(|a, b| a.0 == b.0).any(|index| {
+        let first = &index[..columns.len().min(index.len())];
+        columns
+            .iter()
+            .all(|column| first.iter().any(|(_, name)| name.as_ref() == Some(column)))
+    }))
+}
+
 async fn columns(conn: &mut Conn, place: &[&str], checks: &[String]) -> Result<Vec<DeclaredColumn>> {
     let mut columns = Vec::new();
     for mut row in rows(conn, COLUMNS, place).await? {
@@ -287,7 +337,7 @@ pub(super) async fn describe(
     match found.kind.as_str() {
         "VIEW" | "SYSTEM VIEW" => {
             return Err(Error::schema(format!("{} is a view, not a table", found.name))
-                .hint("load into the table behind it"));
+                .hint("name the table behind it"));
         }
         "SEQUENCE" => {
             return Err(Error::schema(format!(

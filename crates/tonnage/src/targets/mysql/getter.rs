@@ -5,7 +5,10 @@
 //! comparing is the server's alone. Text is compared by the column's own collation; what its character set does not
 //! have equals nothing.
 //!
-//! Every question is a statement of its own and sees what is committed by then.
+//! Columns that no index leads to are joined by hashing where the server does that when it is asked to.
+//!
+//! Every question is a statement of its own and sees what is committed by then: several sessions could be made to see one
+//! state only by holding writers up.
 
 use std::sync::Arc;
 
@@ -18,7 +21,7 @@ use async_trait::async_trait;
 use mysql_async::{Value, prelude::Queryable};
 
 use super::{
-    catalog::Described,
+    catalog::{self, Described},
     decode::Decoder,
     encode::{ColumnEncoder, encode},
     errors,
@@ -31,7 +34,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, no_index},
     load::arrow_bug,
     reader::{ReadColumn, Relation, ScanRequest},
     types::ColumnType,
@@ -90,17 +93,28 @@ impl MysqlGetter {
         };
         let found = relation(&mut conn, &version, &settings.database, &scan).await?;
         let (columns, selected) = describe(&mut conn, &scan, &found).await?;
-        let notes = found.notes(&columns, &scan);
+        let mut notes = found.notes(&columns, &scan);
         let Source::Table(described) = found.source else {
             return Err(Error::bug("a table was looked up and is none"));
         };
+        let names: Vec<String> = request.key.iter().map(|key| key.name.clone()).collect();
+        let mut settings_changed = vec!["transaction = READ ONLY".to_owned()];
+        if !request.keyed && !catalog::is_indexed(&mut conn, &described.table.name, &names).await? {
+            notes.push(no_index(&request.table, &request.key));
+            if version.product == Product::MariaDb {
+                let (name, level) = HASHED;
+                conn.query_drop(format!("SET SESSION {name} = {level}"))
+                    .await
+                    .map_err(errors::statement)?;
+                settings_changed.push(format!("{name} = {level}"));
+            }
+        }
         let keys = request.key.iter().map(|key| encoder(&described, key));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let sql = statement(&described, request, &keys, &selected)?;
         // A mistake is found now, not at the first key.
         let prepared = conn.prep(sql.as_str()).await.map_err(errors::statement)?;
         conn.close(prepared).await.map_err(errors::statement)?;
-        let names: Vec<String> = request.key.iter().map(|key| key.name.clone()).collect();
         let mut arriving = columns.clone();
         arriving.push(ReadColumn {
             name: String::new(),
@@ -112,7 +126,6 @@ impl MysqlGetter {
             decoder: Decoder::new(&arriving, &names)?,
             batch: request.batch,
         });
-        let mut settings_changed = vec!["transaction = READ ONLY".to_owned()];
         settings_changed.extend(
             session_settings(&version)
                 .iter()
@@ -143,6 +156,9 @@ impl MysqlGetter {
         Ok(true)
     }
 }
+
+/// What lets MariaDB join by hashing; by itself it compares each row with each key.
+const HASHED: (&str, u32) = ("join_cache_level", 4);
 
 fn has_json_table(version: &Version) -> bool {
     match version.product {

@@ -55,7 +55,7 @@ use crate::{
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
-    table::{Table, TableName, TableSpec},
+    table::{ForeignKey, Table, TableName, TableSpec},
     target::{Capabilities, StatementMax, Target, Writer, splits_nothing},
     targets::{Driver, Password},
 };
@@ -428,6 +428,10 @@ impl Target for MysqlTarget {
 
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
+    }
+
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        catalog::foreign_keys(&mut self.session().await?.0, table).await
     }
 
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {

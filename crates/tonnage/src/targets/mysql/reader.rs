@@ -29,7 +29,10 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::{ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table, wanted},
+    reader::{
+        BY_ITSELF, HELD_OFF, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table,
+        wanted,
+    },
     types::{ColumnType, decimal},
 };
 
@@ -120,11 +123,10 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     let queries = match (&request.split_by, &mut found.source) {
         (Some(column), source) => splits::by_column(cutting, request, source, &query, column).await?,
         (None, Source::Table(described)) if request.limit.is_none() && request.readers > 1 => {
-            match splits::key_column(described) {
-                Some(column) if !described.is_view && described.table.transactional => {
-                    splits::by_key(cutting, request, described, &query, column).await?
-                }
-                _ => vec![one],
+            let columns = splits::key_columns(described);
+            match !columns.is_empty() && !described.is_view && described.table.transactional {
+                true => splits::by_key(cutting, request, described, &query, &columns).await?,
+                false => vec![one],
             }
         }
         _ => vec![one],
@@ -148,6 +150,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
             queries: Arc::clone(&queries),
         })
     };
+    let consistency = if conns.len() > 1 { HELD_OFF } else { BY_ITSELF };
     let mut settings_changed = vec!["transaction isolation level = REPEATABLE READ, READ ONLY".to_owned()];
     settings_changed.extend(
         session_settings(&version)
@@ -159,6 +162,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         columns,
         key,
         readers: conns.into_iter().map(reader).collect(),
+        consistency,
         settings_changed,
         notes,
     })
@@ -192,7 +196,7 @@ fn alone(request: &ScanRequest, found: &Found, version: &Version) -> Option<Opti
         );
         return Some(Some(why));
     }
-    if request.split_by.is_none() && splits::key_column(described).is_none() {
+    if request.split_by.is_none() && splits::key_columns(described).is_empty() {
         let why = format!(
             "{} has no primary key to be cut by; --split-by names a column",
             described.table.name

@@ -1,7 +1,8 @@
 //! Cutting a table or a query into queries whose rows are disjoint and, together, everything exactly once.
 //!
-//! Boundaries are values of one column, in the order in which the server compares them: of the first column of the
-//! primary key found by walking down its index, of any other column by sorting them once. Each part begins at its
+//! Boundaries are values of the columns of the primary key, found by walking down its index, or of another column, found
+//! by sorting it once, in the order in which the server compares them. They are at like distances in rows, so that no
+//! value of a key's first column, however frequent, makes a large part. Each part begins at its
 //! boundary and ends before the next; the first has no beginning, the last no end, and nulls are a part of their own, so
 //! whatever the boundaries are, every row is in one part.
 
@@ -66,16 +67,52 @@ impl Query<'_> {
     }
 }
 
-/// The first column of the primary key, where rows can be cut by it.
-pub(super) fn key_column(described: &Described) -> Option<&str> {
-    let first = described.table.primary_key()?.columns.first()?;
-    let at = described
-        .table
-        .columns
-        .iter()
-        .position(|column| column.name == *first)?;
-    let kind = described.kinds.get(at)?.as_ref()?;
-    has_order(kind).then_some(first)
+/// Columns of a boundary at most: comparing with it takes a condition a column.
+const COLUMNS_MAX: usize = 4;
+
+/// The first columns of the primary key that rows can be cut by.
+pub(super) fn key_columns(described: &Described) -> Vec<&str> {
+    let ordered = |name: &&String| {
+        let at = described
+            .table
+            .columns
+            .iter()
+            .position(|column| column.name == **name);
+        let kind = at.and_then(|at| described.kinds.get(at)?.as_ref());
+        kind.is_some_and(has_order)
+    };
+    let key = described.table.primary_key().map(|key| key.columns.as_slice());
+    let columns = key.unwrap_or_default().iter().take_while(ordered);
+    columns.take(COLUMNS_MAX).map(String::as_str).collect()
+}
+
+/// How rows stand to a boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    From,
+    After,
+}
+
+/// The condition for rows that stand so to `boundary`, values of the columns `names`: of the first column in which they
+/// differ.
+fn beside(names: &[String], boundary: &[String], side: Side) -> String {
+    let at = |last: usize| {
+        let equal = names.iter().zip(boundary).take(last);
+        let mut all: Vec<String> = equal.map(|(name, value)| format!("{name} = {value}")).collect();
+        let operator = match side {
+            Side::Before => "<",
+            Side::From if last + 1 == names.len() => ">=",
+            Side::From | Side::After => ">",
+        };
+        all.push(format!("{} {operator} {}", names[last], boundary[last]));
+        all.join(" AND ")
+    };
+    let ways: Vec<String> = (0..names.len()).map(at).collect();
+    match ways.as_slice() {
+        [only] => only.clone(),
+        ways => format!("({})", ways.join(" OR ")),
+    }
 }
 
 /// Whether values compare as they are sorted. Labels are sorted by their numbers and compared as text.
@@ -83,17 +120,18 @@ fn has_order(kind: &Kind) -> bool {
     !matches!(kind, Kind::Label(_) | Kind::Labels(_))
 }
 
-/// Cuts by the primary key's first column `column`.
+/// Cuts by the primary key's first columns.
 pub(super) async fn by_key(
     conn: &mut Conn,
     request: &ScanRequest,
     described: &Described,
     query: &Query<'_>,
-    column: &str,
+    columns: &[&str],
 ) -> Result<Vec<String>> {
     let table = quote_table(&described.table.name);
     let from = format!("{table} FORCE INDEX (PRIMARY)");
-    let name = quote(column);
+    let names: Vec<String> = columns.iter().map(|column| quote(column)).collect();
+    let list = names.join(", ");
     let rows: Option<Option<u64>> = conn
         .exec_first(
             "SELECT table_rows FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
@@ -107,22 +145,24 @@ pub(super) async fn by_key(
     let rows = rows.flatten().unwrap_or(0);
     let parts = (request.readers * SPLITS_PER_READER) as u64;
     let mut step = (rows / parts).max(SPLIT_ROWS);
-    let mut literals: Vec<String> = Vec::new();
+    let mut boundaries: Vec<Vec<String>> = Vec::new();
     loop {
-        let after = literals
-            .last()
-            .map_or_else(String::new, |last| format!(" WHERE {name} > {last}"));
-        let next = format!("SELECT {name} FROM {from}{after} ORDER BY {name} LIMIT 1 OFFSET {step}");
+        let after = boundaries.last().map_or_else(String::new, |last| {
+            format!(" WHERE {}", beside(&names, last, Side::After))
+        });
+        let next = format!("SELECT {list} FROM {from}{after} ORDER BY {list} LIMIT 1 OFFSET {step}");
         let found: Option<mysql_async::Row> = conn.exec_first(next, ()).await.map_err(errors::statement)?;
-        let Some(value) = found.and_then(|row| row.unwrap().into_iter().next()) else {
+        let Some(found) = found else {
             break;
         };
-        literals.push(literal(described, column, &value)?);
-        if literals.len().is_multiple_of(SPLITS_MAX / 2) {
+        let values = found.unwrap().into_iter().zip(columns);
+        let boundary = values.map(|(value, column)| literal(described, column, &value));
+        boundaries.push(boundary.collect::<Result<_>>()?);
+        if boundaries.len().is_multiple_of(SPLITS_MAX / 2) {
             step = step.saturating_mul(2);
         }
     }
-    Ok(ranges(&name, &literals, None)
+    Ok(ranges(&names, &boundaries, None)
         .iter()
         .map(|condition| query.of(&from, condition.as_deref()))
         .collect())
@@ -185,11 +225,12 @@ pub(super) async fn by_column(
         match row.unwrap().into_iter().next() {
             // The server sorts by the beginnings of long values, and boundaries have to be in order.
             Some(Value::Bytes(bytes)) if bytes.len() > BOUNDARY_BYTES_MAX => {}
-            Some(value) => literals.push(written(&value, form)),
+            Some(value) => literals.push(vec![written(&value, form)]),
             None => {}
         }
     }
-    Ok(ranges(&name, &literals, Some(format!("{name} IS NULL")))
+    let nulls = format!("{name} IS NULL");
+    Ok(ranges(&[name], &literals, Some(nulls))
         .iter()
         .map(|condition| query.of(&whole, condition.as_deref()))
         .collect())
@@ -220,16 +261,20 @@ impl Form {
     }
 }
 
-/// Conditions on `name` that every value meets one of; `nulls` is the condition for nulls, where there may be any.
-fn ranges(name: &str, literals: &[String], nulls: Option<String>) -> Vec<Option<String>> {
-    let mut conditions = Vec::with_capacity(literals.len() + 2);
-    for at in 0..=literals.len() {
-        let from = at.checked_sub(1).map(|at| format!("{name} >= {}", literals[at]));
-        let to = literals.get(at).map(|literal| format!("{name} < {literal}"));
+/// Conditions on `names` that every row meets one of; `nulls` is the condition for nulls, where there may be any.
+fn ranges(names: &[String], boundaries: &[Vec<String>], nulls: Option<String>) -> Vec<Option<String>> {
+    let mut conditions = Vec::with_capacity(boundaries.len() + 2);
+    for at in 0..=boundaries.len() {
+        let from = at
+            .checked_sub(1)
+            .map(|at| beside(names, &boundaries[at], Side::From));
+        let to = boundaries
+            .get(at)
+            .map(|boundary| beside(names, boundary, Side::Before));
         let both: Vec<_> = from.into_iter().chain(to).collect();
         conditions.push(match (both.is_empty(), &nulls) {
             (true, None) => None,
-            (true, Some(_)) => Some(format!("{name} IS NOT NULL")),
+            (true, Some(nulls)) => Some(format!("NOT ({nulls})")),
             (false, _) => Some(both.join(" AND ")),
         });
     }
@@ -286,15 +331,31 @@ mod tests {
 
     #[test]
     fn ranges_leave_nothing_out() {
-        let literals = ["1".to_owned(), "5".to_owned()];
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let some = |conditions: &[&str]| {
+            conditions
+                .iter()
+                .map(|c| Some((*c).to_owned()))
+                .collect::<Vec<_>>()
+        };
+        let (k, nulls) = (texts(&["`k`"]), Some("`k` IS NULL".to_owned()));
         assert_eq!(
-            ranges("`k`", &literals, Some("`k` IS NULL".to_owned())),
-            ["`k` < 1", "`k` >= 1 AND `k` < 5", "`k` >= 5", "`k` IS NULL"].map(|c| Some(c.to_owned()))
+            ranges(&k, &[texts(&["1"]), texts(&["5"])], nulls.clone()),
+            some(&["`k` < 1", "`k` >= 1 AND `k` < 5", "`k` >= 5", "`k` IS NULL"])
         );
-        assert_eq!(ranges("`k`", &[], None), [None]);
+        assert_eq!(ranges(&k, &[], None), [None]);
         assert_eq!(
-            ranges("`k`", &[], Some("`k` IS NULL".to_owned())),
-            ["`k` IS NOT NULL", "`k` IS NULL"].map(|c| Some(c.to_owned()))
+            ranges(&k, &[], nulls),
+            some(&["NOT (`k` IS NULL)", "`k` IS NULL"])
+        );
+        let both = texts(&["a", "b"]);
+        assert_eq!(
+            ranges(&both, &[texts(&["1", "2"]), texts(&["1", "7"])], None),
+            some(&[
+                "(a < 1 OR a = 1 AND b < 2)",
+                "(a > 1 OR a = 1 AND b >= 2) AND (a < 1 OR a = 1 AND b < 7)",
+                "(a > 1 OR a = 1 AND b >= 7)",
+            ])
         );
     }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     operation::Operation,
-    table::{Column, Equality, Key, Numbered, Table, TableIdentity, TableName},
+    table::{Column, Equality, ForeignKey, Key, Numbered, Table, TableIdentity, TableName},
 };
 
 /// A table, with what only this target needs to know of it.
@@ -185,6 +185,57 @@ const NAMES: &str = "\
       AND c.relname <> ALL ($1) \
     ORDER BY 1 NULLS FIRST, 2";
 
+/// A table's foreign keys. Those to a partitioned table are there once more for each of its partitions; one that is in
+/// force for a period is no equality.
+const FOREIGN_KEYS: &str = "\
+    SELECT m.nspname::text, f.relname::text, \
+           ARRAY(SELECT a.attname::text FROM unnest(c.conkey) WITH ORDINALITY k (attnum, position) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.attnum \
+                 ORDER BY k.position), \
+           ARRAY(SELECT a.attname::text FROM unnest(c.confkey) WITH ORDINALITY k (attnum, position) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.attnum \
+                 ORDER BY k.position) \
+    FROM pg_catalog.pg_constraint c \
+    JOIN pg_catalog.pg_class t ON t.oid = c.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace \
+    JOIN pg_catalog.pg_class f ON f.oid = c.confrelid JOIN pg_catalog.pg_namespace m ON m.oid = f.relnamespace \
+    WHERE c.contype = 'f' AND n.nspname = $1 AND t.relname = $2 \
+      AND NOT coalesce((pg_catalog.to_jsonb(c) ->> 'conperiod')::bool, false) \
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_constraint p WHERE p.oid = c.conparentid AND p.conrelid = c.conrelid) \
+    ORDER BY c.conname, c.oid";
+
+/// The foreign keys of the table of this exact name.
+pub(super) async fn foreign_keys(client: &impl GenericClient, table: &TableName) -> Result<Vec<ForeignKey>> {
+    let schema = table.schema.as_deref().unwrap_or_default();
+    let rows = client
+        .query(FOREIGN_KEYS, &[&schema, &table.name])
+        .await
+        .map_err(errors::statement)?;
+    let foreign_key = |row: &tokio_postgres::Row| {
+        Ok(ForeignKey {
+            table: TableName {
+                schema: Some(get(row, 0)?),
+                name: get(row, 1)?,
+            },
+            columns: get(row, 2)?,
+            key: get(row, 3)?,
+            unlike: None,
+        })
+    };
+    rows.iter().map(foreign_key).collect()
+}
+
+/// Whether an index of all rows leads to those of given values of `columns`.
+pub(super) async fn is_indexed(client: &impl GenericClient, oid: u32, columns: &[&str]) -> Result<bool> {
+    const INDEXED: &str = "\
+        SELECT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = $1 AND i.indisvalid AND i.indpred IS NULL \
+            AND (SELECT count(DISTINCT a.attname) FROM unnest(i.indkey) WITH ORDINALITY k (attnum, position) \
+                 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum \
+                 WHERE k.position <= pg_catalog.cardinality($2::text[]) AND a.attname::text = ANY ($2::text[])) \
+                = pg_catalog.cardinality($2::text[]))";
+    let row = client.query_one(INDEXED, &[&oid, &columns]).await;
+    get(&row.map_err(errors::statement)?, 0)
+}
+
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
 pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
     let ours: &[&str] = &[RUNS, SLOTS];
@@ -249,8 +300,9 @@ pub(super) async fn describe(client: &impl GenericClient, name: &TableName) -> R
         _ => None,
     };
     if let Some(what) = what {
-        return Err(Error::schema(format!("{} is {what}, not a table", found.name))
-            .hint("load into the table behind it"));
+        return Err(
+            Error::schema(format!("{} is {what}, not a table", found.name)).hint("name the table behind it")
+        );
     }
     describe_found(client, found).await.map(Some)
 }

@@ -504,7 +504,7 @@ mod tests {
             &round_trip(ColumnType::Numeric, oid::NUMERIC, numerics.clone()),
             &numerics
         );
-        let dates: ArrayRef = Arc::new(Date32Array::from(vec![Some(i32::MIN + 20_000), None, Some(0)]));
+        let dates: ArrayRef = Arc::new(Date32Array::from(vec![Some(-2_440_588), None, Some(0)]));
         assert_eq!(&round_trip(ColumnType::Date, oid::DATE, dates.clone()), &dates);
         let texts: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None, Some("héé")]));
         assert_eq!(&round_trip(ColumnType::TEXT, oid::TEXT, texts.clone()), &texts);

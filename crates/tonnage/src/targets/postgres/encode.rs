@@ -5,7 +5,7 @@
 //! writes its fields where its row has come to. So a value's type is looked at once a column and chunk. `write` may
 //! only follow `measure` of the same rows: `measure` finds every value that cannot be sent.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use arrow::{
     array::{
@@ -355,6 +355,13 @@ pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// The same in microseconds.
 pub(super) const EPOCH_MICROS: i64 = EPOCH_DAYS as i64 * 86_400_000_000;
 
+/// Dates that the server takes, in days from 2000-01-01: from the first Julian day to the end of the year 5874897.
+const DATES: Range<i32> = -2_451_545..2_145_031_949;
+/// Timestamps likewise, in microseconds, to the end of the year 294276.
+const TIMESTAMPS: Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_000;
+/// Times likewise; the end of the day is one.
+const TIMES: RangeInclusive<i64> = 0..=86_400_000_000;
+
 const DATE_RANGE: (&str, &str) = (sqlstate::DATETIME_OVERFLOW, "date out of range");
 const TIME_RANGE: (&str, &str) = (
     sqlstate::DATETIME_OVERFLOW,
@@ -418,8 +425,7 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             Some(v.to_be_bytes())
         }),
         (oid::DATE, ColumnType::Date) => fixed(array.as_primitive_opt::<Date32Type>()?, DATE_RANGE, |days| {
-            // The least value is the server's -infinity.
-            let days = days.checked_sub(EPOCH_DAYS).filter(|days| *days != i32::MIN)?;
+            let days = days.checked_sub(EPOCH_DAYS).filter(|days| DATES.contains(days))?;
             Some(days.to_be_bytes())
         }),
         (oid::TIME, ColumnType::Time) => {
@@ -427,17 +433,16 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             fixed(
                 array.as_primitive_opt::<Time64MicrosecondType>()?,
                 TIME_RANGE,
-                move |micros| (micros % tick == 0).then(|| micros.to_be_bytes()),
+                move |micros| (micros % tick == 0 && TIMES.contains(&micros)).then(|| micros.to_be_bytes()),
             )
         }
         (oid::TIMESTAMP, ColumnType::Timestamp) | (oid::TIMESTAMPTZ, ColumnType::TimestampTz) => {
             let tick = server.tick();
             let array = array.as_primitive_opt::<TimestampMicrosecondType>()?;
             fixed(array, TIMESTAMP_RANGE, move |micros| {
-                // The least value is the server's -infinity.
                 let since = micros
                     .checked_sub(EPOCH_MICROS)
-                    .filter(|micros| *micros != i64::MIN)?;
+                    .filter(|micros| TIMESTAMPS.contains(micros))?;
                 (micros % tick == 0).then(|| since.to_be_bytes())
             })
         }

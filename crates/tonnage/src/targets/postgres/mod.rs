@@ -43,13 +43,13 @@ use tokio_postgres::Client;
 
 use self::{
     catalog::RuleEvent,
-    getter::PostgresGetter,
+    getter::{PostgresGetter, PostgresMoment},
     partitions::Partitions,
     settings::{ProcessSurroundings, Settings},
 };
 use crate::{
     error::{Error, Result},
-    getter::{GetRequest, Getter},
+    getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -57,7 +57,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
-    table::{Table, TableName, TableSpec},
+    table::{ForeignKey, Table, TableName, TableSpec},
     target::{Capabilities, Routed, Target, Writer},
     targets::{Driver, Password},
 };
@@ -336,8 +336,18 @@ impl Target for PostgresTarget {
         reader::scan(&self.settings, request).await
     }
 
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        catalog::foreign_keys(&*self.session().await?, table).await
+    }
+
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
-        Ok(Box::new(PostgresGetter::open(&self.settings, request).await?))
+        let getter = PostgresGetter::open(&self.settings, None, request).await?;
+        Ok(Box::new(getter))
+    }
+
+    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+        let moment = PostgresMoment::begin(&self.settings).await?;
+        Ok(Some(Box::new(moment)))
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -26,7 +26,8 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     reader::{
-        BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table, wanted,
+        BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table,
+        wanted,
     },
     types::ColumnType,
 };
@@ -68,10 +69,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     let wanted = request.readers.clamp(1, shared.queries.len());
     let mut readers: Vec<Box<dyn Reader>> = Vec::with_capacity(wanted);
     if wanted > 1 {
-        let row = leader
-            .query_one("SELECT pg_catalog.pg_export_snapshot()", &[])
-            .await;
-        let snapshot: String = get(&row.map_err(errors::statement)?, 0)?;
+        let snapshot = export(&leader).await?;
         let open = (1..wanted).map(|_| async {
             let client = connect::open(settings).await?;
             begin(&client, Some(&snapshot)).await?;
@@ -91,14 +89,26 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         splits: shared.queries.len(),
         columns,
         key,
+        consistency: match readers.len() {
+            1 => BY_ITSELF,
+            _ => "an exported snapshot, which all transactions share",
+        },
         readers,
         settings_changed: SETTINGS.map(|(name, value)| format!("{name} = {value}")).to_vec(),
         notes,
     })
 }
 
+/// The name by which other sessions see what this one does, for as long as its transaction lasts.
+pub(super) async fn export(client: &Client) -> Result<String> {
+    let row = client
+        .query_one("SELECT pg_catalog.pg_export_snapshot()", &[])
+        .await;
+    get(&row.map_err(errors::statement)?, 0)
+}
+
 /// Begins a transaction that sees `snapshot`, or what is committed by now.
-async fn begin(client: &Client, snapshot: Option<&str>) -> Result<()> {
+pub(super) async fn begin(client: &Client, snapshot: Option<&str>) -> Result<()> {
     let mut sql = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY".to_owned();
     if let Some(snapshot) = snapshot {
         // An identifier that the server made up, of digits and hyphens.

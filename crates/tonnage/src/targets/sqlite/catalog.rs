@@ -13,7 +13,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     report::Counted,
-    table::{Column, Equality, Key, Table, TableIdentity, TableName, find_by_name},
+    table::{Column, Equality, ForeignKey, Key, Table, TableIdentity, TableName, find_by_name},
     types::ColumnType,
 };
 
@@ -127,9 +127,7 @@ fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
     match kind.as_str() {
         "table" => {}
         "view" => {
-            return Err(
-                Error::schema(format!("{name} is a view")).hint("load into the table that it reads from")
-            );
+            return Err(Error::schema(format!("{name} is a view")).hint("name the table that it reads from"));
         }
         _ => {
             return Err(Error::schema(format!("{name} is a virtual table"))
@@ -282,14 +280,21 @@ impl Parts {
         (keys, collated)
     }
 
-    /// How the unique index on these columns compares them: the primary key's where there are several.
+    /// How the unique index on these columns, else one that begins with them, compares them: the primary key's where
+    /// there are several.
     fn key_columns(&self, key: &[String]) -> Vec<KeyColumn> {
-        let is_it = |columns: &&Vec<(String, String)>| {
-            columns.len() == key.len() && columns.iter().all(|(name, _)| key.contains(name))
+        let begins = |columns: &&Vec<(String, String)>| {
+            columns.len() >= key.len() && columns[..key.len()].iter().all(|(name, _)| key.contains(name))
         };
         let (primary, others): (Vec<_>, Vec<_>) = self.unique.iter().partition(|index| index.origin == "pk");
-        let mut indexes = primary.into_iter().chain(others);
-        let index = indexes.find_map(|index| index.columns.as_ref().filter(is_it));
+        let indexes = || {
+            primary
+                .iter()
+                .chain(&others)
+                .filter_map(|index| index.columns.as_ref())
+        };
+        let exact = indexes().find(|columns| columns.len() == key.len() && begins(columns));
+        let index = exact.or_else(|| indexes().find(begins));
         let collation = |name: &String| {
             let column = index?.iter().find(|(column, _)| column == name);
             column.map(|(_, collation)| collation.clone())
@@ -414,6 +419,107 @@ fn is_provable(ty: &ColumnType) -> bool {
         | ColumnType::Json
         | ColumnType::Any => false,
     }
+}
+
+/// The foreign keys of the table named exactly `name`. `connection` has begun to read.
+pub(super) fn foreign_keys(connection: &Connection, name: &str) -> Result<Vec<ForeignKey>> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT id, \"table\", \"from\", \"to\" FROM pragma_foreign_key_list(?1) ORDER BY id, seq",
+        )
+        .map_err(failed)?;
+    type Line = (i64, String, String, Option<String>);
+    let lines: Vec<Line> = statement
+        .query_map([name], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
+        .and_then(Iterator::collect)
+        .map_err(failed)?;
+    let mut keys = Vec::new();
+    for lines in lines.chunk_by(|a, b| a.0 == b.0) {
+        // The table that it names need not be there.
+        let Some(other) =
+            readable(connection, &TableName::bare(lines[0].1.clone()))?.and_then(|found| found.table)
+        else {
+            continue;
+        };
+        let primary = other
+            .primary_key()
+            .map(|key| key.columns.clone())
+            .unwrap_or_default();
+        let mut key = ForeignKey {
+            columns: Vec::with_capacity(lines.len()),
+            key: Vec::with_capacity(lines.len()),
+            table: other.name.clone(),
+            unlike: None,
+        };
+        for (at, (_, _, from, to)) in lines.iter().enumerate() {
+            let Some(to) = to
+                .as_ref()
+                .or_else(|| primary.get(at))
+                .and_then(|name| other.column(name))
+            else {
+                break;
+            };
+            let mine = collation(connection, name, from)?;
+            let its = collation(connection, &other.name.name, &to.name)?;
+            if mine != its {
+                key.unlike = Some(format!(
+                    "'{from}' compares as {mine} does, '{}' as {its}",
+                    to.name
+                ));
+            }
+            key.columns.push(from.clone());
+            key.key.push(to.name.clone());
+        }
+        if key.key.len() == lines.len() {
+            keys.push(key);
+        }
+    }
+    Ok(keys)
+}
+
+/// The collation that a column compares by.
+fn collation(connection: &Connection, table: &str, column: &str) -> Result<String> {
+    let (_, collation, ..) = connection
+        .column_metadata(Some("main"), table, column)
+        .map_err(failed)?;
+    Ok(collation.map_or_else(
+        || "BINARY".to_owned(),
+        |name| name.to_string_lossy().to_ascii_uppercase(),
+    ))
+}
+
+/// Whether an index of all rows leads to those of given values of `columns`. `connection` has begun to read.
+pub(super) fn is_indexed(connection: &Connection, name: &str, columns: &[String]) -> Result<bool> {
+    let Some(found) = find(connection, name)? else {
+        return Ok(false);
+    };
+    let parts = Parts::read(connection, &found).map_err(failed)?;
+    if matches!(columns, [only] if parts.rowid_alias(found.without_rowid) == Some(only)) {
+        return Ok(true);
+    }
+    let indexes: Vec<String> = connection
+        .prepare_cached("SELECT name FROM pragma_index_list(?1) WHERE NOT partial")
+        .and_then(|mut statement| statement.query_map([name], |row| row.get(0))?.collect())
+        .map_err(failed)?;
+    for index in indexes {
+        let first: Vec<Option<String>> = connection
+            .prepare_cached("SELECT name FROM pragma_index_info(?1) ORDER BY seqno LIMIT ?2")
+            .and_then(|mut statement| {
+                statement
+                    .query_map((&index, columns.len() as i64), |row| row.get(0))?
+                    .collect()
+            })
+            .map_err(failed)?;
+        if columns
+            .iter()
+            .all(|column| first.iter().any(|name| name.as_ref() == Some(column)))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What a writer has to know of a table.

@@ -5,9 +5,17 @@
 //! transaction. Each key goes down the index; comparing is SQLite's.
 //! Keys that no value of the column can equal are bound as null, which equals nothing.
 //!
-//! Every question is a transaction of its own and sees what is committed by then.
+//! Columns that no index leads to are joined to all keys of a question at once: SQLite then makes an index for it,
+//! which reads the table once.
+//!
+//! Connections that have begun to read while nobody committed see the state of one [moment](SqliteMoment), for as long
+//! as they are open. Without it every question is a transaction of its own and sees what is committed by then.
 
-use std::{rc::Rc, sync::Arc};
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use arrow::array::{RecordBatch, UInt32Builder};
 use async_trait::async_trait;
@@ -16,23 +24,110 @@ use tokio::sync::mpsc;
 
 use super::{
     catalog,
-    connect::Location,
+    connect::{self, Location},
     encode::Encoder,
     errors::{self, Doing},
-    reader::{Building, Form, of_rows},
-    scan::Scanned,
+    reader::{Building, Form, begin, of_rows},
+    scan::{Classes, Scanned},
     sql::quote,
     thread::Thread,
 };
 use crate::{
-    error::{Error, Result},
-    getter::{Answer, GetKey, GetRequest, Getter, RangeEnd},
+    error::{Error, ErrorKind, Result},
+    getter::{Answer, GetKey, GetRequest, Getter, Moment, RangeEnd, no_index},
     load::arrow_bug,
     reader::{ReadColumn, Relation, ScanRequest, schema},
 };
 
 /// Answers that may wait to be fetched, so that reading goes on meanwhile.
 const ANSWERS_AHEAD: usize = 2;
+/// Rows by which it is decided what a column without a declared type holds.
+const CLASSES_ROWS: u64 = 10_000;
+/// Times that connections begin to read, until nobody has committed meanwhile.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Connections that see what was committed when they began to read.
+pub(super) struct SqliteMoment {
+    location: Location,
+    connections: Mutex<Vec<Connection>>,
+}
+
+impl SqliteMoment {
+    /// Opens so many; none where somebody commits all the time. No writer is held up, but for the commits into a file
+    /// with a rollback journal, which cannot be read and written at once: there it is none.
+    pub(super) async fn begin(location: &Location, count: usize) -> Result<Option<Self>> {
+        let location = location.clone();
+        let opening = tokio::task::spawn_blocking(move || Self::open(location, count));
+        let opened = opening.await;
+        opened.map_err(|error| Error::bug(format!("the connections were not opened: {error}")))?
+    }
+
+    fn open(location: Location, count: usize) -> Result<Option<Self>> {
+        let Some(watch) = location.open_existing()? else {
+            return Ok(None);
+        };
+        if !connect::is_wal(&watch).map_err(failed)? {
+            return Ok(None);
+        }
+        let mut connections = Vec::with_capacity(count);
+        for _ in 0..count {
+            connections.push(existing(&location)?);
+        }
+        for attempt in 1..=ATTEMPTS_MAX {
+            // Changes with every commit of another connection that this one sees.
+            let version = || -> Result<i64> {
+                watch
+                    .query_row("PRAGMA data_version", [], |row| row.get(0))
+                    .map_err(failed)
+            };
+            let before = version()?;
+            for connection in &connections {
+                begin(connection)?;
+            }
+            if version()? == before {
+                return Ok(Some(Self {
+                    location,
+                    connections: Mutex::new(connections),
+                }));
+            }
+            for connection in &connections {
+                connection.execute_batch("ROLLBACK").map_err(failed)?;
+            }
+            std::thread::sleep(Duration::from_micros(u64::from(attempt) * 50));
+        }
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Moment for SqliteMoment {
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        let left = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let connection = left.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Refused,
+                "a connection that saw the state in which rows are looked up was lost",
+            )
+            .hint("begin again: other rows would be of a later state")
+        })?;
+        let opened = SqliteGetter::open(&self.location, Some(connection), request).await;
+        Ok(Box::new(opened?))
+    }
+}
+
+/// A connection to the file, which must be there, that only reads.
+fn existing(location: &Location) -> Result<Connection> {
+    let missing = || Error::schema(format!("{} does not exist", location.shown()));
+    let connection = location.open_existing()?.ok_or_else(missing)?;
+    connection
+        .execute_batch("PRAGMA query_only = ON")
+        .map_err(failed)?;
+    Ok(connection)
+}
 
 pub(super) struct SqliteGetter {
     columns: Vec<ReadColumn>,
@@ -51,6 +146,8 @@ struct Looking {
     sql: String,
     /// Values of the range's ends.
     ends: Vec<Value>,
+    /// Whether all keys of several columns are in one list of values, key by key.
+    listed: bool,
 }
 
 fn failed(failure: rusqlite::Error) -> Error {
@@ -58,11 +155,20 @@ fn failed(failure: rusqlite::Error) -> Error {
 }
 
 impl SqliteGetter {
-    pub(super) async fn open(location: &Location, request: &GetRequest) -> Result<Self> {
+    /// By a connection that has begun to read, or one of its own.
+    pub(super) async fn open(
+        location: &Location,
+        begun: Option<Connection>,
+        request: &GetRequest,
+    ) -> Result<Self> {
         let (location, request) = (location.clone(), request.clone());
         let (send, opened) = tokio::sync::oneshot::channel();
         let thread = Thread::start("sqlite-getter", move || {
-            let (looking, columns, notes) = Looking::open(&location, &request)?;
+            let connection = match begun {
+                Some(connection) => connection,
+                None => existing(&location)?,
+            };
+            let (looking, columns, notes) = Looking::open(connection, &request)?;
             // Whoever started the thread waits for this.
             let _ = send.send((columns, notes, looking.connection.get_interrupt_handle()));
             Ok(looking)
@@ -125,12 +231,7 @@ impl Drop for SqliteGetter {
 }
 
 impl Looking {
-    fn open(location: &Location, request: &GetRequest) -> Result<(Self, Vec<ReadColumn>, Vec<String>)> {
-        let missing = || Error::schema(format!("{} does not exist", location.shown()));
-        let connection = location.open_existing()?.ok_or_else(missing)?;
-        connection
-            .execute_batch("PRAGMA query_only = ON")
-            .map_err(failed)?;
+    fn open(connection: Connection, request: &GetRequest) -> Result<(Self, Vec<ReadColumn>, Vec<String>)> {
         array::load_module(&connection).map_err(failed)?;
         let scanned = Scanned::look(
             &connection,
@@ -144,9 +245,17 @@ impl Looking {
                 readers: 1,
                 batch: request.batch,
             },
+            Classes::OfFirst(CLASSES_ROWS),
         )?;
         let gone = || Error::schema(format!("table {} was altered meanwhile", request.table));
         let names: Vec<String> = request.key.iter().map(|key| key.name.clone()).collect();
+        let indexed = request.keyed || catalog::is_indexed(&connection, &request.table.name, &names)?;
+        let mut notes = scanned.notes;
+        if !indexed {
+            notes.push(no_index(&request.table, &request.key));
+        }
+        let ranged = request.range.iter().map(|range| range.column.name.clone());
+        let names: Vec<String> = names.into_iter().chain(ranged).collect();
         let behaviour = catalog::behaviour(&connection, &request.table.name, &names)?.ok_or_else(gone)?;
         let encoded = |key: &GetKey| {
             let affinity = behaviour.affinities.iter().find(|(name, _)| *name == key.name);
@@ -155,18 +264,24 @@ impl Looking {
         };
         let keys = request.key.iter().map(encoded).collect::<Result<Vec<_>>>()?;
 
-        let mut conditions = Vec::new();
+        let listed = !indexed && keys.len() > 1;
         // As the key's index compares, which may be unlike the column.
-        for (at, key) in behaviour.key.iter().enumerate() {
+        let compared = |at: usize| {
+            let key = &behaviour.key[at];
             let collate = match &key.collation {
                 Some(collation) => format!(" COLLATE {}", quote(collation)),
                 None => String::new(),
             };
-            let value = match keys.len() {
-                1 => "asked.value".to_owned(),
-                _ => format!("?{}", at + 1),
+            format!("wanted.{}{collate}", quote(&key.name))
+        };
+        let mut conditions = Vec::new();
+        for at in 0..keys.len() {
+            let value = match (keys.len(), listed) {
+                (1, _) => "asked.value".to_owned(),
+                (_, true) => format!("asked.key{at}"),
+                (_, false) => format!("?{}", at + 1),
             };
-            conditions.push(format!("wanted.{}{collate} = {value}", quote(&key.name)));
+            conditions.push(format!("{} = {value}", compared(at)));
         }
         let mut ends = Vec::new();
         if let Some(range) = &request.range {
@@ -183,8 +298,7 @@ impl Looking {
                 ends.extend(encoder.encode(&one)?.values(0));
                 let parameter = keys.len() + ends.len();
                 let equal = if *inclusive { "=" } else { "" };
-                let name = quote(&range.column.name);
-                conditions.push(format!("wanted.{name} {operator}{equal} ?{parameter}"));
+                conditions.push(format!("{} {operator}{equal} ?{parameter}", compared(keys.len())));
             }
         }
         let names = scanned
@@ -193,15 +307,22 @@ impl Looking {
             .map(|column| format!("wanted.{}", quote(&column.name)));
         let mut list: Vec<String> = names.collect();
         let table = quote(&request.table.name);
-        let from = match keys.len() {
-            1 => {
+        let (before, from) = match (keys.len(), listed) {
+            (1, _) => {
                 list.push("asked.rowid".to_owned());
-                format!("rarray(?1) AS asked CROSS JOIN {table} AS wanted")
+                (
+                    String::new(),
+                    format!("rarray(?1) AS asked CROSS JOIN {table} AS wanted"),
+                )
             }
-            _ => format!("{table} AS wanted"),
+            (count, true) => {
+                list.push("asked.place".to_owned());
+                (together(count), format!("asked CROSS JOIN {table} AS wanted"))
+            }
+            (_, false) => (String::new(), format!("{table} AS wanted")),
         };
         let sql = format!(
-            "SELECT {} FROM {from} WHERE {}",
+            "{before}SELECT {} FROM {from} WHERE {}",
             list.join(", "),
             conditions.join(" AND ")
         );
@@ -217,8 +338,9 @@ impl Looking {
             connection,
             sql,
             ends,
+            listed,
         };
-        Ok((looking, scanned.columns, scanned.notes))
+        Ok((looking, scanned.columns, notes))
     }
 
     /// Passes on the rows of `keys` until nobody takes them any more.
@@ -226,7 +348,10 @@ impl Looking {
         // What cannot be written exactly cannot be there.
         let encoded = self.encoder.encode(keys)?;
         // One state for all of them, and one lock instead of one a key: three times as fast. Dropping it undoes nothing.
-        let _read = self.connection.unchecked_transaction().map_err(failed)?;
+        let _read = match self.connection.is_autocommit() {
+            true => Some(self.connection.unchecked_transaction().map_err(failed)?),
+            false => None,
+        };
         let mut statement = self.connection.prepare_cached(&self.sql).map_err(failed)?;
         for (at, end) in self.ends.iter().enumerate() {
             statement
@@ -238,8 +363,15 @@ impl Looking {
             keys: UInt32Builder::new(),
             pass,
         };
-        if keys.num_columns() == 1 {
-            let values = Rc::new(encoded.values(0));
+        if keys.num_columns() == 1 || self.listed {
+            let values = match self.listed {
+                true => {
+                    let columns: Vec<_> = (0..keys.num_columns()).map(|at| encoded.values(at)).collect();
+                    let key = |row: usize| columns.iter().map(move |column| column[row].clone());
+                    Rc::new((0..keys.num_rows()).flat_map(key).collect())
+                }
+                false => Rc::new(encoded.values(0)),
+            };
             statement.raw_bind_parameter(1, values).map_err(failed)?;
             let ordinal = self.form.types.len();
             let mut rows = statement.raw_query();
@@ -266,6 +398,17 @@ impl Looking {
         }
         answering.finish()
     }
+}
+
+/// What makes one list of the values of all keys, of so many columns, a table of `asked` keys and their places.
+fn together(columns: usize) -> String {
+    let key = |at: usize| format!("max(CASE WHEN at % {columns} = {at} THEN value END) AS key{at}");
+    let keys: Vec<_> = (0..columns).map(key).collect();
+    format!(
+        "WITH listed AS MATERIALIZED (SELECT rowid - 1 AS at, value FROM rarray(?1)), \
+         asked AS MATERIALIZED (SELECT at / {columns} + 1 AS place, {} FROM listed GROUP BY at / {columns}) ",
+        keys.join(", ")
+    )
 }
 
 /// An answer under way.

@@ -38,11 +38,16 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use rusqlite::Connection;
 
-use self::{connect::Location, getter::SqliteGetter, thread::Thread, writer::SqliteWriter};
+use self::{
+    connect::Location,
+    getter::{SqliteGetter, SqliteMoment},
+    thread::Thread,
+    writer::SqliteWriter,
+};
 use super::{Driver, Password};
 use crate::{
     error::{Error, Result},
-    getter::{GetRequest, Getter},
+    getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
@@ -50,7 +55,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
-    table::{Table, TableName, TableSpec},
+    table::{ForeignKey, Table, TableName, TableSpec},
     target::{Capabilities, Target, Writer},
 };
 
@@ -272,7 +277,20 @@ impl Target for SqliteTarget {
     }
 
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
-        Ok(Box::new(SqliteGetter::open(&self.location, request).await?))
+        Ok(Box::new(SqliteGetter::open(&self.location, None, request).await?))
+    }
+
+    async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>> {
+        let moment = SqliteMoment::begin(&self.location, getters).await?;
+        Ok(moment.map(|moment| Box::new(moment) as Box<dyn Moment>))
+    }
+
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        let name = table.name.clone();
+        self.on_existing(Vec::new(), move |connection| {
+            catalog::foreign_keys(connection, &name)
+        })
+        .await
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -19,11 +19,11 @@ use super::{
     connect::{self, Location},
     decode::{Misfit, Values, shown},
     errors::{self, Doing},
-    scan::{Scanned, Split},
+    scan::{Classes, Scanned, Split},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::{BatchBounds, Reader, ScanRequest, Snapshot, schema},
+    reader::{BY_ITSELF, BatchBounds, HELD_OFF, Reader, ScanRequest, Snapshot, schema},
 };
 
 /// Opens as many readers as are wanted and of use.
@@ -76,7 +76,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
     if connections.len() == 1 {
         begin(&connections[0])?;
     }
-    let scanned = Scanned::look(&connections[0], request)?;
+    let scanned = Scanned::look(&connections[0], request, Classes::OfAll)?;
     connections.truncate(scanned.splits.len());
     if connections.len() > 1 {
         notes.push("writers were held off for the moment in which the readers began".to_owned());
@@ -96,6 +96,11 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
         splits: scanned.splits,
     });
     let splits = shared.splits.len();
+    let consistency = if connections.len() > 1 {
+        HELD_OFF
+    } else {
+        BY_ITSELF
+    };
     let readers = connections
         .into_iter()
         .map(|connection| SqliteReader::start(connection, Arc::clone(&shared)))
@@ -104,6 +109,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
         columns: scanned.columns,
         key: scanned.key,
         splits,
+        consistency,
         readers,
         settings_changed: Vec::new(),
         notes,
@@ -111,7 +117,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
 }
 
 /// Begins a transaction that sees what is committed by now: it begins with its first read.
-fn begin(connection: &Connection) -> Result<()> {
+pub(super) fn begin(connection: &Connection) -> Result<()> {
     connection.execute_batch("BEGIN").map_err(failed)?;
     connection
         .query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))

@@ -1,8 +1,8 @@
 //! What a table or a query holds, and how it is cut into splits.
 //!
 //! Tables are cut by ranges of rowids. Rowids may be spread as they like: a range whose ends are probed is cut in its
-//! middle, what is empty falls out, and the widest is cut next, so clusters get as many ranges as they are wide. By a
-//! column, boundaries are values at equal distances in its order, so that skew makes no large split; nulls are a part of
+//! middle, what is empty falls out, and the one that seems to have the most rows is cut next. So a few rows far apart cost
+//! ranges of their own and take none from where the others are. By a column, boundaries are values at equal distances in its order, so that skew makes no large split; nulls are a part of
 //! their own. A column without a declared type, as most of a query's are, is what all of its values are.
 
 use rusqlite::{Connection, types::Value};
@@ -45,6 +45,12 @@ const SPLITS_PER_READER: usize = 4;
 const SPLITS_MAX: usize = 4_096;
 /// Rowids of a split at least.
 const SPLIT_ROWIDS: i128 = 10_000;
+/// Rows that are not worth another cut, and from which it is guessed how close others are.
+const FEW_ROWS: i64 = 1_000;
+/// How often the widest range is cut, rather than that with the most rows.
+const WIDEST_EVERY: usize = 4;
+/// Ranges at most for each part that is wanted, where rows are unevenly spread.
+const RANGES_PER_PART: usize = 16;
 
 fn failed(failure: rusqlite::Error) -> Error {
     errors::error(failure, Doing::Else)
@@ -142,9 +148,18 @@ impl Place {
     }
 }
 
+/// By which values it is decided what a column without a declared type holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Classes {
+    /// By all of them, as all are read.
+    OfAll,
+    /// By those of the first rows, as a few rows are read: the others are refused by name if they are of another class.
+    OfFirst(u64),
+}
+
 impl Scanned {
     /// Looks through `connection`, which has begun to read.
-    pub(super) fn look(connection: &Connection, request: &ScanRequest) -> Result<Self> {
+    pub(super) fn look(connection: &Connection, request: &ScanRequest, classes: Classes) -> Result<Self> {
         let place = Place::look(connection, request)?;
         let names = place.columns.iter().map(|column| column.0.as_str());
         let all = (0..place.columns.len()).filter(|at| !place.columns[*at].2);
@@ -198,7 +213,21 @@ impl Scanned {
                 nullable: *nullable,
             });
         }
-        resolve(connection, &whole, &mut columns, &unknown)?;
+        let looked_at = match classes {
+            Classes::OfAll => whole.clone(),
+            Classes::OfFirst(rows) => format!("SELECT * FROM (\n{whole}\n) LIMIT {rows}"),
+        };
+        let found = resolve(connection, &looked_at, &mut columns, &unknown)?;
+        for (at, found) in unknown.iter().zip(found) {
+            // Nothing is known of it, so anything may come.
+            if !found && classes != Classes::OfAll {
+                texts[*at] = true;
+                notes.push(format!(
+                    "column '{}' has no type, and no value among the first rows: it comes as text",
+                    columns[*at].name
+                ));
+            }
+        }
         let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
         let key = if place.key.iter().all(is_read) {
             place.key.clone()
@@ -225,15 +254,16 @@ impl Scanned {
     }
 }
 
-/// Finds out what the columns at `unknown` hold: by all of their values, as any of them may be of another class.
+/// Finds out what the columns at `unknown` hold: by all of their values, as any of them may be of another class. Says of
+/// each whether there was any.
 fn resolve(
     connection: &Connection,
     whole: &str,
     columns: &mut [ReadColumn],
     unknown: &[usize],
-) -> Result<()> {
+) -> Result<Vec<bool>> {
     if unknown.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     const CLASSES: [&str; 4] = ["integer", "real", "text", "blob"];
     let has = |at: &usize| {
@@ -270,7 +300,10 @@ fn resolve(
             }
         };
     }
-    Ok(())
+    Ok(found
+        .chunks_exact(CLASSES.len())
+        .map(|classes| classes.contains(&true))
+        .collect())
 }
 
 fn cut(
@@ -336,37 +369,81 @@ fn rowid_ranges(
         .map_err(failed)?;
     let by_size = usize::try_from(file_bytes / SPLIT_BYTES).unwrap_or(SPLITS_MAX);
     let parts = by_size.max(request.readers * SPLITS_PER_READER).min(SPLITS_MAX);
-    let from = &place.from;
-    let ends = |first: i64, last: i64| -> Result<Option<(i64, i64)>> {
-        // Two queries within one: each goes down the tree once.
-        let sql = format!(
-            "SELECT (SELECT min({rowid}) FROM {from} WHERE {rowid} BETWEEN ?1 AND ?2), \
-             (SELECT max({rowid}) FROM {from} WHERE {rowid} BETWEEN ?1 AND ?2)"
-        );
+    cut_rowids(connection, &place.from, rowid, parts)
+}
+
+/// A range of rowids.
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    first: i64,
+    last: i64,
+    /// How many rowids it has room for.
+    wide: i128,
+    /// About how many rows it has: as many as if they were as close to each other everywhere as at the closer end.
+    rows: i128,
+}
+
+/// Cuts the rowids of the table `from` into about `parts` ranges of like many rows, and what is left between them.
+///
+/// How many rows a range has is guessed from its ends, so the closest rows are cut off from the others first; every
+/// [`WIDEST_EVERY`]th cut goes through the widest range, whatever it seems to hold, and shows what its ends do not.
+fn cut_rowids(connection: &Connection, from: &str, rowid: &str, parts: usize) -> Result<Vec<(i64, i64)>> {
+    // Each goes down the tree once, and a few rows further.
+    let within = format!("SELECT {rowid} FROM {from} WHERE {rowid} BETWEEN ?1 AND ?2 ORDER BY {rowid}");
+    let sql = format!(
+        "SELECT ({within} LIMIT 1), ({within} DESC LIMIT 1), ({within} LIMIT 1 OFFSET {FEW_ROWS}), \
+         ({within} DESC LIMIT 1 OFFSET {FEW_ROWS})"
+    );
+    let probe = |first: i64, last: i64| -> Result<Option<Range>> {
         let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
-        let found: (Option<i64>, Option<i64>) = statement
-            .query_row([first, last], |row| Ok((row.get(0)?, row.get(1)?)))
+        type Ends = (Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+        let (first, last, front, back): Ends = statement
+            .query_row([first, last], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
             .map_err(failed)?;
-        Ok(found.0.zip(found.1))
+        let Some((first, last)) = first.zip(last) else {
+            return Ok(None);
+        };
+        let wide = i128::from(last) - i128::from(first) + 1;
+        let few = i128::from(FEW_ROWS);
+        let rows = front.zip(back).map_or(few.min(wide), |(front, back)| {
+            let closer = (i128::from(front) - i128::from(first)).min(i128::from(last) - i128::from(back));
+            few * wide / closer.max(1)
+        });
+        Ok(Some(Range {
+            first,
+            last,
+            wide,
+            rows,
+        }))
     };
-    let width = |range: &(i64, i64)| i128::from(range.1) - i128::from(range.0) + 1;
-    let mut ranges: Vec<(i64, i64)> = ends(i64::MIN, i64::MAX)?.into_iter().collect();
-    let mut heap: std::collections::BinaryHeap<(i128, (i64, i64))> =
-        ranges.drain(..).map(|range| (width(&range), range)).collect();
-    while heap.len() < parts {
-        match heap.pop() {
-            Some((wide, (first, last))) if wide > SPLIT_ROWIDS => {
-                let middle = (i128::from(first) + (wide - 1) / 2) as i64;
-                let halves = [ends(first, middle)?, ends(middle + 1, last)?];
-                heap.extend(halves.into_iter().flatten().map(|range| (width(&range), range)));
-            }
-            narrow => {
-                heap.extend(narrow);
-                break;
-            }
-        }
+    let is_large = |range: &Range| range.rows > i128::from(FEW_ROWS) && range.wide > SPLIT_ROWIDS;
+    let ranges_max = (parts * RANGES_PER_PART).min(SPLITS_MAX);
+    let mut ranges: Vec<Range> = probe(i64::MIN, i64::MAX)?.into_iter().collect();
+    for cut in 1.. {
+        let most = ranges.iter().map(|range| range.rows).max().unwrap_or(0);
+        let all: i128 = ranges.iter().map(|range| range.rows).sum();
+        let is_even = ranges.len() >= parts && 2 * most * parts as i128 <= 3 * all;
+        let large = ranges.iter().enumerate().filter(|(_, range)| is_large(range));
+        let next = match cut % WIDEST_EVERY {
+            0 => large.max_by_key(|(_, range)| range.wide),
+            _ => large.max_by_key(|(_, range)| range.rows),
+        };
+        let Some((at, _)) = next.filter(|_| !is_even && ranges.len() < ranges_max) else {
+            break;
+        };
+        let Range {
+            first, last, wide, ..
+        } = ranges.swap_remove(at);
+        let middle = (i128::from(first) + (wide - 1) / 2) as i64;
+        ranges.extend(
+            [probe(first, middle)?, probe(middle + 1, last)?]
+                .into_iter()
+                .flatten(),
+        );
     }
-    let mut ranges: Vec<_> = heap.into_iter().map(|(_, range)| range).collect();
+    let mut ranges: Vec<_> = ranges.iter().map(|range| (range.first, range.last)).collect();
     ranges.sort_unstable();
     Ok(ranges)
 }
@@ -446,5 +523,50 @@ fn of_condition(failure: rusqlite::Error, request: &ScanRequest) -> Error {
     match &request.filter {
         Some(filter) if error.kind() == ErrorKind::Schema => error.at(format!("the condition ({filter})")),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of each range of a table of these rowids.
+    fn rows_of_ranges(rowids: &str, parts: usize) -> Vec<i64> {
+        let connection = Connection::open_in_memory().unwrap();
+        let sql = format!("CREATE TABLE t (k INTEGER PRIMARY KEY); INSERT INTO t {rowids}");
+        connection.execute_batch(&sql).unwrap();
+        let ranges = cut_rowids(&connection, "t", "k", parts).unwrap();
+        assert!(ranges.is_sorted() && ranges.windows(2).all(|pair| pair[0].1 < pair[1].0));
+        let rows = ranges.iter().map(|(first, last)| {
+            let sql = format!("SELECT count(*) FROM t WHERE k BETWEEN {first} AND {last}");
+            connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+        });
+        let rows: Vec<i64> = rows.collect();
+        let all = connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0));
+        assert_eq!(Ok(rows.iter().sum::<i64>()), all);
+        rows
+    }
+
+    #[test]
+    fn no_range_has_most_of_the_rows_however_they_are_spread() {
+        const NUMBERS: &str =
+            "WITH RECURSIVE g(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM g WHERE n < 99999)";
+        let dense = format!("{NUMBERS} SELECT n FROM g");
+        // A few rows each at twice the distance of the one before, up to the end of what there is; or a tenth of them
+        // spread over all of it, before or behind the others.
+        let doubling = format!("{dense} UNION SELECT 1 << n % 62 FROM g");
+        let sparse = format!("{dense} UNION SELECT 1000000 + n * 900000000000 FROM g WHERE n % 10 = 0");
+        let ends = format!(
+            "{dense} UNION SELECT 9223372036854775807 - n FROM g UNION SELECT n - 9223372036854775807 FROM g"
+        );
+        let before = format!("{dense} UNION SELECT -1000000 - n * 90000000000 FROM g WHERE n % 10 = 0");
+        for rowids in [dense, doubling, sparse, before, ends] {
+            let rows = rows_of_ranges(&rowids, 8);
+            let all: i64 = rows.iter().sum();
+            let most = rows.iter().max().unwrap();
+            assert!(most * 4 <= all, "{most} of {all}: {rowids}");
+        }
+        assert_eq!(rows_of_ranges("SELECT 7 WHERE 0", 8), [0; 0]);
+        assert_eq!(rows_of_ranges("SELECT 7", 8), [1]);
     }
 }

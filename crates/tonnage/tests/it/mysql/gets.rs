@@ -1,7 +1,7 @@
 //! Rows of keys.
 
 use super::Place;
-use crate::gets::{Case, check, check_composite, collect, get};
+use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
@@ -192,4 +192,61 @@ async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
     assert_eq!(got.rows, wanted);
     assert_eq!((got.report.keys.asked, got.missing.len()), (20_000, 10_000));
     assert!(got.report.retries > 0, "a lost connection was met");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_other_tables() {
+    let place = Place::new().await;
+    place.run(RELATED).await;
+    check_related(&place.target).await;
+    // Of several foreign keys each has its own columns, also where the other table is elsewhere.
+    let other = format!("{}_other", place.database);
+    place
+        .run(&format!(
+            "CREATE DATABASE {other};\nCREATE TABLE {other}.far (a int, b int, v text, PRIMARY KEY (a, b));\n\
+             INSERT INTO {other}.far VALUES (1, 2, 'far');\n\
+             CREATE TABLE near (k int PRIMARY KEY, x int, y int, o bigint, FOREIGN KEY (y, x) REFERENCES {other}.far (a, b), \
+             FOREIGN KEY (o) REFERENCES orders (id));\nINSERT INTO near VALUES (5, 2, 1, 3)"
+        ))
+        .await;
+    let near = get(&place.target, "near")
+        .keys(["5"])
+        .with("orders")
+        .options(|options| {
+            let far = format!("{other}.far").parse().unwrap();
+            options.with.push(tonnage::fetch::With::new(far));
+        });
+    let got = collect(near).await.unwrap();
+    place
+        .run(&format!("DROP TABLE near;\nDROP DATABASE {other}"))
+        .await;
+    assert_eq!(got.related, [["3|10|"], ["1|2|far"]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_request_sees_a_state_of_its_own_and_says_so() {
+    let place = Place::new().await;
+    place.run(RELATED).await;
+    let (database, runtime) = (place.database.clone(), tokio::runtime::Handle::current());
+    let got = collect_while(&place.target, false, move || {
+        runtime.block_on(async {
+            use mysql_async::prelude::Queryable;
+            let mut conn = super::session(&database).await;
+            conn.query_drop("UPDATE items SET article = 'later'")
+                .await
+                .unwrap();
+        });
+    })
+    .await;
+    assert_eq!(
+        got.related[0].iter().filter(|row| row.ends_with("later")).count(),
+        4
+    );
+    assert!(!got.report.one_state);
+    assert!(
+        got.report
+            .notes
+            .iter()
+            .any(|told| told == "each request sees what is committed when it is answered")
+    );
 }

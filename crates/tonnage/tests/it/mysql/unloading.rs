@@ -485,3 +485,24 @@ async fn a_user_who_may_only_read_has_one_job() {
     assert!(told, "{:?}", report.notes);
     place.run(&format!("DROP USER {user}@'%'")).await;
 }
+
+#[tokio::test]
+async fn one_value_of_a_key_s_first_column_is_cut_as_well() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (tenant varchar(20), day date, n int, v text, PRIMARY KEY (tenant, day, n));\n\
+             INSERT INTO t SELECT IF(seq % 100 = 0, CONCAT('o''', seq), 'all'), '2024-02-29', seq, REPEAT('x', 20) \
+             FROM seq_1_to_120000;\nANALYZE TABLE t",
+        )
+        .await;
+    let directory = tempfile::tempdir().unwrap();
+    let db = database(&place).await;
+    let unload = db.unload("t").columns(["n"]).jobs(2);
+    let report = unload.to(directory.path().join("t.csv")).run().await.unwrap();
+    assert!(report.splits >= 4 && report.jobs == 2, "{report:?}");
+    let mut wanted: Vec<String> = (1..=120_000).map(|n: i64| n.to_string()).collect();
+    wanted.sort();
+    let found = keys(db.unload("t").columns(["n"]).jobs(2), directory.path()).await;
+    assert!(found == wanted, "{} rows", found.len());
+}

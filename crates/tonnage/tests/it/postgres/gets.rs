@@ -1,7 +1,7 @@
 //! Rows of keys.
 
 use super::{Place, Server};
-use crate::gets::{Case, check, check_composite, collect, get};
+use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
@@ -212,8 +212,36 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
     let got = of(days(vec![19_723, i32::MIN])).await.unwrap();
     assert_eq!(got.rows, ["new"]);
     assert_eq!(got.missing.len(), 1);
-    let error = of(days(vec![19_723, i32::MAX - 3])).await.err().unwrap();
-    assert_eq!(error.to_string(), "keys (k): date out of range");
+    // Days from 1970 before and behind all that the server has; and its own first and last one.
+    let got = of(days(vec![
+        19_723,
+        i32::MAX - 3,
+        -2_440_589,
+        -2_440_588,
+        2_145_042_905,
+        2_145_042_906,
+    ]));
+    let got = got.await.unwrap();
+    assert_eq!((got.rows, got.missing.len()), (vec!["new".to_owned()], 5));
+    place
+        .run(
+            "INSERT INTO d VALUES ('4714-11-24 BC', 'first'), ('5874897-12-31', 'last');
+             CREATE TABLE i (k timestamp PRIMARY KEY, v text);
+             INSERT INTO i VALUES ('4714-11-24 BC', 'first')",
+        )
+        .await;
+    let got = of(days(vec![-2_440_588, 2_145_042_905])).await.unwrap();
+    assert_eq!(got.rows, ["first", "last"]);
+    let column = arrow::array::TimestampMicrosecondArray::from(vec![
+        i64::MIN,
+        -210_866_803_200_000_001,
+        -210_866_803_200_000_000,
+        i64::MAX,
+    ]);
+    let batch = arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(column) as _)]).unwrap();
+    let source = tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch));
+    let got = collect(get(&place.target, "i").columns(["v"]).keys_source(source)).await;
+    assert_eq!(got.unwrap().rows, ["first"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,4 +281,94 @@ async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
     assert_eq!(got.rows, wanted);
     assert_eq!((got.report.keys.asked, got.missing.len()), (20_000, 10_000));
     assert!(got.report.retries > 0, "a lost connection was met");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_other_tables() {
+    let place = Place::on(Server::System).await;
+    place.run(RELATED).await;
+    check_related(&place.target).await;
+    // A partitioned table and its partitions are one way, not several.
+    place
+        .run(
+            "CREATE TABLE whole (id int PRIMARY KEY) PARTITION BY HASH (id);
+             CREATE TABLE half0 PARTITION OF whole FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+             CREATE TABLE half1 PARTITION OF whole FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+             CREATE TABLE of_whole (k int PRIMARY KEY, id int REFERENCES whole);
+             INSERT INTO whole VALUES (1), (2); INSERT INTO of_whole VALUES (7, 1), (8, 2)",
+        )
+        .await;
+    let got = collect(get(&place.target, "whole").keys(["1"]).with("of_whole"))
+        .await
+        .unwrap();
+    assert_eq!(got.related, [["7|1"]]);
+    let got = collect(get(&place.target, "of_whole").keys(["8"]).with("whole"))
+        .await
+        .unwrap();
+    assert_eq!(got.related, [["2"]]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_rows_are_of_one_moment() {
+    for nested in [false, true] {
+        let place = Place::on(Server::System).await;
+        place.run(RELATED).await;
+        let (url, runtime) = (place.url.clone(), tokio::runtime::Handle::current());
+        let got = collect_while(&place.target, nested, move || {
+            runtime.block_on(async {
+                let client = super::session(&url).await;
+                let write = "UPDATE orders SET note = 'later'; UPDATE items SET article = 'later'; \
+                             INSERT INTO items VALUES (3, 2, 'later')";
+                client.batch_execute(write).await.unwrap();
+            });
+        })
+        .await;
+        let all = format!("{:?} {:?}", got.rows, got.related);
+        assert!(!all.contains("later") && all.contains("chair"), "{all}");
+        assert!(got.report.one_state);
+        assert_eq!(
+            place.texts("SELECT DISTINCT note FROM orders").await,
+            [Some("later".to_owned())]
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_moment_that_is_lost_ends_the_get() {
+    let place = Place::on(Server::System).await;
+    place
+        .run("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100)")
+        .await;
+    let name = format!("lost_{}", place.schema);
+    let target = super::connect(&format!("{}&application_name={name}", place.url))
+        .await
+        .unwrap();
+    let moment = target
+        .moment(2)
+        .await
+        .unwrap()
+        .expect("PostgreSQL keeps a moment");
+    let request = tonnage::getter::GetRequest {
+        table: place.table("t").await.name,
+        key: vec![tonnage::getter::GetKey {
+            name: "k".to_owned(),
+            ty: tonnage::ColumnType::Int32,
+        }],
+        range: None,
+        columns: None,
+        texts: Vec::new(),
+        batch: tonnage::reader::BatchBounds {
+            rows_max: 10,
+            bytes_max: 1 << 20,
+        },
+        keyed: true,
+    };
+    moment.getter(&request).await.unwrap();
+    place
+        .run(&format!(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = '{name}'"
+        ))
+        .await;
+    let error = moment.getter(&request).await.err().expect("the state is gone");
+    assert!(!error.is_transient(), "{error}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonnage::{target::Target, targets::sqlite::SqliteTarget};
 
 use super::Database;
-use crate::gets::{Case, check, check_composite, collect, get};
+use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
 
 async fn target(database: &Database) -> Arc<dyn Target> {
     let url = format!("sqlite:{}", database.path().display());
@@ -140,4 +140,147 @@ async fn a_value_that_is_not_of_its_column_is_an_error_that_names_its_row() {
         .await
         .unwrap();
     assert_eq!(got.rows, ["1|2024-01-01", "2|soon"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_other_tables() {
+    for journal in ["WAL", "DELETE"] {
+        let database = Database::new(&format!("PRAGMA journal_mode = {journal};\n{RELATED};")).await;
+        check_related(&target(&database).await).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_keys_as_people_write_them() {
+    let database = Database::new(
+        "CREATE TABLE Parents (a INTEGER, b TEXT COLLATE NOCASE, PRIMARY KEY (b, a));
+         CREATE TABLE children (k INTEGER PRIMARY KEY, x TEXT COLLATE NOCASE, y INTEGER, FOREIGN KEY (x, y) REFERENCES parents);
+         CREATE TABLE strays (k INTEGER PRIMARY KEY, p INTEGER REFERENCES nowhere (id));
+         CREATE TABLE exact (k INTEGER PRIMARY KEY, x TEXT, y INTEGER, FOREIGN KEY (x, y) REFERENCES parents (b, a));
+         INSERT INTO parents VALUES (1, 'Ada'), (2, 'Ada');
+         INSERT INTO children VALUES (7, 'ADA', 1), (8, 'ada', 2), (9, 'Ada', NULL);
+         INSERT INTO exact VALUES (7, 'ADA', 1), (8, 'Ada', 1)",
+    )
+    .await;
+    let target = target(&database).await;
+    let of = |key: &'static str| get(&target, "parents").keys([key]);
+    let got = collect(of("ada,1").with("children")).await.unwrap();
+    assert_eq!(got.related, [["7|ADA|1"]], "compared as the columns compare");
+    let got = collect(get(&target, "children").keys(["8"]).with("parents"))
+        .await
+        .unwrap();
+    assert_eq!(got.related, [["2|Ada"]]);
+    let got = collect(get(&target, "exact").keys(["7"]).with("parents"))
+        .await
+        .unwrap();
+    assert_eq!(got.related, [["1|Ada"]]);
+    // Here SQLite's foreign key takes texts for equal that the column does not.
+    let error = collect(of("Ada,1").with("exact")).await.err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "the foreign key exact(x, y) = Parents(b, a) cannot be followed to its rows: 'x' compares as BINARY does, 'b' as \
+         NOCASE"
+    );
+    let got = collect(of("Ada,1").with("exact").on("exact(x, y) = parents(b, a)"))
+        .await
+        .unwrap();
+    assert_eq!(got.related, [["8|Ada|1"]]);
+    let error = collect(get(&target, "strays").keys(["1"]).with("parents"))
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(error.to_string(), "no foreign key joins Parents to strays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_rows_are_of_one_moment_where_the_log_keeps_it() {
+    for (journal, nested) in [("WAL", false), ("WAL", true), ("DELETE", false)] {
+        let database = Database::new(&format!("PRAGMA journal_mode = {journal};\n{RELATED};")).await;
+        let path = database.path();
+        let got = collect_while(&target(&database).await, nested, move || {
+            let connection = rusqlite::Connection::open(&path).unwrap();
+            connection
+                .busy_timeout(std::time::Duration::from_secs(60))
+                .unwrap();
+            let write = "BEGIN; UPDATE orders SET note = 'later'; UPDATE items SET article = 'later'; \
+                         INSERT INTO items VALUES (3, 2, 'later'); COMMIT";
+            connection.execute_batch(write).unwrap();
+        })
+        .await;
+        let all = format!("{:?} {:?}", got.rows, got.related);
+        let note = "each request sees what is committed when it is answered";
+        let is_told = got.report.notes.iter().any(|told| told == note);
+        match journal {
+            "WAL" => {
+                assert!(!all.contains("later") && all.contains("chair"), "{all}");
+                assert_eq!((got.report.one_state, is_told), (true, false));
+            }
+            _ => {
+                assert!(all.contains("later"), "{all}");
+                assert_eq!((got.report.one_state, is_told), (false, true));
+            }
+        }
+        assert_eq!(database.count("items WHERE article = 'later'"), 6);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_columns_of_a_key_compare_as_its_index_does() {
+    let database = Database::new(
+        "CREATE TABLE t (a TEXT, b TEXT, v TEXT);
+         CREATE UNIQUE INDEX by_both ON t (a COLLATE NOCASE, b COLLATE NOCASE);
+         INSERT INTO t VALUES ('Abc', 'B', 1), ('aBC', 'c', 2), ('abd', 'd', 3)",
+    )
+    .await;
+    let target = target(&database).await;
+    let of = |get: tonnage::BulkGet| collect(get.columns(["v"]));
+    let keys = || get(&target, "t").by(["a"]).keys(["ABC", "x"]).ordered();
+    let got = of(keys()).await.unwrap();
+    assert_eq!(
+        (got.rows, got.missing),
+        (vec!["1".to_owned(), "2".to_owned()], vec!["x".to_owned()])
+    );
+    assert_eq!(of(keys().range_from("C")).await.unwrap().rows, ["2"]);
+    assert_eq!(of(keys().range_before("C")).await.unwrap().rows, ["1"]);
+    let whole = get(&target, "t").by(["a", "b"]).keys(["ABC,b"]);
+    assert_eq!(of(whole).await.unwrap().rows, ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_without_a_type_is_what_its_first_rows_hold() {
+    let database = Database::new(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, n, e);
+         WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < 20000)
+         INSERT INTO t SELECT i, CASE i WHEN 20000 THEN 'late' ELSE i * 2 END, CASE i WHEN 20000 THEN 1.5 END FROM g",
+    )
+    .await;
+    let target = target(&database).await;
+    let prepared = get(&target, "t").keys(["7"]).prepare().await.unwrap();
+    assert_eq!(
+        prepared.schema().field(1).data_type(),
+        &arrow::datatypes::DataType::Int64
+    );
+    let note = "column 'e' has no type, and no value among the first rows: it comes as text";
+    assert_eq!(
+        prepared.plan().notes.iter().filter(|told| *told == note).count(),
+        1
+    );
+    assert_eq!(
+        collect(get(&target, "t").keys(["7"])).await.unwrap().rows,
+        ["7|14|"]
+    );
+    let late = || get(&target, "t").keys(["20000"]);
+    let error = collect(late()).await.err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "column 'n' of the row with k = 20000: the text 'late' is not an integer"
+    );
+    assert_eq!(
+        error.hint_text(),
+        Some("--text n gives every value of the column as text")
+    );
+    let got = collect(late().options(|options| options.texts = vec!["n".to_owned()]))
+        .await
+        .unwrap();
+    assert_eq!(got.rows, ["20000|late|1.5"]);
 }
