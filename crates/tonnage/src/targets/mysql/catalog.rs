@@ -395,8 +395,10 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
                 column.name
             ));
         }
-        if matches!(ty, Some(ColumnType::Float32 | ColumnType::Float64)) {
-            notes.push(format!("{} keeps a negative zero as zero", column.name));
+        if matches!(ty, Some(ColumnType::Float32 | ColumnType::Float64))
+            && !(version.keeps_negative_zero() && column.scale.is_none())
+        {
+            notes.push(format!("{} may keep a negative zero as zero", column.name));
         }
         kinds.push(kind);
         table_columns.push(Column {

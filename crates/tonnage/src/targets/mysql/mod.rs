@@ -71,7 +71,7 @@ pub const DRIVER: Driver = Driver {
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
-    verified: "a MariaDB server; MySQL, TiDB and PolarDB-X are not verified",
+    verified: "MariaDB 10.11 and 11.4; MySQL, TiDB and PolarDB-X are not verified",
     passwords: true,
     connect: connect_url,
     redact: super::password::redact,
