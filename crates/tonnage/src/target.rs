@@ -37,6 +37,9 @@ pub struct Capabilities {
     pub array_rows_max: fn(columns: usize) -> usize,
 }
 
+/// Unique keys by their columns; none where the database goes by the one key that it is told, whatever others there are.
+pub type FurtherKeys = Option<Vec<Vec<String>>>;
+
 /// The most that one statement of many rows carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatementMax {
@@ -56,6 +59,13 @@ pub trait Target: Send + Sync {
 
     /// Whether `operation` on `table` can go by `method`.
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support;
+
+    /// The unique keys of `table` besides `key` by which an upsert or an ignore would take a row that is there for the one
+    /// that is meant.
+    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+        let _ = (table, key);
+        None
+    }
 
     /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. None where there is neither.
     async fn table(&self, name: &TableName) -> Result<Option<Table>>;

@@ -64,6 +64,7 @@ impl Planner {
             preparation: Preparation::Keep,
             foreseen: Foreseen::default(),
             options: &self.options,
+            further_keys: &|key| target.further_keys(&self.table, key),
             support: &|operation, method| target.support(&self.table, operation, method),
             statement_max: &|columns, method, split| target.statement_max(columns, method, split),
             settings: &|durability| target.settings(durability),

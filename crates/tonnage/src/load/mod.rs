@@ -183,6 +183,7 @@ fn decide_for(
         source: source.schema(),
         passing: source.identity().is_none().then(|| source.passing()),
         options,
+        further_keys: &|key| target.further_keys(&table, key),
         support: &|operation, method| target.support(&table, operation, method),
         statement_max: &|columns, method, split| target.statement_max(columns, method, split),
         preparation: options.preparation()?,

@@ -56,7 +56,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     table::{Table, TableName, TableSpec},
-    target::{Capabilities, StatementMax, Target, Writer, splits_nothing},
+    target::{Capabilities, FurtherKeys, StatementMax, Target, Writer, splits_nothing},
     targets::{Driver, Password},
 };
 
@@ -209,7 +209,7 @@ impl MysqlTarget {
     }
 
     /// What stands against an operation on a table, by any method.
-    fn refusal(&self, table: &Table, operation: &Operation, traits: &Traits) -> Option<Support> {
+    fn refusal(table: &Table, operation: &Operation) -> Option<Support> {
         let key = operation.key();
         if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
             let instead = match table.keys.as_slice() {
@@ -228,19 +228,19 @@ impl MysqlTarget {
                 instead,
             });
         }
-        if !matches!(operation, Operation::Upsert { .. } | Operation::Ignore { .. }) {
-            return None;
+        None
+    }
+
+    /// What is known of a table that was asked for; of one that is about to be created, what it is created with.
+    fn of_table<T>(&self, table: &Table, take: impl FnOnce(&Traits) -> T) -> T {
+        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        match traits.get(&table.identity.object) {
+            Some(known) => take(known),
+            None => take(&Traits {
+                unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
+                transactional: true,
+            }),
         }
-        // ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
-        let other = traits.unique.iter().find(|unique| !same_columns(unique, key))?;
-        Some(Support::No {
-            why: format!(
-                "the further unique key ({}) of {} could take a row for another one",
-                other.join(", "),
-                table.name
-            ),
-            instead: "--mode update for rows that are there, --mode insert for new ones".to_owned(),
-        })
     }
 }
 
@@ -254,17 +254,11 @@ impl Target for MysqlTarget {
         if let Operation::Statement { statement, .. } = operation {
             return execute::support(statement, method, table);
         }
-        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Traits {
-            unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
-            transactional: true,
-        };
-        let traits = traits.get(&table.identity.object).unwrap_or(&new);
-        if let Some(refusal) = self.refusal(table, operation, traits) {
+        if let Some(refusal) = Self::refusal(table, operation) {
             return refusal;
         }
         let by_row = matches!(method, Method::Batch | Method::Single);
-        if !traits.transactional && !by_row {
+        if !by_row && !self.of_table(table, |known| known.transactional) {
             return Support::No {
                 why: format!(
                     "{} has no transactions, so only rows that go one by one can be told",
@@ -309,6 +303,14 @@ impl Target for MysqlTarget {
             Traits {
                 unique: described.unique,
                 transactional: described.table.transactional,
+    /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
+    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+        let others = |unique: &&Vec<String>| !same_columns(unique, key);
+        Some(self.of_table(table, |known| {
+            known.unique.iter().filter(others).cloned().collect()
+        }))
+    }
+
             },
         );
         Ok(Some(described.table))
