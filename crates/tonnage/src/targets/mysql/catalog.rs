@@ -417,6 +417,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
     for index in &indexes {
         shape.push(format!("unique {} ({})", index.name, index.columns.join(", ")));
         if index.whole && !keys.iter().any(|key| key.columns == index.columns) {
+        notes.extend(kind.as_ref().and_then(|kind| types::note(&column.name, kind)));
             keys.push(Key {
                 columns: index.columns.clone(),
                 primary: index.name == "PRIMARY",

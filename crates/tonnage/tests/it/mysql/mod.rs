@@ -23,6 +23,7 @@ mod ledger;
 mod operations;
 mod tables;
 mod unloading;
+mod shapes;
 mod values;
 mod writing;
 
