@@ -41,14 +41,14 @@ pub struct Capabilities {
 pub type FurtherKeys = Option<Vec<Vec<String>>>;
 
 /// The most that one statement of many rows carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementMax {
     /// Rows; `usize::MAX` where nothing limits them.
     pub rows: usize,
     /// Bytes, about; at least one row goes.
     pub bytes: usize,
     /// What sets the limits, for people.
-    pub why: &'static str,
+    pub why: String,
 }
 
 /// One database at one URL.
@@ -95,10 +95,16 @@ pub trait Target: Send + Sync {
         }
     }
 
-    /// What a statement carries of a write of so many `columns`, where a write may be several statements of many rows.
-    /// `Config` where `split` asks for what the database has not.
-    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
-        let _ = (columns, method);
+    /// What a statement carries of a write of so many `columns` to `table`, where a write may be several statements of
+    /// many rows. `Config` where `split` asks for what the database has not.
+    fn statement_max(
+        &self,
+        table: &Table,
+        columns: usize,
+        method: Method,
+        split: Split,
+    ) -> Result<Option<StatementMax>> {
+        let _ = (table, columns, method);
         match split {
             Split::Auto => Ok(None),
             Split::None => Err(splits_nothing()),

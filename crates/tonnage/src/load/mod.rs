@@ -185,7 +185,7 @@ fn decide_for(
         options,
         further_keys: &|key| target.further_keys(&table, key),
         support: &|operation, method| target.support(&table, operation, method),
-        statement_max: &|columns, method, split| target.statement_max(columns, method, split),
+        statement_max: &|columns, method, split| target.statement_max(&table, columns, method, split),
         preparation: options.preparation()?,
         foreseen,
         settings: &|durability| target.settings(durability),

@@ -109,6 +109,7 @@ pub(super) async fn describe(
         kinds,
         unique: Vec::new(),
         is_view: false,
+        shards: 1,
     })
 }
 

@@ -9,8 +9,8 @@
 //! part of its shape, and a run does not go on in a table of another one.
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
-//! table is), `encode` (values), `statements` and `writer` (rows), `execute` (statements of the user's own), `ledger`; and
-//! the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
+//! table is), `encode` (values), `statements`, `sizes` and `writer` (rows), `execute` (statements of the user's own),
+//! `ledger`; and the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
 
 mod catalog;
 mod connect;
@@ -23,6 +23,7 @@ mod ledger;
 mod product;
 mod reader;
 mod settings;
+mod sizes;
 mod splits;
 mod statements;
 mod stream;
@@ -44,6 +45,7 @@ use self::{
     ledger::Mover,
     product::{Product, Version},
     settings::{ProcessSurroundings, Settings},
+    sizes::Sizes,
     writer::MysqlWriter,
 };
 use crate::{
@@ -108,6 +110,7 @@ struct Traits {
     /// Its unique indexes.
     unique: Vec<Vec<String>>,
     transactional: bool,
+    shards: usize,
 }
 
 /// What the server is set to.
@@ -208,6 +211,16 @@ impl MysqlTarget {
         Ok(session)
     }
 
+    /// What decides on the size of a statement.
+    fn sizes(&self, columns: usize, shards: usize) -> Sizes<'_> {
+        Sizes {
+            version: &self.version,
+            columns,
+            shards,
+            packet_bytes_max: self.server.packet_bytes_max,
+        }
+    }
+
     /// What stands against an operation on a table, by any method.
     fn refusal(table: &Table, operation: &Operation) -> Option<Support> {
         let key = operation.key();
@@ -239,6 +252,7 @@ impl MysqlTarget {
             None => take(&Traits {
                 unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
                 transactional: true,
+                shards: 1,
             }),
         }
     }
@@ -289,6 +303,14 @@ impl Target for MysqlTarget {
         }
     }
 
+    /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
+    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+        let others = |unique: &&Vec<String>| !same_columns(unique, key);
+        Some(self.of_table(table, |known| {
+            known.unique.iter().filter(others).cloned().collect()
+        }))
+    }
+
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let mut session = self.session().await?;
         let described =
@@ -303,14 +325,7 @@ impl Target for MysqlTarget {
             Traits {
                 unique: described.unique,
                 transactional: described.table.transactional,
-    /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
-    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
-        let others = |unique: &&Vec<String>| !same_columns(unique, key);
-        Some(self.of_table(table, |known| {
-            known.unique.iter().filter(others).cloned().collect()
-        }))
-    }
-
+                shards: described.shards,
             },
         );
         Ok(Some(described.table))
@@ -363,13 +378,19 @@ impl Target for MysqlTarget {
         }
     }
 
-    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
+    fn statement_max(
+        &self,
+        table: &Table,
+        columns: usize,
+        method: Method,
+        split: Split,
+    ) -> Result<Option<StatementMax>> {
         let product = self.version.product;
         match (split, method) {
             (Split::None, _) if product != Product::PolarDbX => Err(splits_nothing()),
             (_, Method::Array) => {
-                let packet = self.server.packet_bytes_max;
-                Ok(Some(writer::statement_max(&self.version, columns, packet, split)))
+                let shards = self.of_table(table, |known| known.shards);
+                Ok(Some(self.sizes(columns, shards).statement_max(split)))
             }
             (Split::Auto, _) => Ok(None),
             (Split::None, _) => Err(Error::config(format!(
@@ -421,8 +442,11 @@ impl Target for MysqlTarget {
             }
         };
         let statements = statements::statements(plan, &described, version)?;
-        let packet = self.server.packet_bytes_max;
-        let most = writer::statement_max(version, statements.columns.len(), packet, plan.split);
+        let shards = self.of_table(&plan.table, |known| known.shards);
+        // A statement of the user's own may name a parameter twice.
+        let most = self
+            .sizes(statements.columns.len(), shards)
+            .statement_max(plan.split);
         let mover = run.map(Mover::new);
         let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
         Ok(Box::new(writer))

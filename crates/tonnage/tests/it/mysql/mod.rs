@@ -18,12 +18,14 @@ macro_rules! on_every_server {
 }
 
 mod connecting;
+mod family;
 mod gets;
 mod ledger;
+mod masquerade;
 mod operations;
+mod shapes;
 mod tables;
 mod unloading;
-mod shapes;
 mod values;
 mod writing;
 
@@ -105,24 +107,24 @@ pub struct Place {
     pub database: String,
     pub url: String,
     pub target: Arc<dyn Target>,
+    server: Server,
     conn: Mutex<Conn>,
     /// Tests at once are limited, so that a machine with many processors stays below the server's connections.
     _permit: SemaphorePermit<'static>,
-    server: Server,
 }
 
 static PLACES: Semaphore = Semaphore::const_new(8);
 
 impl Place {
-    pub async fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let permit = PLACES.acquire().await.unwrap();
     /// On the server of the system's packages.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    pub async fn new() -> Self {
         Self::on(Server::System).await
     }
 
     pub async fn on(server: Server) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let permit = PLACES.acquire().await.unwrap();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let database = format!("place_{}_{number}", std::process::id());
         let mut admin = server.session("tonnage").await;
         let create = format!("CREATE DATABASE {database} CHARACTER SET utf8mb4");
@@ -138,14 +140,14 @@ impl Place {
         }
     }
 
-    /// Runs statements, cut at semicolons at the ends of lines.
-    pub async fn run(&self, sql: &str) {
-        let mut conn = self.conn.lock().await;
     /// A further session in it.
     pub async fn session(&self) -> Conn {
         self.server.session(&self.database).await
     }
 
+    /// Runs statements, cut at semicolons at the ends of lines.
+    pub async fn run(&self, sql: &str) {
+        let mut conn = self.conn.lock().await;
         for statement in sql.split(";\n") {
             conn.query_drop(statement)
                 .await
