@@ -195,6 +195,13 @@ impl Load {
         self.keyed(Mode::Delete, key)
     }
 
+    /// Lets an upsert or an ignore go by whichever unique key a row meets, where the database can be told no single one.
+    #[must_use]
+    pub fn any_unique_key(mut self) -> Self {
+        self.options.any_unique_key = true;
+        self
+    }
+
     /// The parameters that say which rows a statement touches: rows that differ in them may be applied at the same time.
     #[must_use]
     pub fn touches<S: Into<String>>(mut self, parameters: impl IntoIterator<Item = S>) -> Self {

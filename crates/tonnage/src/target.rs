@@ -40,15 +40,18 @@ pub struct Capabilities {
     pub array_rows_max: fn(columns: usize) -> usize,
 }
 
+/// Unique keys by their columns; none where the database goes by the one key that it is told, whatever others there are.
+pub type FurtherKeys = Option<Vec<Vec<String>>>;
+
 /// The most that one statement of many rows carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatementMax {
     /// Rows; `usize::MAX` where nothing limits them.
     pub rows: usize,
     /// Bytes, about; at least one row goes.
     pub bytes: usize,
     /// What sets the limits, for people.
-    pub why: &'static str,
+    pub why: String,
 }
 
 /// One database at one URL.
@@ -59,6 +62,13 @@ pub trait Target: Send + Sync {
 
     /// Whether `operation` on `table` can go by `method`.
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support;
+
+    /// The unique keys of `table` besides `key` by which an upsert or an ignore would take a row that is there for the one
+    /// that is meant.
+    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+        let _ = (table, key);
+        None
+    }
 
     /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. None where there is neither.
     async fn table(&self, name: &TableName) -> Result<Option<Table>>;
@@ -94,10 +104,16 @@ pub trait Target: Send + Sync {
         }
     }
 
-    /// What a statement carries of a write of so many `columns`, where a write may be several statements of many rows.
-    /// `Config` where `split` asks for what the database has not.
-    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
-        let _ = (columns, method);
+    /// What a statement carries of a write of so many `columns` to `table`, where a write may be several statements of
+    /// many rows. `Config` where `split` asks for what the database has not.
+    fn statement_max(
+        &self,
+        table: &Table,
+        columns: usize,
+        method: Method,
+        split: Split,
+    ) -> Result<Option<StatementMax>> {
+        let _ = (table, columns, method);
         match split {
             Split::Auto => Ok(None),
             Split::None => Err(splits_nothing()),

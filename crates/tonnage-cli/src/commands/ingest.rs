@@ -109,6 +109,11 @@ pub struct IngestArgs {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     key: Vec<String>,
 
+    /// Let an upsert or an ignore go by whichever unique key a row meets, where a table has several and the database can
+    /// be told no single one
+    #[arg(long)]
+    any_unique_key: bool,
+
     /// The most bytes of rows in memory [default: 64MiB]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<usize>,
@@ -290,6 +295,9 @@ async fn open(args: &IngestArgs) -> Result<Buffer> {
         .memory(args.memory.unwrap_or(AREA_BYTES_MAX))
         .drain(args.drain_bytes, Duration::from_millis(args.drain_age))
         .rejects_max(args.max_rejects);
+    if args.any_unique_key {
+        options = options.any_unique_key();
+    }
     if let Some(path) = &args.rejects {
         options = options.rejects(path, args.max_rejects);
     }

@@ -33,6 +33,11 @@ pub struct LoadArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
     key: Vec<String>,
 
+    /// Let an upsert or an ignore go by whichever unique key a row meets, where a table has several and the database can
+    /// be told no single one
+    #[arg(long, help_heading = "What to do")]
+    any_unique_key: bool,
+
     /// Create the table from the source's columns: where it is missing, or as one that must be new
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "missing", help_heading = "What to do")]
     create: Option<CreateName>,
@@ -120,6 +125,7 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             ModeName::Delete => Mode::Delete,
         },
         key: args.key.clone(),
+        any_unique_key: args.any_unique_key,
         sort: match args.sort {
             SortName::Auto => None,
             SortName::None => Some(Sort::None),

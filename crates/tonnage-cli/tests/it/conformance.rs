@@ -30,6 +30,18 @@ pub enum Target {
     Plain,
     Strict,
     Postgres,
+    MariaDb,
+}
+
+impl Target {
+    /// The methods by which an operation goes.
+    fn methods(self, operation: &str) -> [&'static str; 2] {
+        match (self, operation) {
+            // LOAD DATA does nothing but insert.
+            (Self::MariaDb, "upsert") => ["array", "batch"],
+            _ => ["array", "native"],
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +51,6 @@ enum Format {
 }
 
 const OPERATIONS: [&str; 2] = ["insert", "upsert"];
-const METHODS: [&str; 2] = ["array", "native"];
 const FORMATS: [Format; 2] = [Format::Csv, Format::Parquet];
 
 #[test]
@@ -55,6 +66,11 @@ fn a_strict_sqlite_table_holds_what_was_given() {
 #[test]
 fn a_postgres_table_holds_what_was_given() {
     conforms(Target::Postgres);
+}
+
+#[test]
+fn a_mariadb_table_holds_what_was_given() {
+    conforms(Target::MariaDb);
 }
 
 /// A row of the table: a value of a case.
@@ -81,10 +97,11 @@ fn conforms(target: Target) {
         let before = write(&directory, "before", format, &cases, &places, 1);
         let input = write(&directory, "input", format, &cases, &places, 0);
         for operation in OPERATIONS {
-            for method in METHODS {
+            for method in target.methods(operation) {
                 let way = format!("{target:?} {format:?} {operation} {method}");
                 let database = match target {
                     Target::Postgres => Database::postgres(),
+                    Target::MariaDb => Database::mariadb(),
                     _ => Database::sqlite(),
                 };
                 create(&database, target, &cases);
@@ -116,11 +133,13 @@ fn create(database: &Database, target: Target, cases: &[Case]) {
     let (key, end) = match target {
         Target::Plain => ("INTEGER", ""),
         Target::Strict => ("INTEGER", " STRICT"),
-        Target::Postgres => ("bigint", ""),
+        Target::Postgres | Target::MariaDb => ("bigint", ""),
     };
-    if target == Target::Postgres {
-        // Instants are read as they are in this zone.
-        database.run("SET TIME ZONE 'UTC'");
+    // Instants are read as they are in this zone.
+    match target {
+        Target::Plain | Target::Strict => {}
+        Target::Postgres => database.run("SET TIME ZONE 'UTC'"),
+        Target::MariaDb => database.run("SET time_zone = '+00:00'"),
     }
     let columns = columns.join(", ");
     database.run(&format!(
@@ -183,6 +202,12 @@ fn check(
             assert!(!is_rejected, "{what} was rejected");
             let select = match target {
                 Target::Postgres => format!("{}::text", case.name),
+                Target::MariaDb => match case.name {
+                    // Singles are shown by six digits, and bytes are no text.
+                    "float32" => "CAST(float32 AS double)".to_owned(),
+                    "binary_data" => "CONCAT('\\\\x', LOWER(HEX(binary_data)))".to_owned(),
+                    name => name.to_owned(),
+                },
                 _ => format!("{0}, typeof({0})", case.name),
             };
             let rows = database.rows(&format!("SELECT {select} FROM conformance WHERE id = {id}"));

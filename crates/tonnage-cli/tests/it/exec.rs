@@ -7,13 +7,11 @@ use crate::{
     events::{Chance, handled},
     process::{Running, count, report, tonnage},
     support::{
-        BOTH,
+        ALL, BOTH,
         Database::{self, MariaDb, Postgres, Sqlite},
         Place, every,
     },
 };
-
-const ALL: &[Database] = &[Sqlite, Postgres, MariaDb];
 
 const STOCK: &str =
     "CREATE TABLE stock (id integer PRIMARY KEY, quantity integer CHECK (quantity >= 0), name text);

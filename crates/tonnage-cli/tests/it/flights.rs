@@ -11,7 +11,7 @@ use crate::{
 
 const NULL: &str = "NA";
 
-/// No two flights share it; PostgreSQL and SQLite both take it for a primary key.
+/// No two flights share it; every database takes it for a primary key.
 const KEY: &str = "year,month,day,carrier,flight,origin";
 
 /// Columns that are not whole numbers.
@@ -35,6 +35,18 @@ const SQLITE_TABLE: &str = "CREATE TABLE flights (
     air_time REAL, distance DOUBLE NOT NULL, hour INTEGER, minute INTEGER,
     time_hour TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (year, month, day, carrier, flight, origin))";
+
+const MARIADB_TABLE: &str = "CREATE TABLE flights (
+    year smallint, month smallint, day integer,
+    dep_time smallint, sched_dep_time integer NOT NULL, dep_delay decimal(5,0),
+    arr_time smallint, sched_arr_time integer NOT NULL, arr_delay decimal(10,0),
+    carrier char(2), flight integer, tailnum varchar(6), origin char(3), dest text NOT NULL,
+    air_time float, distance double NOT NULL, hour smallint, minute smallint,
+    time_hour timestamp NOT NULL,
+    PRIMARY KEY (year, month, day, carrier, flight, origin))";
+
+/// Text of a key has to be limited there.
+const MARIADB_TYPES: [&str; 4] = ["--type", "carrier=varchar(2)", "--type", "origin=varchar(3)"];
 
 /// What is in the file.
 struct Truth {
@@ -108,7 +120,20 @@ fn flights_into_a_written_postgres_table() {
     loads(&Database::postgres(), Table::Written);
 }
 
+#[test]
+fn flights_into_a_created_mariadb_table() {
+    loads(&Database::mariadb(), Table::Created);
+}
+
+#[test]
+fn flights_into_a_written_mariadb_table() {
+    loads(&Database::mariadb(), Table::Written);
+}
+
 fn loads(database: &Database, table: Table) {
+    if let Database::MariaDb(_) = database {
+        database.run("SET time_zone = '+00:00'");
+    }
     let truth = truth();
     let rows = truth.lines.len() as u64;
     assert_eq!(rows, 336_776, "flights in the file");
@@ -126,11 +151,15 @@ fn loads(database: &Database, table: Table) {
     match table {
         Table::Created => {
             command.args(["--create=new", "--key", KEY]);
+            if let Database::MariaDb(_) = database {
+                command.args(MARIADB_TYPES);
+            }
         }
         Table::Written => {
             database.run(match database {
                 Database::Sqlite(_) => SQLITE_TABLE,
-                _ => POSTGRES_TABLE,
+                Database::Postgres(_) => POSTGRES_TABLE,
+                Database::MariaDb(_) => MARIADB_TABLE,
             });
         }
     }
@@ -161,12 +190,19 @@ fn inferred(database: &Database) {
             "TIMESTAMPTZ",
             "TEXT",
         ),
-        _ => (
+        Database::Postgres(_) => (
             "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'flights' \
              ORDER BY ordinal_position",
             "bigint",
             "timestamp with time zone",
             "text",
+        ),
+        Database::MariaDb(_) => (
+            "SELECT column_name, IF(data_type = 'varchar', 'longtext', data_type) FROM information_schema.columns \
+             WHERE table_schema = database() AND table_name = 'flights' ORDER BY ordinal_position",
+            "bigint",
+            "timestamp",
+            "longtext",
         ),
     };
     let found = database.rows(query);
@@ -193,7 +229,13 @@ fn sums(database: &Database) {
         .iter()
         .map(|name| match TEXTS.contains(&name.as_str()) {
             true => format!("count(*) - count({name}), 0"),
-            false => format!("count(*) - count({name}), CAST(sum(CAST({name} AS numeric)) AS bigint)"),
+            false => {
+                let (number, whole) = match database {
+                    Database::MariaDb(_) => (name.clone(), "signed"),
+                    _ => (format!("CAST({name} AS numeric)"), "bigint"),
+                };
+                format!("count(*) - count({name}), CAST(sum({number}) AS {whole})")
+            }
         });
     let columns: Vec<_> = columns.collect();
     let found = database.rows(&format!("SELECT count(*), {} FROM flights", columns.join(", ")));
@@ -212,6 +254,8 @@ fn lines(database: &Database) -> Vec<String> {
             (Database::Postgres(_), "time_hour") => {
                 format!("to_char({name} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')")
             }
+            (Database::MariaDb(_), "time_hour") => format!("date_format({name}, '%Y-%m-%dT%H:%i:%sZ')"),
+            (Database::MariaDb(_), name) => format!("CAST({name} AS char)"),
             // SQLite casts whole reals to 1.0; %g has room for every distance, and shows a fraction.
             (Database::Sqlite(_), "air_time" | "distance") => format!("printf('%g', {name})"),
             _ => format!("CAST({name} AS text)"),
@@ -219,7 +263,11 @@ fn lines(database: &Database) -> Vec<String> {
         format!("CASE WHEN {name} IS NULL THEN '{NULL}' ELSE {text} END")
     });
     let columns: Vec<_> = columns.collect();
-    let rows = database.rows(&format!("SELECT {} FROM flights", columns.join(" || ',' || ")));
+    let line = match database {
+        Database::MariaDb(_) => format!("concat_ws(',', {})", columns.join(", ")),
+        _ => columns.join(" || ',' || "),
+    };
+    let rows = database.rows(&format!("SELECT {line} FROM flights"));
     let mut lines: Vec<String> = rows.into_iter().flatten().flatten().collect();
     lines.sort_unstable();
     lines

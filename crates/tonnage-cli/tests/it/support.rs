@@ -21,6 +21,7 @@ pub enum Database {
 }
 
 pub const BOTH: &[Database] = &[Database::Sqlite, Database::Postgres];
+pub const ALL: &[Database] = &[Database::Sqlite, Database::Postgres, Database::MariaDb];
 
 /// What a run of the program said, without what differs from run to run.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::support::{
-    BOTH,
+    ALL,
     Database::{MariaDb, Postgres, Sqlite},
     Place,
 };
@@ -29,7 +29,7 @@ fn files(place: &Place, directory: &str) -> Vec<String> {
 
 #[test]
 fn rows_go_to_standard_output_and_everything_else_does_not() {
-    for database in BOTH {
+    for database in ALL {
         let place = Place::with(*database, ORDERS, &[]);
         let ran = place.run("unload {db} -t orders -o -");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -55,7 +55,7 @@ fn rows_go_to_standard_output_and_everything_else_does_not() {
 
 #[test]
 fn what_goes_out_by_any_file_comes_in_again() {
-    for database in BOTH {
+    for database in ALL {
         let place = Place::with(*database, ORDERS, &[]);
         let wanted = place.sql("SELECT * FROM orders ORDER BY id");
         for output in [

@@ -65,8 +65,11 @@ impl Planner {
             foreseen: Foreseen::default(),
             routed: Routed::No,
             options: &self.options,
+            further_keys: &|key| target.further_keys(&self.table, key),
             support: &|operation, method| target.support(&self.table, operation, method),
-            statement_max: &|columns, method, split| target.statement_max(columns, method, split),
+            statement_max: &|columns, method, split| {
+                target.statement_max(&self.table, columns, method, split)
+            },
             settings: &|durability| target.settings(durability),
             processors: 1,
         })?;

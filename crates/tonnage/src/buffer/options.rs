@@ -157,6 +157,13 @@ impl BufferOptions {
         self
     }
 
+    /// Lets an upsert or an ignore go by whichever unique key a row meets, where the database can be told no single one.
+    #[must_use]
+    pub fn any_unique_key(mut self) -> Self {
+        self.load.any_unique_key = true;
+        self
+    }
+
     /// When a put is answered.
     #[must_use]
     pub fn ack(mut self, ack: Ack) -> Self {

@@ -2,6 +2,7 @@
 //! source and the options; nothing downstream reads an option.
 
 mod columns;
+mod keys;
 mod options;
 mod show;
 mod statement;
@@ -24,7 +25,7 @@ use crate::{
     sources::csv::suspicious_delimiter,
     statement::Statement,
     table::{Equality, Table},
-    target::{Capabilities, Routed, StatementMax},
+    target::{Capabilities, FurtherKeys, Routed, StatementMax},
     types::ColumnType,
 };
 
@@ -186,6 +187,9 @@ pub struct Premises<'a> {
     pub passing: Option<&'static str>,
     /// What was asked for.
     pub options: &'a LoadOptions,
+    /// The unique keys besides a key by which a row is taken for one that is there:
+    /// [`Target::further_keys`](crate::target::Target::further_keys).
+    pub further_keys: &'a dyn Fn(&[String]) -> FurtherKeys,
     /// Whether the target can do an operation by a method.
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
     /// What a statement carries of so many columns: [`Target::statement_max`](crate::target::Target::statement_max).
@@ -225,6 +229,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
         _ => columns,
     };
+    let by_any_key = keys::any(premises, &operation)?;
     let method = method(capabilities, &operation, options, premises.support)?;
     let statement_max = (premises.statement_max)(columns.len(), method, options.split)?;
     let durability = durability(capabilities, options)?;
@@ -241,6 +246,8 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             true => SlotBy::Block,
             false => SlotBy::One,
         },
+        // Rows of different keys may be one row by another of its keys.
+        _ if by_any_key.is_some() => SlotBy::One,
         keyed if !keyed.key().iter().all(provable) => SlotBy::One,
         // One writer keeps the order of keys by itself, and one slot keeps the order of a sort.
         _ if capabilities.writers_max == Some(1) => SlotBy::One,
@@ -303,10 +310,15 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     }
     if slot_by == SlotBy::One && jobs_max > 1 {
         jobs_max = 1;
-        notes.push(format!(
-            "only the server can tell whether two values of ({}) are equal: one job keeps their order",
-            operation.key().join(", ")
-        ));
+        notes.push(match by_any_key {
+            Some(_) => {
+                "rows of different keys may be one row by another key: one job keeps their order".to_owned()
+            }
+            None => format!(
+                "only the server can tell whether two values of ({}) are equal: one job keeps their order",
+                operation.key().join(", ")
+            ),
+        });
     }
     if options.single_transaction {
         if method == Method::Single {
@@ -365,9 +377,17 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         Some(key) => key.columns.iter().map_while(position).collect(),
         None => Vec::new(),
     };
+    // Rows that are one to the database keep their order only where they are one to the sort as well.
+    let keeps_order = match &operation {
+        Operation::Insert | Operation::Delete { .. } | Operation::Statement { .. } => true,
+        Operation::Upsert { key } | Operation::Ignore { key } | Operation::Update { key } => {
+            let same = |at: &usize| key.contains(&columns[*at].name) && provable(&columns[*at].name);
+            by_any_key.is_none() && sort_by.iter().all(same)
+        }
+    };
     let sort = match options.sort {
         Some(sort) => sort,
-        None if sort_by.is_empty() => Sort::None,
+        None if sort_by.is_empty() || !keeps_order => Sort::None,
         None => Sort::Block,
     };
     if sort != Sort::None && sort_by.is_empty() {
@@ -378,8 +398,17 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         ))
         .hint("leave --sort out, or load the key's first column"));
     }
+    if sort != Sort::None && !keeps_order {
+        return Err(Error::config(format!(
+            "--sort {} could change the order of rows of one key: {} goes by ({}), which the primary key does not order",
+            sort.name(),
+            operation.name(),
+            operation.key().join(", ")
+        ))
+        .hint("leave --sort out"));
+    }
 
-    let mut guarantees_lost = Vec::new();
+    let mut guarantees_lost: Vec<String> = by_any_key.into_iter().collect();
     if !table.transactional {
         if options.ledger == LedgerPlace::Target {
             return Err(Error::schema(format!(

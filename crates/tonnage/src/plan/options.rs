@@ -23,6 +23,9 @@ pub struct LoadOptions {
     /// The columns that recognise a row; empty takes the primary key. Of a statement the parameters that say what it
     /// touches; empty where nothing says so.
     pub key: Vec<String>,
+    /// Whether an upsert or an ignore may go by whichever unique key a row meets, where the database can be told no
+    /// single one.
+    pub any_unique_key: bool,
     /// How rows travel.
     pub method: Option<Method>,
     /// The most rows of a write.
@@ -127,6 +130,7 @@ impl LoadOptions {
             mode: Mode::Insert,
             statement: None,
             key: Vec::new(),
+            any_unique_key: false,
             method: None,
             batch_rows: None,
             batch_bytes: None,

@@ -12,7 +12,7 @@ use super::Target;
 /// What becomes of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fate {
-    /// What the database's client reads: in PostgreSQL the value as text, in SQLite storage class and value.
+    /// What the database's client reads: in SQLite storage class and value, elsewhere the value as text.
     Stored(Option<String>),
     /// The row is put aside.
     Rejected,
@@ -25,6 +25,7 @@ pub struct Value {
     /// Arrow cannot say it: null in the Parquet file.
     pub csv_only: bool,
     postgres: Fate,
+    mariadb: Fate,
     plain: Fate,
     strict: Fate,
 }
@@ -34,6 +35,8 @@ pub struct Case {
     /// The column's name.
     pub name: &'static str,
     postgres: &'static str,
+    /// None where MariaDB has no type that takes all of it.
+    mariadb: Option<&'static str>,
     plain: &'static str,
     /// None where a STRICT table has no such type.
     strict: Option<&'static str>,
@@ -49,6 +52,7 @@ impl Case {
             Target::Plain => Some(self.plain),
             Target::Strict => self.strict,
             Target::Postgres => Some(self.postgres),
+            Target::MariaDb => self.mariadb,
         }
     }
 }
@@ -59,11 +63,17 @@ impl Value {
             Target::Plain => &self.plain,
             Target::Strict => &self.strict,
             Target::Postgres => &self.postgres,
+            Target::MariaDb => &self.mariadb,
         }
     }
 
     fn postgres(mut self, text: &str) -> Self {
         self.postgres = Fate::Stored(Some(text.to_owned()));
+        self
+    }
+
+    fn mariadb(mut self, text: &str) -> Self {
+        self.mariadb = Fate::Stored(Some(text.to_owned()));
         self
     }
 
@@ -90,6 +100,7 @@ impl Value {
                 Target::Plain => self.plain = Fate::Rejected,
                 Target::Strict => self.strict = Fate::Rejected,
                 Target::Postgres => self.postgres = Fate::Rejected,
+                Target::MariaDb => self.mariadb = Fate::Rejected,
             }
         }
         self
@@ -97,7 +108,10 @@ impl Value {
 }
 
 const SQLITE: [Target; 2] = [Target::Plain, Target::Strict];
-const EVERYWHERE: [Target; 3] = [Target::Plain, Target::Strict, Target::Postgres];
+const SERVERS: [Target; 2] = [Target::Postgres, Target::MariaDb];
+const EVERYWHERE: [Target; 4] = [Target::Plain, Target::Strict, Target::Postgres, Target::MariaDb];
+/// Numbers that are none.
+const NOT_POSTGRES: [Target; 3] = [Target::Plain, Target::Strict, Target::MariaDb];
 
 /// A value that reads back as it is written, in SQLite in this storage class.
 fn value(class: &'static str) -> impl Fn(&str) -> Value {
@@ -107,6 +121,7 @@ fn value(class: &'static str) -> impl Fn(&str) -> Value {
             text: Some(text.to_owned()),
             csv_only: false,
             postgres: Fate::Stored(Some(text.to_owned())),
+            mariadb: Fate::Stored(Some(text.to_owned())),
             strict: plain.clone(),
             plain,
         }
@@ -119,6 +134,7 @@ fn null() -> Value {
         text: None,
         csv_only: false,
         postgres: null.clone(),
+        mariadb: null.clone(),
         plain: null.clone(),
         strict: null,
     }
@@ -137,6 +153,7 @@ fn numbers() -> Vec<Case> {
         Case {
             name: "int16",
             postgres: "smallint",
+            mariadb: Some("smallint"),
             plain: "SMALLINT",
             strict: Some("INT"),
             values: vec![
@@ -144,7 +161,7 @@ fn numbers() -> Vec<Case> {
                 integer("0"),
                 null(),
                 integer("32767"),
-                integer("32768").rejected_by(&[Target::Postgres]),
+                integer("32768").rejected_by(&SERVERS),
             ],
             arrow: Arc::new(Int32Array::from(vec![
                 Some(-32768),
@@ -157,13 +174,14 @@ fn numbers() -> Vec<Case> {
         Case {
             name: "int32",
             postgres: "integer",
+            mariadb: Some("int"),
             plain: "INT",
             strict: Some("INTEGER"),
             values: vec![
                 integer("-2147483648"),
                 null(),
                 integer("2147483647"),
-                integer("-2147483649").rejected_by(&[Target::Postgres]),
+                integer("-2147483649").rejected_by(&SERVERS),
             ],
             arrow: Arc::new(Int64Array::from(vec![
                 Some(i64::from(i32::MIN)),
@@ -175,6 +193,7 @@ fn numbers() -> Vec<Case> {
         Case {
             name: "int64",
             postgres: "bigint",
+            mariadb: Some("bigint"),
             plain: "BIGINT",
             strict: Some("INTEGER"),
             values: vec![
@@ -199,17 +218,22 @@ fn numbers() -> Vec<Case> {
         Case {
             name: "float32",
             postgres: "real",
+            mariadb: Some("float"),
             plain: "FLOAT",
             strict: Some("REAL"),
             values: vec![
                 real("1.5"),
                 null(),
-                real("-0.0").postgres("-0").sqlite("real 0.0"),
+                real("-0.0").postgres("-0").mariadb("0").sqlite("real 0.0"),
                 real("3.4028234663852886e38").postgres("3.4028235e+38"),
                 real("1.401298464324817e-45").postgres("1e-45"),
-                real("Infinity").sqlite("real inf"),
-                real("-Infinity").sqlite("real -inf"),
-                real("NaN").rejected_by(&SQLITE),
+                real("Infinity")
+                    .sqlite("real inf")
+                    .rejected_by(&[Target::MariaDb]),
+                real("-Infinity")
+                    .sqlite("real -inf")
+                    .rejected_by(&[Target::MariaDb]),
+                real("NaN").rejected_by(&NOT_POSTGRES),
             ],
             arrow: Arc::new(Float32Array::from(vec![
                 Some(1.5),
@@ -225,20 +249,26 @@ fn numbers() -> Vec<Case> {
         Case {
             name: "float64",
             postgres: "double precision",
+            mariadb: Some("double"),
             plain: "DOUBLE PRECISION",
             strict: Some("REAL"),
             values: vec![
                 real("0.1"),
                 null(),
-                real("-0.0").postgres("-0").sqlite("real 0.0"),
+                real("-0.0").postgres("-0").mariadb("0").sqlite("real 0.0"),
                 real("-1.7976931348623157e308").postgres("-1.7976931348623157e+308"),
                 real("5e-324"),
                 real("9007199254740993")
                     .postgres("9.007199254740992e+15")
+                    .mariadb("9.007199254740992e15")
                     .sqlite("real 9007199254740992.0"),
-                real("Infinity").sqlite("real inf"),
-                real("-Infinity").sqlite("real -inf"),
-                real("NaN").rejected_by(&SQLITE),
+                real("Infinity")
+                    .sqlite("real inf")
+                    .rejected_by(&[Target::MariaDb]),
+                real("-Infinity")
+                    .sqlite("real -inf")
+                    .rejected_by(&[Target::MariaDb]),
+                real("NaN").rejected_by(&NOT_POSTGRES),
             ],
             arrow: Arc::new(Float64Array::from(vec![
                 Some(0.1),
@@ -271,6 +301,7 @@ fn decimals() -> Vec<Case> {
         Case {
             name: "decimal12",
             postgres: "numeric(12,2)",
+            mariadb: Some("decimal(12,2)"),
             plain: "DECIMAL(12,2)",
             strict: Some("TEXT"),
             values: vec![
@@ -281,10 +312,10 @@ fn decimals() -> Vec<Case> {
                 text("0.00").plain("integer 0"),
                 text("1000.00").plain("integer 1000"),
                 text("12.345")
-                    .rejected_by(&[Target::Plain, Target::Postgres])
+                    .rejected_by(&[Target::Plain, Target::Postgres, Target::MariaDb])
                     .csv_only(),
                 text("10000000000.00")
-                    .rejected_by(&[Target::Plain, Target::Postgres])
+                    .rejected_by(&[Target::Plain, Target::Postgres, Target::MariaDb])
                     .csv_only(),
             ],
             arrow: decimal(
@@ -305,6 +336,7 @@ fn decimals() -> Vec<Case> {
         Case {
             name: "decimal38",
             postgres: "numeric(38,10)",
+            mariadb: Some("decimal(38,10)"),
             plain: "TEXT",
             strict: Some("TEXT"),
             values: vec![
@@ -327,6 +359,7 @@ fn decimals() -> Vec<Case> {
         Case {
             name: "numeric",
             postgres: "numeric",
+            mariadb: None,
             plain: "NUMERIC",
             strict: None,
             values: vec![
@@ -387,6 +420,7 @@ fn texts() -> Vec<Case> {
         Case {
             name: "free",
             postgres: "text",
+            mariadb: Some("longtext"),
             plain: "TEXT",
             strict: Some("TEXT"),
             values: all(&free),
@@ -395,41 +429,45 @@ fn texts() -> Vec<Case> {
         Case {
             name: "anything",
             postgres: "varchar",
+            mariadb: Some("varchar(20)"),
             plain: "",
             strict: Some("ANY"),
             values: all(&["", "x", "y z"]),
             arrow: arrow(&["", "x", "y z"]),
         },
         Case {
-            name: "varying",
+            name: "limited",
             postgres: "varchar(5)",
+            mariadb: Some("varchar(5)"),
             plain: "VARCHAR(5)",
             strict: Some("TEXT"),
             values: vec![
                 text(""),
                 null(),
                 text("größe"),
-                text("größer").rejected_by(&[Target::Postgres]),
+                text("größer").rejected_by(&SERVERS),
             ],
             arrow: strings(&[Some(""), None, Some("größe"), Some("größer")]),
         },
         Case {
             name: "padded",
             postgres: "char(5)",
+            mariadb: Some("char(5)"),
             plain: "CHAR(5)",
             strict: Some("TEXT"),
             values: vec![
                 text("ab"),
                 null(),
-                text("ab  ").postgres("ab"),
+                text("ab  ").postgres("ab").mariadb("ab"),
                 text("🚢🚢🚢🚢🚢"),
-                text("abcdef").rejected_by(&[Target::Postgres]),
+                text("abcdef").rejected_by(&SERVERS),
             ],
             arrow: strings(&[Some("ab"), None, Some("ab  "), Some("🚢🚢🚢🚢🚢"), Some("abcdef")]),
         },
         Case {
             name: "document",
             postgres: "json",
+            mariadb: Some("json"),
             plain: "JSON",
             strict: Some("TEXT"),
             values: vec![
@@ -450,6 +488,7 @@ fn texts() -> Vec<Case> {
         Case {
             name: "document_binary",
             postgres: "jsonb",
+            mariadb: None,
             plain: "JSON",
             strict: None,
             values: vec![
@@ -473,6 +512,7 @@ fn times() -> Vec<Case> {
         Case {
             name: "day",
             postgres: "date",
+            mariadb: Some("date"),
             plain: "DATE",
             strict: Some("TEXT"),
             values: vec![
@@ -481,6 +521,9 @@ fn times() -> Vec<Case> {
                 null(),
                 text("2024-02-29"),
                 text("9999-12-31"),
+                text("0000-00-00")
+                    .rejected_by(&[Target::Plain, Target::Postgres, Target::MariaDb])
+                    .csv_only(),
             ],
             arrow: Arc::new(Date32Array::from(vec![
                 Some(-719_162),
@@ -488,16 +531,20 @@ fn times() -> Vec<Case> {
                 None,
                 Some(19_782),
                 Some(2_932_896),
+                None,
             ])),
         },
         Case {
             name: "clock",
             postgres: "time",
+            mariadb: Some("time(6)"),
             plain: "TIME",
             strict: None,
             values: vec![
-                text("00:00:00"),
-                text("12:34:56.5").sqlite("text 12:34:56.500000"),
+                text("00:00:00").mariadb("00:00:00.000000"),
+                text("12:34:56.5")
+                    .mariadb("12:34:56.500000")
+                    .sqlite("text 12:34:56.500000"),
                 null(),
                 text("23:59:59.999999"),
             ],
@@ -511,10 +558,11 @@ fn times() -> Vec<Case> {
         Case {
             name: "moment",
             postgres: "timestamp",
+            mariadb: Some("datetime(6)"),
             plain: "TIMESTAMP",
             strict: None,
             values: vec![
-                text("0001-01-01 00:00:00"),
+                text("0001-01-01 00:00:00").mariadb("0001-01-01 00:00:00.000000"),
                 text("1969-12-31 23:59:59.999999"),
                 null(),
                 text("9999-12-31 23:59:59.999999"),
@@ -535,14 +583,17 @@ fn times() -> Vec<Case> {
         Case {
             name: "instant",
             postgres: "timestamptz",
+            mariadb: Some("timestamp(6) NULL"),
             plain: "TIMESTAMPTZ",
             strict: None,
             values: vec![
                 text("0001-01-01 00:00:00Z")
                     .postgres("0001-01-01 00:00:00+00")
+                    .rejected_by(&[Target::MariaDb])
                     .sqlite("text 0001-01-01 00:00:00+00:00"),
                 text("2024-07-01T12:00:00.25+02:00")
                     .postgres("2024-07-01 10:00:00.25+00")
+                    .mariadb("2024-07-01 10:00:00.250000")
                     .sqlite("text 2024-07-01 10:00:00.250000+00:00"),
                 null(),
                 // A time without a zone is no instant.
@@ -563,18 +614,20 @@ fn others() -> Vec<Case> {
         Case {
             name: "truth",
             postgres: "boolean",
+            mariadb: Some("boolean"),
             plain: "BOOLEAN",
             strict: None,
             values: vec![
-                integer("true").sqlite("integer 1"),
+                integer("true").mariadb("1").sqlite("integer 1"),
                 null(),
-                integer("f").postgres("false").sqlite("integer 0"),
+                integer("f").postgres("false").mariadb("0").sqlite("integer 0"),
             ],
             arrow: Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
         },
         Case {
             name: "binary_data",
             postgres: "bytea",
+            mariadb: Some("longblob"),
             plain: "BLOB",
             strict: Some("BLOB"),
             values: vec![
@@ -582,7 +635,10 @@ fn others() -> Vec<Case> {
                 null(),
                 blob("\\x00ff"),
                 blob("\\xdeadbeef"),
-                blob("AB").postgres("\\x4142").sqlite("blob \\x4142"),
+                blob("AB")
+                    .postgres("\\x4142")
+                    .mariadb("\\x4142")
+                    .sqlite("blob \\x4142"),
             ],
             arrow: Arc::new(BinaryArray::from_opt_vec(vec![
                 Some(b""),
@@ -595,12 +651,14 @@ fn others() -> Vec<Case> {
         Case {
             name: "identifier",
             postgres: "uuid",
+            mariadb: Some("uuid"),
             plain: "UUID",
             strict: None,
             values: vec![
                 text("00000000-0000-0000-0000-000000000000"),
                 text("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF")
                     .postgres("ffffffff-ffff-ffff-ffff-ffffffffffff")
+                    .mariadb("ffffffff-ffff-ffff-ffff-ffffffffffff")
                     .sqlite("text ffffffff-ffff-ffff-ffff-ffffffffffff"),
                 null(),
                 text("30313233-3435-3637-3839-616263646566"),

@@ -247,9 +247,18 @@ pub(super) const MISTAKES: &[Mistake] = &[
         sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer UNIQUE)",
         arguments: "load orders.csv {db} -t orders --mode upsert",
         code: 2,
-        says: "error: upsert by method native: the further unique key (qty) of {name}.orders could take a row for \
-                 another one\n\
-               hint: --mode update for rows that are there, --mode insert for new ones\n",
+        says: "error: upsert: the further unique key (qty) of {name}.orders could take a row for another one\n\
+               hint: --any-unique-key goes by whichever key a row meets; --mode update is for rows that are there, \
+                 --mode insert for new ones\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
+        name: "any unique key is asked for where one is told",
+        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer UNIQUE)",
+        arguments: "load orders.csv {db} -t orders --mode upsert --any-unique-key",
+        code: 2,
+        says: "error: the database goes by (id) and by no other key, so --any-unique-key would have no effect\n\
+               hint: leave it out\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -31,6 +31,8 @@ pub(super) struct Described {
     pub collations: Vec<Option<String>>,
     /// It is a view.
     pub is_view: bool,
+    /// The tables that it is spread over; 1 where it is one.
+    pub shards: usize,
 }
 
 /// A column as it is declared.
@@ -363,6 +365,20 @@ pub(super) async fn describe_readable(
     }
 }
 
+/// The tables that a table is spread over.
+async fn shards(conn: &mut Conn, version: &Version, name: &TableName) -> Result<usize> {
+    if version.product != Product::PolarDbX {
+        return Ok(1);
+    }
+    let topology = format!("SHOW TOPOLOGY FROM {}", types::quote_table(name));
+    match conn.query::<Row, _>(topology).await {
+        Ok(rows) => Ok(rows.len().max(1)),
+        // A view has none, and not everyone may ask.
+        Err(failure) if errors::number(&failure).is_some() => Ok(1),
+        Err(failure) => Err(errors::statement(failure)),
+    }
+}
+
 async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Result<Described> {
     let schema = found.name.schema.clone().unwrap_or_default();
     let place = [schema.as_str(), found.name.name.as_str()];
@@ -391,6 +407,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
         None => false,
     };
     let (made, numbered) = made(conn, version, &found).await?;
+    let shards = shards(conn, version, &found.name).await?;
 
     let mut notes = Vec::new();
     if !transactional {
@@ -445,9 +462,12 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
                 column.name
             ));
         }
-        if matches!(ty, Some(ColumnType::Float32 | ColumnType::Float64)) {
-            notes.push(format!("{} keeps a negative zero as zero", column.name));
+        if matches!(ty, Some(ColumnType::Float32 | ColumnType::Float64))
+            && !(version.keeps_negative_zero() && column.scale.is_none())
+        {
+            notes.push(format!("{} may keep a negative zero as zero", column.name));
         }
+        notes.extend(kind.as_ref().and_then(|kind| types::note(&column.name, kind)));
         kinds.push(kind);
         table_columns.push(Column {
             name: column.name.clone(),
@@ -481,6 +501,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
         kinds,
         collations: declared.into_iter().map(|column| column.collation).collect(),
         is_view: found.kind.ends_with("VIEW"),
+        shards,
         unique: indexes.into_iter().map(|index| index.columns).collect(),
         table: Table {
             identity: TableIdentity {

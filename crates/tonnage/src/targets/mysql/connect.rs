@@ -79,24 +79,76 @@ pub(super) async fn open(settings: &Settings, counting: Counting) -> Result<(Con
 async fn reach(settings: &Settings, counting: Counting) -> Result<Conn> {
     // Another part of the program may have chosen one already, which then stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let tls = match (&settings.endpoint, settings.tls) {
-        (Endpoint::Socket(_), _) | (_, TlsMode::Disable) => None,
-        (_, TlsMode::Prefer) => Some(encryption(settings, Trust::Anyone)),
-        // As libpq: with an authority at hand, `require` verifies; this driver knows no half of it.
-        (_, TlsMode::Require) if settings.root_certificate.is_none() => {
-            Some(encryption(settings, Trust::Anyone))
+    let with = |trust| Some(encryption(settings, trust));
+    let reached = match (&settings.endpoint, settings.tls) {
+        (Endpoint::Socket(_), _) | (_, TlsMode::Disable) => attempt(settings, counting, None).await,
+        (_, TlsMode::Allow) => {
+            let plain = attempt(settings, counting, None).await;
+            match &plain {
+                // A server that insists on TLS, or an account that does: who may not come in without is refused as
+                // one who is unknown.
+                Err(Failure::Server(server)) if matches!(server.code, 3159 | 1045) => {
+                    match attempt(settings, counting, with(Trust::Anyone)).await {
+                        Err(failure) if has_no_tls(&failure) => plain,
+                        other => other,
+                    }
+                }
+                _ => plain,
+            }
         }
-        (_, TlsMode::Require | TlsMode::VerifyFull) => Some(encryption(settings, Trust::Authority)),
+        (_, TlsMode::Prefer) => match attempt(settings, counting, with(Trust::Anyone)).await {
+            Err(failure) if has_no_tls(&failure) => attempt(settings, counting, None).await,
+            other => other,
+        },
+        // As libpq: with an authority at hand, `require` verifies.
+        (_, TlsMode::Require) if settings.root_certificate.is_none() => {
+            attempt(settings, counting, with(Trust::Anyone)).await
+        }
+        (_, TlsMode::Require | TlsMode::VerifyAuthority) => by_authority(settings, counting).await,
+        (_, TlsMode::VerifyFull) => attempt(settings, counting, with(Trust::Authority)).await,
     };
-    let can_do_without = settings.tls == TlsMode::Prefer && tls.is_some();
-    let mut reached = attempt(settings, counting, tls).await;
-    if can_do_without
-        && let Err(Failure::Driver(DriverError::NoClientSslFlagFromServer) | Failure::Io(IoError::Tls(_))) =
-            &reached
-    {
-        reached = attempt(settings, counting, None).await;
-    }
     reached.map_err(|failure| explain(settings, failure))
+}
+
+fn has_no_tls(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Driver(DriverError::NoClientSslFlagFromServer) | Failure::Io(IoError::Tls(_))
+    )
+}
+
+/// With a certificate of the authority, whatever host it is made out to. The driver checks both or neither, so where it
+/// is made out to another one, that host is what is checked the second time.
+async fn by_authority(settings: &Settings, counting: Counting) -> Result<Conn, Failure> {
+    let first = attempt(settings, counting, Some(encryption(settings, Trust::Authority))).await;
+    match first.as_ref().err().and_then(host_of_certificate) {
+        Some(host) => {
+            let tls = encryption(settings, Trust::Authority).with_danger_tls_hostname_override(Some(host));
+            attempt(settings, counting, Some(tls)).await
+        }
+        None => first,
+    }
+}
+
+/// A host that the server's certificate is made out to, where it is not to the one that was meant.
+fn host_of_certificate(failure: &Failure) -> Option<String> {
+    let Failure::Io(IoError::Io(io)) = failure else {
+        return None;
+    };
+    match io.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::NotValidForNameContext {
+            presented,
+            ..
+        }) => presented.iter().find_map(|name| {
+            let (kind, name) = name.strip_suffix(')')?.split_once('(')?;
+            match kind {
+                "DnsName" => Some(name.trim_matches('"').replace('*', "any")),
+                "IpAddress" => Some(name.to_owned()),
+                _ => None,
+            }
+        }),
+        _ => None,
+    }
 }
 
 /// Who a server has to prove to be.

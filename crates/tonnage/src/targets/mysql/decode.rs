@@ -18,6 +18,10 @@ use arrow::{
 };
 use mysql_async::Value;
 
+use super::{
+    encode::{HAS_SYSTEM, SYSTEM_BYTES},
+    types::is_geometry,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     load::arrow_bug,
@@ -54,7 +58,11 @@ impl Decoder {
     pub fn new(columns: &[ReadColumn], key: &[String]) -> Result<Self> {
         let decoders = columns.iter().map(|column| {
             let bug = || Error::bug(format!("column '{}' is read as {}", column.name, column.ty));
-            Ok((column.ty, decoder(column.ty).ok_or_else(bug)?))
+            let decode = match column.ty {
+                ColumnType::Bytes if is_geometry(&column.declared) => Some(geometries as Decode),
+                ty => decoder(ty),
+            };
+            Ok((column.ty, decode.ok_or_else(bug)?))
         });
         Ok(Self {
             schema: schema(columns),
@@ -309,6 +317,39 @@ fn bytes(rows: &Rows, at: usize, ty: ColumnType) -> std::result::Result<ArrayRef
         }
         Some(())
     })?;
+    Ok(Arc::new(builder.finish()))
+}
+
+/// Geometries as well-known binary, in the extended form where they name a reference system.
+fn geometries(rows: &Rows, at: usize, _: ColumnType) -> std::result::Result<ArrayRef, Wrong> {
+    let mut builder = BinaryBuilder::new();
+    let mut extended = Vec::new();
+    for (row, values) in rows.iter().enumerate() {
+        let known = match values.get(at) {
+            Some(Value::Bytes(bytes)) => bytes.split_first_chunk::<SYSTEM_BYTES>(),
+            _ => None,
+        };
+        match (values.get(at), known) {
+            (Some(Value::NULL), _) => builder.append_null(),
+            (_, Some(([0, 0, 0, 0], binary))) if !binary.is_empty() => builder.append_value(binary),
+            (_, Some((system, [order @ 1, a, b, c, d, rest @ ..]))) => {
+                let ty = u32::from_le_bytes([*a, *b, *c, *d]) | HAS_SYSTEM;
+                extended.clear();
+                extended.push(*order);
+                extended.extend(ty.to_le_bytes());
+                extended.extend(system);
+                extended.extend(rest);
+                builder.append_value(&extended);
+            }
+            (found, _) => {
+                let found = found.map_or_else(|| "nothing".to_owned(), shown);
+                return Err(Wrong {
+                    row,
+                    misfit: format!("'{found}' is not a geometry"),
+                });
+            }
+        }
+    }
     Ok(Arc::new(builder.finish()))
 }
 

@@ -4,6 +4,8 @@
 //! change without an error, or only with a warning, is found here, before anything is sent.
 
 mod check;
+mod fixed;
+mod geometry;
 
 use std::ops::Range;
 
@@ -20,6 +22,8 @@ use arrow::{
 };
 use mysql_async::Value;
 
+use self::fixed::Rounding;
+pub(super) use self::geometry::{HAS_SYSTEM, SYSTEM_BYTES};
 use super::types::Kind;
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -227,14 +231,16 @@ impl ColumnEncoder {
             (ColumnType::Decimal { .. }, Kind::Integer { .. }) => {
                 self.unsigned(array.as_primitive_opt::<Decimal128Type>()?)
             }
-            (ColumnType::Float32, Kind::Single { unsigned }) => {
+            (ColumnType::Float32, Kind::Single { unsigned, scale }) => {
                 let array = array.as_primitive_opt::<Float32Type>()?;
                 self.finite(array, *unsigned, f32::is_finite, |value| value.is_sign_negative())
+                    .and_then(|()| self.unrounded(array, *scale, Rounding::keeps_single))
                     .map(|()| Cells::Single(array.clone()))
             }
-            (ColumnType::Float64, Kind::Double { unsigned }) => {
+            (ColumnType::Float64, Kind::Double { unsigned, scale }) => {
                 let array = array.as_primitive_opt::<Float64Type>()?;
                 self.finite(array, *unsigned, f64::is_finite, |value| value.is_sign_negative())
+                    .and_then(|()| self.unrounded(array, *scale, Rounding::keeps_double))
                     .map(|()| Cells::Double(array.clone()))
             }
             (ColumnType::Decimal { scale, .. }, Kind::Decimal { unsigned, .. }) => {
@@ -283,6 +289,9 @@ impl ColumnEncoder {
                         hex: true,
                     })
                 })
+            }
+            (ColumnType::Bytes, Kind::Geometry) => {
+                self.geometries(array.as_binary_opt::<i32>()?).map(Cells::Texts)
             }
             (
                 ColumnType::Numeric | ColumnType::Text { .. } | ColumnType::Char { .. } | ColumnType::Json,

@@ -109,6 +109,7 @@ pub(super) async fn describe(
         kinds,
         unique: Vec::new(),
         is_view: false,
+        shards: 1,
     })
 }
 
@@ -164,8 +165,14 @@ fn kind(ty: ColumnType, name: &str) -> Result<Kind> {
         ColumnType::Int16 => integer(i16::MIN.into(), i16::MAX.into()),
         ColumnType::Int32 => integer(i32::MIN.into(), i32::MAX.into()),
         ColumnType::Int64 => integer(i64::MIN.into(), i64::MAX.into()),
-        ColumnType::Float32 => Kind::Single { unsigned: false },
-        ColumnType::Float64 => Kind::Double { unsigned: false },
+        ColumnType::Float32 => Kind::Single {
+            unsigned: false,
+            scale: None,
+        },
+        ColumnType::Float64 => Kind::Double {
+            unsigned: false,
+            scale: None,
+        },
         ColumnType::Decimal { precision, scale } if scale <= SCALE_MAX => {
             decimal(precision.into(), scale.into())
         }

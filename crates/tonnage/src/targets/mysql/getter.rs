@@ -208,10 +208,13 @@ fn compared(described: &Described, key: &ColumnEncoder, number: usize) -> (Strin
         Kind::Seconds(digits) if key.ty == ColumnType::Time => plain(format!("time({digits})")),
         Kind::Seconds(digits) => plain(format!("datetime({digits})")),
         Kind::Uuid => (characters(36), format!("{wanted} = CAST({name} AS uuid)")),
+        Kind::Inet4 => (characters(15), format!("{wanted} = CAST({name} AS inet4)")),
+        Kind::Inet6 => (characters(45), format!("{wanted} = CAST({name} AS inet6)")),
         Kind::Binary(bytes) | Kind::Bytes(bytes) => (
             characters(bytes.saturating_mul(2)),
             format!("{wanted} = UNHEX({name})"),
         ),
+        Kind::Geometry => (characters(u64::MAX), format!("{wanted} = UNHEX({name})")),
         Kind::Characters(most) | Kind::Padded(most) => (
             characters(u64::from(*most)),
             texts_equal(described, key, &wanted, &name),
@@ -371,7 +374,7 @@ impl Getter for MysqlGetter {
         let binary: Vec<bool> = self
             .keys
             .iter()
-            .map(|key| matches!(key.kind, Kind::Binary(_) | Kind::Bytes(_)))
+            .map(|key| matches!(key.kind, Kind::Binary(_) | Kind::Bytes(_) | Kind::Geometry))
             .collect();
         let (mut text, mut first) = ("[".to_owned(), 0);
         for (row, values) in encoded.parameters(0..keys.num_rows()).iter().enumerate() {

@@ -9,8 +9,8 @@
 //! part of its shape, and a run does not go on in a table of another one.
 //!
 //! The order to read in: `settings`, `product` and `connect` (how a session comes about), `catalog` and `types` (what a
-//! table is), `encode` (values), `statements` and `writer` (rows), `execute` (statements of the user's own), `ledger`; and
-//! the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
+//! table is), `encode` (values), `statements`, `sizes` and `writer` (rows), `execute` (statements of the user's own),
+//! `ledger`; and the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
 
 mod catalog;
 mod connect;
@@ -23,6 +23,7 @@ mod ledger;
 mod product;
 mod reader;
 mod settings;
+mod sizes;
 mod splits;
 mod statements;
 mod stream;
@@ -44,6 +45,7 @@ use self::{
     ledger::Mover,
     product::{Product, Version},
     settings::{ProcessSurroundings, Settings},
+    sizes::Sizes,
     writer::MysqlWriter,
 };
 use crate::{
@@ -56,7 +58,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, StatementMax, Target, Writer, splits_nothing},
+    target::{Capabilities, FurtherKeys, StatementMax, Target, Writer, splits_nothing},
     targets::{Driver, Password},
 };
 
@@ -71,7 +73,7 @@ pub const DRIVER: Driver = Driver {
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
-    verified: "a MariaDB server; MySQL, TiDB and PolarDB-X are not verified",
+    verified: "MariaDB 10.11 and 11.4; MySQL, TiDB and PolarDB-X are not verified",
     passwords: true,
     connect: connect_url,
     redact: super::password::redact,
@@ -108,6 +110,7 @@ struct Traits {
     /// Its unique indexes.
     unique: Vec<Vec<String>>,
     transactional: bool,
+    shards: usize,
 }
 
 /// What the server is set to.
@@ -208,8 +211,18 @@ impl MysqlTarget {
         Ok(session)
     }
 
+    /// What decides on the size of a statement.
+    fn sizes(&self, columns: usize, shards: usize) -> Sizes<'_> {
+        Sizes {
+            version: &self.version,
+            columns,
+            shards,
+            packet_bytes_max: self.server.packet_bytes_max,
+        }
+    }
+
     /// What stands against an operation on a table, by any method.
-    fn refusal(&self, table: &Table, operation: &Operation, traits: &Traits) -> Option<Support> {
+    fn refusal(table: &Table, operation: &Operation) -> Option<Support> {
         let key = operation.key();
         if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
             let instead = match table.keys.as_slice() {
@@ -228,19 +241,20 @@ impl MysqlTarget {
                 instead,
             });
         }
-        if !matches!(operation, Operation::Upsert { .. } | Operation::Ignore { .. }) {
-            return None;
+        None
+    }
+
+    /// What is known of a table that was asked for; of one that is about to be created, what it is created with.
+    fn of_table<T>(&self, table: &Table, take: impl FnOnce(&Traits) -> T) -> T {
+        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        match traits.get(&table.identity.object) {
+            Some(known) => take(known),
+            None => take(&Traits {
+                unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
+                transactional: true,
+                shards: 1,
+            }),
         }
-        // ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
-        let other = traits.unique.iter().find(|unique| !same_columns(unique, key))?;
-        Some(Support::No {
-            why: format!(
-                "the further unique key ({}) of {} could take a row for another one",
-                other.join(", "),
-                table.name
-            ),
-            instead: "--mode update for rows that are there, --mode insert for new ones".to_owned(),
-        })
     }
 }
 
@@ -254,17 +268,11 @@ impl Target for MysqlTarget {
         if let Operation::Statement { statement, .. } = operation {
             return execute::support(statement, method, table);
         }
-        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Traits {
-            unique: table.keys.iter().map(|key| key.columns.clone()).collect(),
-            transactional: true,
-        };
-        let traits = traits.get(&table.identity.object).unwrap_or(&new);
-        if let Some(refusal) = self.refusal(table, operation, traits) {
+        if let Some(refusal) = Self::refusal(table, operation) {
             return refusal;
         }
         let by_row = matches!(method, Method::Batch | Method::Single);
-        if !traits.transactional && !by_row {
+        if !by_row && !self.of_table(table, |known| known.transactional) {
             return Support::No {
                 why: format!(
                     "{} has no transactions, so only rows that go one by one can be told",
@@ -295,6 +303,14 @@ impl Target for MysqlTarget {
         }
     }
 
+    /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
+    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+        let others = |unique: &&Vec<String>| !same_columns(unique, key);
+        Some(self.of_table(table, |known| {
+            known.unique.iter().filter(others).cloned().collect()
+        }))
+    }
+
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let mut session = self.session().await?;
         let described =
@@ -309,6 +325,7 @@ impl Target for MysqlTarget {
             Traits {
                 unique: described.unique,
                 transactional: described.table.transactional,
+                shards: described.shards,
             },
         );
         Ok(Some(described.table))
@@ -361,13 +378,19 @@ impl Target for MysqlTarget {
         }
     }
 
-    fn statement_max(&self, columns: usize, method: Method, split: Split) -> Result<Option<StatementMax>> {
+    fn statement_max(
+        &self,
+        table: &Table,
+        columns: usize,
+        method: Method,
+        split: Split,
+    ) -> Result<Option<StatementMax>> {
         let product = self.version.product;
         match (split, method) {
             (Split::None, _) if product != Product::PolarDbX => Err(splits_nothing()),
             (_, Method::Array) => {
-                let packet = self.server.packet_bytes_max;
-                Ok(Some(writer::statement_max(&self.version, columns, packet, split)))
+                let shards = self.of_table(table, |known| known.shards);
+                Ok(Some(self.sizes(columns, shards).statement_max(split)))
             }
             (Split::Auto, _) => Ok(None),
             (Split::None, _) => Err(Error::config(format!(
@@ -419,8 +442,11 @@ impl Target for MysqlTarget {
             }
         };
         let statements = statements::statements(plan, &described, version)?;
-        let packet = self.server.packet_bytes_max;
-        let most = writer::statement_max(version, statements.columns.len(), packet, plan.split);
+        let shards = self.of_table(&plan.table, |known| known.shards);
+        // A statement of the user's own may name a parameter twice.
+        let most = self
+            .sizes(statements.columns.len(), shards)
+            .statement_max(plan.split);
         let mover = run.map(Mover::new);
         let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
         Ok(Box::new(writer))

@@ -71,6 +71,11 @@ impl Version {
         self.product == Product::MySql && self.number >= (8, 0, 19)
     }
 
+    /// Whether a float keeps the sign of a zero: MariaDB 11.4 was seen to, 10.11 not.
+    pub fn keeps_negative_zero(&self) -> bool {
+        self.product == Product::MariaDb && self.number >= (11, 4, 0)
+    }
+
     /// The oldest with strict modes, fractional seconds and the catalogue used here.
     pub fn is_supported(&self) -> bool {
         match self.product {

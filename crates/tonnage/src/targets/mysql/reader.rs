@@ -423,7 +423,10 @@ fn offered(column: &mysql_async::Column, source: &Source, at: usize) -> Offered 
                 column: ReadColumn {
                     name: column.name_str().into_owned(),
                     ty: ty.unwrap_or(ColumnType::TEXT),
-                    declared: ty.unwrap_or(ColumnType::TEXT).to_string(),
+                    declared: match column.column_type() {
+                        Wire::MYSQL_TYPE_GEOMETRY => "geometry".to_owned(),
+                        _ => ty.unwrap_or(ColumnType::TEXT).to_string(),
+                    },
                     nullable: !column.flags().contains(ColumnFlags::NOT_NULL_FLAG),
                 },
                 wire,
@@ -470,6 +473,7 @@ fn of_result(column: &mysql_async::Column, text: bool, binary: bool) -> Option<C
         Wire::MYSQL_TYPE_DATETIME => ColumnType::Timestamp,
         Wire::MYSQL_TYPE_TIMESTAMP => ColumnType::TimestampTz,
         Wire::MYSQL_TYPE_JSON => ColumnType::Json,
+        Wire::MYSQL_TYPE_GEOMETRY => ColumnType::Bytes,
         _ if binary => ColumnType::Bytes,
         Wire::MYSQL_TYPE_VAR_STRING | Wire::MYSQL_TYPE_VARCHAR if chars > 0 => ColumnType::Text {
             chars_max: Some(chars),

@@ -51,10 +51,14 @@ impl fmt::Display for PasswordOrigin {
 pub(super) enum TlsMode {
     /// Never.
     Disable,
+    /// If the server insists.
+    Allow,
     /// If the server can.
     Prefer,
     /// Always, whatever the certificate, unless an authority is given.
     Require,
+    /// With a certificate signed by the given authority, whatever host it is made out to.
+    VerifyAuthority,
     /// With a certificate signed by the given authority and made out to this host.
     VerifyFull,
 }
@@ -240,15 +244,13 @@ fn split_url(url: &str) -> Result<UrlParts> {
 fn tls_mode(text: &str, origin: &str) -> Result<TlsMode> {
     match text.to_ascii_lowercase().as_str() {
         "disable" | "disabled" => Ok(TlsMode::Disable),
+        "allow" => Ok(TlsMode::Allow),
         "prefer" | "preferred" => Ok(TlsMode::Prefer),
         "require" | "required" => Ok(TlsMode::Require),
+        "verify-ca" | "verify_ca" => Ok(TlsMode::VerifyAuthority),
         "verify-full" | "verify_identity" => Ok(TlsMode::VerifyFull),
-        "allow" | "verify-ca" | "verify_ca" => Err(Error::config(format!(
-            "sslmode '{text}' {origin} is not offered for this database"
-        ))
-        .hint("use prefer, or verify-full")),
         _ => Err(Error::config(format!("unknown sslmode '{text}' {origin}"))
-            .hint("modes are disable, prefer, require, verify-full")),
+            .hint("modes are disable, allow, prefer, require, verify-ca, verify-full")),
     }
 }
 
@@ -350,9 +352,14 @@ impl Settings {
                 .map(PathBuf::from)
         };
         let root_certificate = path("sslrootcert", "ssl-ca");
-        if tls == TlsMode::VerifyFull && root_certificate.is_none() {
+        let verifying = match tls {
+            TlsMode::VerifyAuthority => Some("verify-ca"),
+            TlsMode::VerifyFull => Some("verify-full"),
+            _ => None,
+        };
+        if let Some(mode) = verifying.filter(|_| root_certificate.is_none()) {
             return Err(
-                Error::config("sslmode verify-full needs the authority's certificate")
+                Error::config(format!("sslmode {mode} needs the authority's certificate"))
                     .hint("add sslrootcert=PATH to the URL, or ssl-ca to the option file"),
             );
         }

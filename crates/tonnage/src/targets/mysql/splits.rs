@@ -115,9 +115,10 @@ fn beside(names: &[String], boundary: &[String], side: Side) -> String {
     }
 }
 
-/// Whether values compare as they are sorted. Labels are sorted by their numbers and compared as text.
+/// Whether values compare as they are sorted. Labels are sorted by their numbers and compared as text; geometries are
+/// compared with nothing.
 fn has_order(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Label(_) | Kind::Labels(_))
+    !matches!(kind, Kind::Label(_) | Kind::Labels(_) | Kind::Geometry)
 }
 
 /// Cuts by the primary key's first columns.

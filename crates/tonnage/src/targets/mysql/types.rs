@@ -23,11 +23,15 @@ pub(super) enum Kind {
     Single {
         /// No negative ones.
         unsigned: bool,
+        /// Digits after the point, where it keeps no more.
+        scale: Option<u32>,
     },
     /// Double precision.
     Double {
         /// No negative ones.
         unsigned: bool,
+        /// Digits after the point, where it keeps no more.
+        scale: Option<u32>,
     },
     /// Exact decimals; digits beyond the scale would be rounded off.
     Decimal {
@@ -58,13 +62,19 @@ pub(super) enum Kind {
     Seconds(u32),
     /// 16 bytes as text.
     Uuid,
+    /// An address of the internet of four bytes, as text.
+    Inet4,
+    /// One of sixteen.
+    Inet6,
+    /// A geometry, as the server keeps it.
+    Geometry,
 }
 
 impl Kind {
     /// Makes a value of the text that LOAD DATA carries, where it is not the value already.
     pub fn of_text(&self, text: &str) -> Option<String> {
         match self {
-            Self::Binary(_) | Self::Bytes(_) => Some(format!("UNHEX({text})")),
+            Self::Binary(_) | Self::Bytes(_) | Self::Geometry => Some(format!("UNHEX({text})")),
             Self::Integer { bits: true, .. } => Some(format!("CAST({text} AS UNSIGNED)")),
             _ => None,
         }
@@ -79,8 +89,6 @@ pub(super) enum Carried {
     /// Not at all, and why, where there is more to say than that nobody has taught us.
     Not(Option<&'static str>),
 }
-
-const ROUNDS: &str = "which rounds what it is given";
 
 /// Decides how values travel.
 pub(super) fn carry(column: &DeclaredColumn) -> Carried {
@@ -102,7 +110,7 @@ pub(super) fn carry(column: &DeclaredColumn) -> Carried {
             },
         )
     };
-    let scaled = column.scale.is_some();
+    let scale = column.scale.map(|scale| scale as u32);
     let bytes = column.octets;
     match column.data_type.to_ascii_lowercase().as_str() {
         // What BOOLEAN stands for.
@@ -148,9 +156,8 @@ pub(super) fn carry(column: &DeclaredColumn) -> Carried {
                 },
             )
         }
-        "float" | "double" | "real" if scaled => Not(Some(ROUNDS)),
-        "float" => As(ColumnType::Float32, Kind::Single { unsigned }),
-        "double" | "real" => As(ColumnType::Float64, Kind::Double { unsigned }),
+        "float" => As(ColumnType::Float32, Kind::Single { unsigned, scale }),
+        "double" | "real" => As(ColumnType::Float64, Kind::Double { unsigned, scale }),
         "decimal" | "numeric" => {
             let precision = column.precision.unwrap_or(10) as u32;
             let scale = column.scale.unwrap_or(0) as u32;
@@ -201,8 +208,46 @@ pub(super) fn carry(column: &DeclaredColumn) -> Carried {
         "datetime" => As(ColumnType::Timestamp, Kind::Seconds(column.second_digits())),
         "timestamp" => As(ColumnType::TimestampTz, Kind::Seconds(column.second_digits())),
         "uuid" => As(ColumnType::Uuid, Kind::Uuid),
+        "inet4" => As(ColumnType::TEXT, Kind::Inet4),
+        "inet6" => As(ColumnType::TEXT, Kind::Inet6),
+        name if is_geometry(name) => As(ColumnType::Bytes, Kind::Geometry),
         _ => Not(None),
     }
+}
+
+/// What a user should know of a column.
+pub(super) fn note(name: &str, kind: &Kind) -> Option<String> {
+    match kind {
+        Kind::Single {
+            scale: Some(scale), ..
+        }
+        | Kind::Double {
+            scale: Some(scale), ..
+        } => Some(format!(
+            "{name} keeps {scale} digits after the point, as near as a binary fraction comes; more are refused"
+        )),
+        Kind::Inet4 | Kind::Inet6 => Some(format!("{name} keeps the address, not its spelling")),
+        Kind::Geometry => Some(format!(
+            "{name} travels as well-known binary (WKB), with its reference system (EWKB) where it has one"
+        )),
+        _ => None,
+    }
+}
+
+/// Whether a column of this type, in the server's words, holds geometries.
+pub(super) fn is_geometry(declared: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "geometry",
+        "point",
+        "linestring",
+        "polygon",
+        "multipoint",
+        "multilinestring",
+        "multipolygon",
+        "geometrycollection",
+        "geomcollection",
+    ];
+    NAMES.iter().any(|name| name.eq_ignore_ascii_case(declared))
 }
 
 /// Unsigned 64 bits.
@@ -260,7 +305,10 @@ pub(super) fn equality(column: &DeclaredColumn, carried: &Carried) -> Equality {
             | Kind::Double { .. }
             | Kind::Padded(_)
             | Kind::Label(_)
-            | Kind::Labels(_) => false,
+            | Kind::Labels(_)
+            | Kind::Inet4
+            | Kind::Inet6
+            | Kind::Geometry => false,
         },
     };
     // Decimals of more than 38 digits travel as text, and 1.0 is not 1.00.

@@ -26,12 +26,12 @@ use super::{
     encode::{self, ColumnEncoder, Encoded},
     errors,
     ledger::Mover,
-    product::{Product, Version},
+    sizes::PACKET_HEADER_BYTES,
     statements::{Account, ManyRows, Statements, Way},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    plan::{Plan, Split},
+    plan::Plan,
     reject::sqlstate,
     slot::Advance,
     table::TableName,
@@ -59,11 +59,6 @@ enum State {
     Open,
     Broken,
 }
-
-/// The most parameters of a statement.
-pub(super) const PARAMETERS_MAX: usize = 65_535;
-/// What a packet holds beside its rows.
-const PACKET_HEADER_BYTES: usize = 16 << 10;
 
 /// See the module.
 pub(super) struct MysqlWriter {
@@ -313,7 +308,9 @@ impl Link {
         while first < rows {
             let range = match path {
                 Path::Row(_) => first..first + 1,
-                _ => self.cut(encoded, first),
+                // Every row has its placeholders in the statement's text, too.
+                Path::Rows { parts, .. } => self.cut(encoded, first, parts.row.len() + 1),
+                _ => self.cut(encoded, first, 0),
             };
             sent.statements += 1;
             sent.bytes += encoded.sizes[range.clone()].iter().sum::<usize>() as u64;
@@ -349,8 +346,8 @@ impl Link {
         Ok(skipped)
     }
 
-    /// The rows from `first` on that one statement carries.
-    fn cut(&self, encoded: &Encoded, first: usize) -> Range<usize> {
+    /// The rows from `first` on that one statement carries, each with so many bytes beside its values.
+    fn cut(&self, encoded: &Encoded, first: usize, beside: usize) -> Range<usize> {
         let mut bytes = 0;
         let most = encoded
             .sizes
@@ -358,7 +355,7 @@ impl Link {
             .min(first.saturating_add(self.statement_max.rows));
         let mut end = first;
         while end < most {
-            bytes += encoded.sizes[end];
+            bytes += encoded.sizes[end] + beside;
             if bytes > self.statement_max.bytes && end > first {
                 break;
             }
@@ -524,49 +521,6 @@ fn prepare(conn: &mut Conn, way: Way) -> futures::future::BoxFuture<'_, Result<P
         })
     }
     .boxed()
-}
-
-/// What one statement carries: 4 MiB, of the 2 to 8 that are advised, where the server takes as much. PolarDB-X cuts
-/// what is above its own limits into statements that it runs one after another
-/// (`MAX_BATCH_INSERT_SQL_LENGTH`, `BATCH_INSERT_CHUNK_SIZE_DEFAULT`), so it is kept below these unless the statement
-/// asks it not to.
-pub(super) fn statement_max(
-    version: &Version,
-    columns: usize,
-    packet_bytes_max: usize,
-    split: Split,
-) -> StatementMax {
-    const STATEMENT_BYTES: usize = 4 << 20;
-    const SPLIT_BYTES: usize = 256 << 10;
-    const SPLIT_ROWS: usize = 200;
-    let packet = packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES).max(1);
-    let (bytes, sets) = match packet < STATEMENT_BYTES {
-        true => (packet, "the server takes no larger packet"),
-        false => (STATEMENT_BYTES, "more would gain nothing"),
-    };
-    let by_parameters = (PARAMETERS_MAX / columns.max(1)).max(1);
-    match (version.product, split) {
-        (Product::PolarDbX, Split::Auto) => StatementMax {
-            rows: by_parameters.min(SPLIT_ROWS),
-            bytes: bytes.min(SPLIT_BYTES - PACKET_HEADER_BYTES),
-            why: "the server splits what is larger",
-        },
-        (Product::PolarDbX, Split::None) => StatementMax {
-            rows: by_parameters,
-            bytes,
-            why: "the server is told not to split it",
-        },
-        _ if version.has_bulk() => StatementMax {
-            rows: usize::MAX,
-            bytes,
-            why: sets,
-        },
-        _ => StatementMax {
-            rows: by_parameters,
-            bytes,
-            why: sets,
-        },
-    }
 }
 
 /// That a writer's table is the one of its plan.

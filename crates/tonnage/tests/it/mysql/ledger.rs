@@ -14,7 +14,17 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, batch, connect};
+use super::{Place, Server, batch, connect};
+
+on_every_server! {
+    a_run_from_start_to_finish,
+    a_slot_that_is_elsewhere_is_not_moved,
+    a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out,
+    a_retry_waits_for_its_dying_predecessor,
+    first_runs_at_once_make_one_ledger,
+    a_table_is_emptied_with_the_start_or_not_at_all,
+    counts_of_64_bits_survive_a_correction,
+}
 
 fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
     NewRun {
@@ -88,9 +98,8 @@ async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
     place.target.writer(&plan, Some(handle)).await.unwrap()
 }
 
-#[tokio::test]
-async fn a_run_from_start_to_finish() {
-    let place = Place::new().await;
+async fn a_run_from_start_to_finish(server: Server) {
+    let place = Place::on(server).await;
     let ledger = place.target.ledger();
     assert!(ledger.runs().await.unwrap().is_empty());
     assert_eq!(
@@ -192,9 +201,8 @@ async fn a_run_from_start_to_finish() {
     assert_eq!(ledger.runs().await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn a_slot_that_is_elsewhere_is_not_moved() {
-    let place = Place::new().await;
+async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
+    let place = Place::on(server).await;
     let handle = started(&place, "run").await;
     let mut writer = writer(&place, &handle).await;
     let wrong = [
@@ -225,9 +233,8 @@ async fn a_slot_that_is_elsewhere_is_not_moved() {
     );
 }
 
-#[tokio::test]
-async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out() {
-    let place = Place::new().await;
+async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: Server) {
+    let place = Place::on(server).await;
     let old = started(&place, "run").await;
     let mut old_writer = writer(&place, &old).await;
     let mut late_writer = writer(&place, &old).await;
@@ -285,9 +292,8 @@ async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out() {
         .unwrap();
 }
 
-#[tokio::test]
-async fn a_retry_waits_for_its_dying_predecessor() {
-    let place = Place::new().await;
+async fn a_retry_waits_for_its_dying_predecessor(server: Server) {
+    let place = Place::on(server).await;
     let handle = started(&place, "run").await;
     let mut first = writer(&place, &handle).await;
     let mut retry = writer(&place, &handle).await;
@@ -312,9 +318,8 @@ async fn a_retry_waits_for_its_dying_predecessor() {
     }
 }
 
-#[tokio::test]
-async fn first_runs_at_once_make_one_ledger() {
-    let place = Place::new().await;
+async fn first_runs_at_once_make_one_ledger(server: Server) {
+    let place = Place::on(server).await;
     place.run("CREATE TABLE t (id bigint)").await;
     let table = place.table("t").await;
     let starts = (0..8).map(|number| {
@@ -343,9 +348,8 @@ async fn first_runs_at_once_make_one_ledger() {
     assert_eq!(place.target.ledger().runs().await.unwrap().len(), 4);
 }
 
-#[tokio::test]
-async fn a_table_is_emptied_with_the_start_or_not_at_all() {
-    let place = Place::new().await;
+async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {
+    let place = Place::on(server).await;
     place
         .run("CREATE TABLE t (id bigint);\nINSERT INTO t VALUES (1)")
         .await;
@@ -361,9 +365,8 @@ async fn a_table_is_emptied_with_the_start_or_not_at_all() {
     assert_eq!(place.number("SELECT count(*) FROM t").await, 1);
 }
 
-#[tokio::test]
-async fn counts_of_64_bits_survive_a_correction() {
-    let place = Place::new().await;
+async fn counts_of_64_bits_survive_a_correction(server: Server) {
+    let place = Place::on(server).await;
     let handle = started(&place, "run").await;
     let mut writer = writer(&place, &handle).await;
     let mut step = advance(3, (0, 0), (u64::MAX, u64::MAX), u64::MAX);

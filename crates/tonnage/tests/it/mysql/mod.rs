@@ -1,9 +1,29 @@
-//! MariaDB, against the server of scripts/with-servers.
+//! MariaDB, against the servers of scripts/with-servers.
+
+/// Makes of each function of a [`Server`] a test on each.
+macro_rules! on_every_server {
+    ($($test:ident),+ $(,)?) => {
+        $(mod $test {
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_the_systems_server() {
+                super::$test(super::super::Server::System).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_mariadb_11() {
+                super::$test(super::super::Server::Newest).await;
+            }
+        })+
+    };
+}
 
 mod connecting;
+mod family;
 mod gets;
 mod ledger;
+mod masquerade;
 mod operations;
+mod shapes;
 mod tables;
 mod unloading;
 mod values;
@@ -37,10 +57,35 @@ pub fn variable(name: &str) -> String {
         .unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which starts the servers"))
 }
 
-/// The URL of the test server, up to its database.
+/// The test servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// Of the system's packages, with a certificate.
+    System,
+    /// Of the newest series with long support.
+    Newest,
+}
+
+impl Server {
+    /// Its URL, up to the database.
+    pub fn url(self) -> String {
+        let url = variable(match self {
+            Self::System => "TONNAGE_TEST_MARIADB_URL",
+            Self::Newest => "TONNAGE_TEST_MARIADB11_URL",
+        });
+        url.rsplit_once('/').expect("a URL with a database").0.to_owned()
+    }
+
+    /// A session of the tests' own, with the server's settings.
+    async fn session(self, database: &str) -> Conn {
+        let url = format!("{}/{database}?prefer_socket=false", self.url()).replace("mariadb://", "mysql://");
+        Conn::from_url(url).await.expect("the test server answers")
+    }
+}
+
+/// The URL of the test server with a certificate, up to its database.
 pub fn server() -> String {
-    let url = variable("TONNAGE_TEST_MARIADB_URL");
-    url.rsplit_once('/').expect("a URL with a database").0.to_owned()
+    Server::System.url()
 }
 
 /// Connects as a user of the library does.
@@ -52,10 +97,9 @@ pub async fn connect(url: &str) -> tonnage::Result<Arc<dyn Target>> {
     (driver.connect)(url, None).await
 }
 
-/// A session of the tests' own, with the server's settings.
+/// A session of the tests' own on the server with a certificate.
 pub async fn session(database: &str) -> Conn {
-    let url = format!("{}/{database}?prefer_socket=false", server()).replace("mariadb://", "mysql://");
-    Conn::from_url(url).await.expect("the test server answers")
+    Server::System.session(database).await
 }
 
 /// A database of a test's own, with a target and a session that work in it.
@@ -63,6 +107,7 @@ pub struct Place {
     pub database: String,
     pub url: String,
     pub target: Arc<dyn Target>,
+    server: Server,
     conn: Mutex<Conn>,
     /// Tests at once are limited, so that a machine with many processors stays below the server's connections.
     _permit: SemaphorePermit<'static>,
@@ -71,22 +116,33 @@ pub struct Place {
 static PLACES: Semaphore = Semaphore::const_new(8);
 
 impl Place {
+    /// On the server of the system's packages.
     pub async fn new() -> Self {
+        Self::on(Server::System).await
+    }
+
+    pub async fn on(server: Server) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let permit = PLACES.acquire().await.unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let database = format!("place_{}_{number}", std::process::id());
-        let mut admin = session("tonnage").await;
+        let mut admin = server.session("tonnage").await;
         let create = format!("CREATE DATABASE {database} CHARACTER SET utf8mb4");
         admin.query_drop(create).await.unwrap();
-        let url = format!("{}/{database}", server());
+        let url = format!("{}/{database}", server.url());
         Self {
             target: connect(&url).await.unwrap(),
-            conn: Mutex::new(session(&database).await),
+            conn: Mutex::new(server.session(&database).await),
+            server,
             database,
             url,
             _permit: permit,
         }
+    }
+
+    /// A further session in it.
+    pub async fn session(&self) -> Conn {
+        self.server.session(&self.database).await
     }
 
     /// Runs statements, cut at semicolons at the ends of lines.

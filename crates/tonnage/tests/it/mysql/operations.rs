@@ -4,11 +4,25 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
 use tonnage::{
+    Database,
     operation::{Method, Operation, Support},
+    plan::{Mode, RejectsMax, SlotBy, Sort},
     types::ColumnType,
 };
 
-use super::{METHODS, Place, batch, key, write};
+use super::{METHODS, Place, Server, batch, key, write};
+
+on_every_server! {
+    an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins,
+    an_ignore_leaves_out_what_is_there_and_the_first_row_of_a_key_counts,
+    an_update_counts_rows_it_does_not_find_and_no_others,
+    a_delete_counts_rows_it_does_not_find,
+    a_decimal_key_is_compared_digit_by_digit,
+    keys_that_only_the_server_can_compare_are_taken_as_it_compares_them,
+    what_cannot_be_told_is_refused_with_the_way_out,
+    a_further_unique_key_counts_only_where_that_is_asked_for,
+    rows_of_one_key_keep_their_order_where_the_primary_key_would_sort_them_otherwise,
+}
 
 fn upsert(columns: &[&str]) -> Operation {
     Operation::Upsert { key: key(columns) }
@@ -31,8 +45,12 @@ fn methods(place: &Place, table: &tonnage::table::Table, operation: &Operation) 
 }
 
 /// Applies batches one after another to a table that holds (1, 'one') and (2, 'two'); the table, and rows left out.
-async fn applied(operation: Operation, batches: &[RecordBatch]) -> Vec<(Method, Vec<Option<String>>, u64)> {
-    let place = Place::new().await;
+async fn applied(
+    server: Server,
+    operation: Operation,
+    batches: &[RecordBatch],
+) -> Vec<(Method, Vec<Option<String>>, u64)> {
+    let place = Place::on(server).await;
     let mut found = Vec::new();
     let reset = "DROP TABLE IF EXISTS t;\nCREATE TABLE t (id bigint PRIMARY KEY, v varchar(20));\n\
                  INSERT INTO t VALUES (1, 'one'), (2, 'two')";
@@ -58,14 +76,13 @@ fn some(texts: &[&str]) -> Vec<Option<String>> {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
 }
 
-#[tokio::test]
-async fn an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins() {
+async fn an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins(server: Server) {
     let batches = [
         rows(&[2, 3, 2, 3], &["zwei", "drei", "deux", "trois"]),
         // A row that changes nothing is written all the same.
         rows(&[1, 3, 4], &["one", "tres", "four"]),
     ];
-    let found = applied(upsert(&["id"]), &batches).await;
+    let found = applied(server, upsert(&["id"]), &batches).await;
     assert_eq!(found.len(), 3, "array, batch and single");
     for (method, shown, skipped) in found {
         assert_eq!(shown, some(&["1 one", "2 deux", "3 tres", "4 four"]), "{method}");
@@ -73,20 +90,18 @@ async fn an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins() {
     }
 }
 
-#[tokio::test]
-async fn an_ignore_leaves_out_what_is_there_and_the_first_row_of_a_key_counts() {
+async fn an_ignore_leaves_out_what_is_there_and_the_first_row_of_a_key_counts(server: Server) {
     let batches = [rows(&[2, 3, 3, 4, 1], &["x", "three", "x", "four", "x"])];
-    for (method, shown, skipped) in applied(Operation::Ignore { key: key(&["id"]) }, &batches).await {
+    for (method, shown, skipped) in applied(server, Operation::Ignore { key: key(&["id"]) }, &batches).await {
         assert_eq!(shown, some(&["1 one", "2 two", "3 three", "4 four"]), "{method}");
         assert_eq!(skipped, 3, "{method}");
     }
 }
 
-#[tokio::test]
-async fn an_update_counts_rows_it_does_not_find_and_no_others() {
+async fn an_update_counts_rows_it_does_not_find_and_no_others(server: Server) {
     // The first changes nothing, and is found.
     let batches = [rows(&[1, 2, 9, 2], &["one", "x", "x", "deux"])];
-    let found = applied(Operation::Update { key: key(&["id"]) }, &batches).await;
+    let found = applied(server, Operation::Update { key: key(&["id"]) }, &batches).await;
     assert_eq!(found.len(), 3);
     for (method, shown, skipped) in found {
         assert_eq!(shown, some(&["1 one", "2 deux"]), "{method}");
@@ -94,9 +109,8 @@ async fn an_update_counts_rows_it_does_not_find_and_no_others() {
     }
 }
 
-#[tokio::test]
-async fn a_delete_counts_rows_it_does_not_find() {
-    let place = Place::new().await;
+async fn a_delete_counts_rows_it_does_not_find(server: Server) {
+    let place = Place::on(server).await;
     let operation = Operation::Delete { key: key(&["id"]) };
     for method in [Method::Array, Method::Batch, Method::Single] {
         place
@@ -111,9 +125,8 @@ async fn a_delete_counts_rows_it_does_not_find() {
     }
 }
 
-#[tokio::test]
-async fn a_decimal_key_is_compared_digit_by_digit() {
-    let place = Place::new().await;
+async fn a_decimal_key_is_compared_digit_by_digit(server: Server) {
+    let place = Place::on(server).await;
     let ty = ColumnType::Decimal {
         precision: 30,
         scale: 2,
@@ -147,9 +160,8 @@ async fn a_decimal_key_is_compared_digit_by_digit() {
     }
 }
 
-#[tokio::test]
-async fn keys_that_only_the_server_can_compare_are_taken_as_it_compares_them() {
-    let place = Place::new().await;
+async fn keys_that_only_the_server_can_compare_are_taken_as_it_compares_them(server: Server) {
+    let place = Place::on(server).await;
     for method in [Method::Array, Method::Batch] {
         place
             .run("DROP TABLE IF EXISTS t;\nCREATE TABLE t (k varchar(9) PRIMARY KEY, v int)")
@@ -172,9 +184,8 @@ async fn keys_that_only_the_server_can_compare_are_taken_as_it_compares_them() {
     }
 }
 
-#[tokio::test]
-async fn what_cannot_be_told_is_refused_with_the_way_out() {
-    let place = Place::new().await;
+async fn what_cannot_be_told_is_refused_with_the_way_out(server: Server) {
+    let place = Place::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int PRIMARY KEY, email varchar(40), UNIQUE (email));\n\
@@ -193,21 +204,12 @@ async fn what_cannot_be_told_is_refused_with_the_way_out() {
     let d = &place.database;
     let t = place.table("t").await;
     assert_eq!(
-        refusal(&t, upsert(&["id"]), Method::Array),
-        format!(
-            "the further unique key (email) of {d}.t could take a row for another one; --mode update for rows that \
-             are there, --mode insert for new ones"
-        )
-    );
-    assert!(refusal(&t, Operation::Ignore { key: key(&["id"]) }, Method::Batch).contains("(email)"));
-    assert_eq!(
         refusal(&t, Operation::Update { key: key(&["email"]) }, Method::Array),
         "yes"
     );
     assert_eq!(refusal(&t, Operation::Insert, Method::Native), "yes");
     let part = place.table("part").await;
     assert_eq!(part.keys.len(), 1, "a part of a column is no key");
-    assert!(refusal(&part, upsert(&["id"]), Method::Array).contains("(note)"));
     let plain = place.table("plain").await;
     assert_eq!(
         refusal(&plain, upsert(&["id"]), Method::Batch),
@@ -227,5 +229,163 @@ async fn what_cannot_be_told_is_refused_with_the_way_out() {
             .split(';')
             .next(),
         Some(format!("(id) is not a primary or unique key of {d}.plain").as_str())
+    );
+}
+
+async fn a_further_unique_key_counts_only_where_that_is_asked_for(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE TABLE t (id int PRIMARY KEY, email varchar(40), v int, UNIQUE (email));\n\
+             CREATE TABLE part (id int PRIMARY KEY, email text, v int, UNIQUE (email(9)))",
+        )
+        .await;
+    let d = &place.database;
+    let database = Database::connect(&place.url).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rows.csv");
+    // The first two are one row by its email, the fourth is that of the third; the last meets two rows.
+    std::fs::write(&file, "id,email,v\n1,a,1\n2,a,2\n3,c,3\n3,d,4\n4,e,5\n3,e,6\n").unwrap();
+    let load = |table: &str| database.load(file.display().to_string()).table(table);
+    for table in ["t", "part"] {
+        for refused in [load(table).upsert(["id"]), load(table).ignore(["id"])] {
+            let error = refused.prepare().await.err().expect("a refusal");
+            let told =
+                format!(": the further unique key (email) of {d}.{table} could take a row for another one");
+            assert!(error.to_string().ends_with(&told), "{error}");
+            assert!(
+                error
+                    .hint_text()
+                    .unwrap()
+                    .starts_with("--any-unique-key goes by whichever")
+            );
+        }
+    }
+    for method in [Method::Array, Method::Batch, Method::Single] {
+        place
+            .run("DELETE FROM t;\nINSERT INTO t VALUES (7, 'c', 0), (8, 'e', 0)")
+            .await;
+        let prepared = load("t").upsert(["id"]).any_unique_key().method(method).prepare();
+        let prepared = prepared.await.unwrap();
+        let plan = prepared.plan();
+        assert_eq!((plan.slot_by, plan.jobs), (SlotBy::One, 1));
+        assert!(
+            plan.guarantees_lost.iter().any(|lost| lost
+                == "any unique key decides: a row whose (email) is there changes that row, whatever its (id), which \
+                    stays as it is there; one that meets several rows changes one of them or is refused"),
+            "{:?}",
+            plan.guarantees_lost
+        );
+        let upserting = load("t").upsert(["id"]).any_unique_key().method(method);
+        let rejects = directory.path().join(format!("{method}.jsonl"));
+        let report = upserting
+            .rejects(&rejects, RejectsMax::Rows(1))
+            .run()
+            .await
+            .unwrap();
+        assert_eq!(
+            (report.rows.read, report.rows.written, report.rows.rejected),
+            (6, 5, 1),
+            "{method}"
+        );
+        let rejected = std::fs::read_to_string(&rejects).unwrap();
+        assert!(rejected.contains("1062"), "{rejected}");
+        assert_eq!(
+            place
+                .texts("SELECT concat(id, ' ', email, ' ', v) FROM t ORDER BY id")
+                .await,
+            some(&["1 a 2", "3 d 4", "7 c 3", "8 e 5"]),
+            "{method}"
+        );
+        place
+            .run("DELETE FROM t;\nINSERT INTO t VALUES (7, 'c', 0), (8, 'e', 0)")
+            .await;
+        let ignoring = load("t").ignore(["id"]).any_unique_key().method(method);
+        let report = ignoring.run().await.unwrap();
+        assert_eq!(
+            (report.rows.written, report.rows.skipped.conflict),
+            (2, 4),
+            "{method}"
+        );
+        assert_eq!(
+            place
+                .texts("SELECT concat(id, ' ', email, ' ', v) FROM t ORDER BY id")
+                .await,
+            some(&["1 a 1", "3 d 4", "7 c 0", "8 e 0"]),
+            "{method}"
+        );
+    }
+    let refused = load("t")
+        .any_unique_key()
+        .prepare()
+        .await
+        .err()
+        .expect("a refusal");
+    assert_eq!(
+        refused.to_string(),
+        "--any-unique-key is about rows whose key is there, and an insert does not look for them"
+    );
+    // Other databases are told the key.
+    let other = directory.path().join("other.db").display().to_string();
+    let other = Database::connect(&other).await.unwrap();
+    let created = other.load(file.display().to_string()).table("t").create(["id"]);
+    let refused = created
+        .options(|options| options.mode = Mode::Upsert)
+        .any_unique_key();
+    let refused = refused.prepare().await.err().expect("a refusal");
+    assert!(
+        refused
+            .to_string()
+            .ends_with("goes by (id) and by no other key, so --any-unique-key would have no effect"),
+        "{refused}"
+    );
+}
+
+async fn rows_of_one_key_keep_their_order_where_the_primary_key_would_sort_them_otherwise(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE TABLE emails (id int PRIMARY KEY, email varbinary(9) UNIQUE NOT NULL, v int);\n\
+             INSERT INTO emails VALUES (1, 'x', 0);\n\
+             CREATE TABLE names (name varchar(9) PRIMARY KEY, v int)",
+        )
+        .await;
+    let database = Database::connect(&place.url).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("emails.csv");
+    std::fs::write(&file, "id,email,v\n9,x,1\n3,x,2\n5,x,3\n").unwrap();
+    let load = || {
+        database
+            .load(file.display().to_string())
+            .table("emails")
+            .update(["email"])
+    };
+    load().run().await.unwrap();
+    assert_eq!(
+        place.texts("SELECT concat(id, ' ', v) FROM emails").await,
+        some(&["5 3"])
+    );
+    for sort in [Sort::Block, Sort::Full] {
+        let sorted = load().options(|options| options.sort = Some(sort));
+        let refused = sorted.prepare().await.err().expect("a refusal");
+        assert_eq!(
+            refused.to_string(),
+            format!(
+                "--sort {} could change the order of rows of one key: update goes by (email), which the primary key does \
+                 not order",
+                sort.name()
+            )
+        );
+    }
+    // Bytes are sorted otherwise than these are equal.
+    let file = directory.path().join("names.csv");
+    std::fs::write(&file, "name,v\na,1\nA,2\nb,3\nB,4\n").unwrap();
+    let load = database.load(file.display().to_string()).table("names");
+    load.upsert(["name"]).run().await.unwrap();
+    assert_eq!(
+        place
+            .texts("SELECT concat(name, ' ', v) FROM names ORDER BY name")
+            .await,
+        some(&["a 2", "b 4"])
     );
 }

@@ -48,8 +48,8 @@ async fn columns_keys_and_notes() {
             "exact varchar(8) null default provable",
             "j json null default",
             "g int32 null default generated provable",
-            "w float(7,3) (which rounds what it is given) null default",
-            "shape geometry null default",
+            "w float32 null default",
+            "shape bytes null default",
             "sum decimal(10,2) null default provable",
         ]
     );
@@ -63,6 +63,9 @@ async fn columns_keys_and_notes() {
         table.notes,
         [
             "triggers see every row and may change it: BEFORE INSERT tr",
+            "w may keep a negative zero as zero",
+            "w keeps 3 digits after the point, as near as a binary fraction comes; more are refused",
+            "shape travels as well-known binary (WKB), with its reference system (EWKB) where it has one",
             "the server keeps commits with innodb_flush_log_at_trx_commit = 1, no binary log; a session cannot \
              change it",
         ]

@@ -1,11 +1,18 @@
 //! The values that a column would change.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use arrow::{
     array::{Array, ArrowPrimitiveType, BinaryArray, PrimitiveArray, StringArray},
+    buffer::OffsetBuffer,
     datatypes::{Date32Type, Decimal128Type, Time64MicrosecondType, TimestampMicrosecondType},
 };
 
-use super::{Cells, ColumnEncoder, Wrong};
+use super::{
+    Cells, ColumnEncoder, Texts, Wrong,
+    fixed::Rounding,
+    geometry::{SYSTEM_BYTES, push_stored},
+};
 use crate::{reject::sqlstate, sinks::digits, targets::mysql::types::Kind, types::ColumnType};
 
 type Checked<T> = Result<T, Wrong>;
@@ -96,6 +103,58 @@ impl ColumnEncoder {
             Some(row) => Err(self.out_of_range(row, array.value(row))),
             None => Ok(()),
         }
+    }
+
+    /// That a column which keeps `scale` digits after the point keeps every value.
+    pub(super) fn unrounded<T: ArrowPrimitiveType>(
+        &self,
+        array: &PrimitiveArray<T>,
+        scale: Option<u32>,
+        keeps: impl Fn(Rounding, T::Native) -> bool,
+    ) -> Checked<()>
+    where
+        T::Native: std::fmt::Display,
+    {
+        let Some(scale) = scale else { return Ok(()) };
+        let rounding = Rounding::to(scale);
+        match first(array, |value| !keeps(rounding, value)) {
+            Some(row) => Err(Wrong {
+                row,
+                code: sqlstate::WOULD_CHANGE,
+                message: format!(
+                    "column '{}' would round {}: it keeps {scale} digits after the point",
+                    self.name,
+                    array.value(row)
+                ),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Geometries as the server keeps them.
+    pub(super) fn geometries(&self, array: &BinaryArray) -> Checked<Texts> {
+        let mut values = Vec::with_capacity(array.value_data().len() + array.len() * SYSTEM_BYTES);
+        let mut offsets = Vec::with_capacity(array.len() + 1);
+        offsets.push(0_i32);
+        for (row, value) in array.iter().enumerate() {
+            if let Some(value) = value {
+                push_stored(&mut values, value).map_err(|why| Wrong {
+                    row,
+                    code: sqlstate::INVALID_TEXT,
+                    message: format!(
+                        "column '{}' takes well-known binary (WKB), and the value {why}",
+                        self.name
+                    ),
+                })?;
+            }
+            offsets.push(values.len() as i32);
+        }
+        Ok(Texts {
+            offsets: OffsetBuffer::new(offsets.into()),
+            values: values.into(),
+            escape: false,
+            hex: true,
+        })
     }
 
     pub(super) fn not_negative(&self, array: &PrimitiveArray<Decimal128Type>, unsigned: bool) -> Checked<()> {
@@ -220,6 +279,8 @@ impl ColumnEncoder {
                     }
                 })
                 .map(|()| array.clone()),
+            Kind::Inet4 => self.addresses(array, |text| text.parse::<Ipv4Addr>().is_ok()),
+            Kind::Inet6 => self.addresses(array, |text| text.parse::<Ipv6Addr>().is_ok()),
             Kind::Decimal {
                 precision,
                 scale,
@@ -232,6 +293,14 @@ impl ColumnEncoder {
                 .map(|()| array.clone()),
             _ => Ok(array.clone()),
         }
+    }
+
+    fn addresses(&self, array: &StringArray, is_one: impl Fn(&str) -> bool) -> Checked<StringArray> {
+        self.each(array, |text| match is_one(text) {
+            true => Ok(()),
+            false => Err(Trouble::NoAddress),
+        })
+        .map(|()| array.clone())
     }
 
     fn each(&self, array: &StringArray, check: impl Fn(&str) -> Result<(), Trouble>) -> Checked<()> {
@@ -250,6 +319,12 @@ impl ColumnEncoder {
                     return Err(wrong(
                         sqlstate::INVALID_TEXT,
                         format!("{} is no label of column '{}'", shown(text), self.name),
+                    ));
+                }
+                Err(Trouble::NoAddress) => {
+                    return Err(wrong(
+                        sqlstate::INVALID_TEXT,
+                        format!("{} is no address as column '{}' takes it", shown(text), self.name),
                     ));
                 }
                 Err(Trouble::Number) => {
@@ -290,6 +365,7 @@ enum Trouble {
     Long(u64, u64),
     LongBytes(u64, u64),
     NoLabel,
+    NoAddress,
     Number,
 }
 

@@ -9,55 +9,15 @@ use arrow::{
 
 use super::*;
 use crate::{
+    plan::Split,
     targets::mysql::{
         connect::{self, Counting},
+        product::Version,
         settings::{ProcessSurroundings, Settings},
         types::Kind,
     },
     types::ColumnType,
 };
-
-#[test]
-fn a_statement_stays_below_what_the_server_would_cut_or_refuse() {
-    let version = |text: &str| Version::parse(text).unwrap();
-    let of = |text: &str, columns, packet, split| {
-        let most = statement_max(&version(text), columns, packet, split);
-        (most.rows, most.bytes)
-    };
-    let (mib, kib) = (1 << 20, 1 << 10);
-    let polardb = "5.6.29-TDDL-5.4.18-1";
-    let cases = [
-        (
-            "10.11.1-MariaDB",
-            10,
-            16 * mib,
-            Split::Auto,
-            (usize::MAX, 4 * mib),
-        ),
-        (
-            "10.11.1-MariaDB",
-            10,
-            mib,
-            Split::Auto,
-            (usize::MAX, mib - 16 * kib),
-        ),
-        // 65,535 parameters.
-        ("8.0.36", 10, 64 * mib, Split::Auto, (6_553, 4 * mib)),
-        ("8.0.36", 100_000, 64 * mib, Split::Auto, (1, 4 * mib)),
-        // MAX_BATCH_INSERT_SQL_LENGTH is 256 KiB, BATCH_INSERT_CHUNK_SIZE_DEFAULT is 200.
-        (polardb, 10, 16 * mib, Split::Auto, (200, 240 * kib)),
-        (polardb, 1_000, 16 * mib, Split::Auto, (65, 240 * kib)),
-        (polardb, 10, 16 * mib, Split::None, (6_553, 4 * mib)),
-        (polardb, 10, 2 * mib, Split::None, (6_553, 2 * mib - 16 * kib)),
-    ];
-    for (text, columns, packet, split, wanted) in cases {
-        assert_eq!(
-            of(text, columns, packet, split),
-            wanted,
-            "{text} {columns} {packet} {split:?}"
-        );
-    }
-}
 
 #[test]
 fn only_polardb_x_is_told_not_to_split_and_only_where_asked() {
@@ -131,7 +91,7 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
     let most = StatementMax {
         rows: 4,
         bytes: 1 << 20,
-        why: "the test",
+        why: "the test".to_owned(),
     };
     MysqlWriter::open(conn, statements, None, most, 16 << 20)
         .await
