@@ -74,7 +74,7 @@ pub(super) struct ParquetSink {
 
 enum State {
     /// Before the first batch.
-    Waiting(Destination),
+    Waiting(Box<Destination>),
     Writing(Box<ArrowWriter<Destination>>),
     /// After a writer could not be made.
     Failed,
@@ -92,7 +92,7 @@ impl ParquetSink {
             .convert(schema)
             .map_err(|e| failed(&shown, ErrorKind::Config, e))?;
         Ok(Self {
-            state: State::Waiting(destination),
+            state: State::Waiting(Box::new(destination)),
             schema: schema.clone(),
             options: options.clone(),
             shown,
@@ -105,7 +105,7 @@ impl ParquetSink {
             && let State::Waiting(destination) = std::mem::replace(&mut self.state, State::Failed)
         {
             let properties = properties(&self.options, first)?;
-            let writer = ArrowWriter::try_new(destination, self.schema.clone(), Some(properties))
+            let writer = ArrowWriter::try_new(*destination, self.schema.clone(), Some(properties))
                 .map_err(|e| failed(&self.shown, ErrorKind::Config, e))?;
             self.state = State::Writing(Box::new(writer));
         }
@@ -186,7 +186,8 @@ fn suited(
 fn hardly_repeats(values: &ArrayRef) -> bool {
     let there = values.len() - values.null_count();
     let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())]);
-    let Ok(rows) = converter.and_then(|converter| converter.convert_columns(&[values.clone()])) else {
+    let Ok(rows) = converter.and_then(|converter| converter.convert_columns(std::slice::from_ref(values)))
+    else {
         return false;
     };
     let distinct: HashSet<_> = rows.iter().map(|row| row.data().to_vec()).collect();

@@ -178,7 +178,7 @@ async fn read(
         let ty = known
             .filter(|(column, server)| column.equality == Equality::Provable && server.cast.is_none())
             .and_then(|(column, _)| column.ty)
-            .filter(|ty| hash::hashes(ty))
+            .filter(hash::hashes)
             .filter(|ty| kind != "r" || !text(ty) || BYTE_ORDER.contains(&collation));
         match ty {
             Some(ty) => types.push(ty),
