@@ -321,12 +321,14 @@ async fn a_run_is_resumed_only_with_the_partitions_it_began_with(server: Server)
         writeln!(text, "{n},{n},{value}").unwrap();
     }
     std::fs::write(&file, text).unwrap();
+    let rejects = dir.path().join("rejects.jsonl");
     let load = |jobs: usize| {
         database
             .load(file.display().to_string())
             .table("t")
             .jobs(jobs)
             .batch_rows(300)
+            .options(|options| options.rejects = Some(rejects.clone()))
     };
     let stopped = load(2).run().await.unwrap_err();
     assert!(stopped.to_string().contains("4001"), "{stopped}");
@@ -338,10 +340,9 @@ async fn a_run_is_resumed_only_with_the_partitions_it_began_with(server: Server)
     assert!(refused.to_string().contains("the dealing of rows"), "{refused}");
 
     place.run("ALTER TABLE a_p3 RENAME TO t_p3").await;
-    let rejects = dir.path().join("rejects.jsonl");
     let report = load(3)
         .resume()
-        .rejects(rejects, RejectsMax::Rows(10))
+        .rejects(&rejects, RejectsMax::Rows(10))
         .run()
         .await
         .unwrap();
