@@ -35,6 +35,15 @@ def quickest(names, taken):
     return min(there, key=lambda name: interval([once.wall for once in taken[name]])[0], default=None)
 
 
+def compared(goal, taken, failed, verdict):
+    """A goal's line by the quickest of its `of` and the quickest of its `against`; None where one of them is absent."""
+    for names in (goal.of, goal.against):
+        if line := missing(goal.text, names, taken, failed):
+            return line
+    of, against = quickest(goal.of, taken), quickest(goal.against, taken)
+    return None if of is None or against is None else verdict(taken[of], taken[against])
+
+
 @dataclass
 class Faster:
     """The quickest of `of` is at least `times` as fast as the quickest of `against`."""
@@ -45,13 +54,10 @@ class Faster:
     text: str
 
     def line(self, taken, failed, rows):
-        for names in (self.of, self.against):
-            if line := missing(self.text, names, taken, failed):
-                return line
-        of, against = quickest(self.of, taken), quickest(self.against, taken)
-        if of is None or against is None:
-            return None
-        measured = ratios(taken[against], taken[of])
+        return compared(self, taken, failed, self.verdict)
+
+    def verdict(self, of, against):
+        measured = ratios(against, of)
         return Line(self.text, f"{figures(measured)} times as fast", measured[0] >= self.times)
 
 
@@ -65,13 +71,10 @@ class Within:
     text: str
 
     def line(self, taken, failed, rows):
-        for names in (self.of, self.against):
-            if line := missing(self.text, names, taken, failed):
-                return line
-        of, against = quickest(self.of, taken), quickest(self.against, taken)
-        if of is None or against is None:
-            return None
-        measured = ratios(taken[of], taken[against])
+        return compared(self, taken, failed, self.verdict)
+
+    def verdict(self, of, against):
+        measured = ratios(of, against)
         return Line(self.text, f"{figures(measured)} of its time", measured[0] <= self.most)
 
 

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::{Error, Result},
-    table::{TableName, columns_hint, find_by_name, nearest},
+    table::{Table, TableName, columns_hint, find_by_name, nearest},
     types::ColumnType,
 };
 
@@ -180,6 +180,34 @@ pub fn schema(columns: &[ReadColumn]) -> SchemaRef {
         .iter()
         .map(|column| column.ty.field(&column.name, column.nullable));
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// What a user should know of columns that are read from a table or view.
+pub(crate) fn notes(table: &Table, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
+    let computed: Vec<_> = table.columns.iter().filter(|column| column.generated).collect();
+    let computed: Vec<_> = computed.iter().map(|column| column.name.as_str()).collect();
+    let mut notes: Vec<_> = left_out(&computed, request).into_iter().collect();
+    let read = |name: &str| columns.iter().any(|column| column.name == name);
+    for column in &table.columns {
+        if column.ty.is_none() && read(&column.name) && !request.texts.contains(&column.name) {
+            notes.push(format!(
+                "column '{}' of type {} comes as text",
+                column.name, column.declared
+            ));
+        }
+    }
+    notes
+}
+
+/// That columns which the database computes are not read, where nothing else was asked for.
+pub(crate) fn left_out(computed: &[&str], request: &ScanRequest) -> Option<String> {
+    let left_out = request.columns.is_none() && !computed.is_empty();
+    left_out.then(|| {
+        format!(
+            "{} is computed by the database and left out; --columns names what to take",
+            computed.join(", ")
+        )
+    })
 }
 
 /// One connection that reads a [`Snapshot`]. Dropping it ends its transaction.

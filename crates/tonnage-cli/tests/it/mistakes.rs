@@ -1,13 +1,17 @@
 //! What people get wrong, and the exact words that tell them: what and where, then the next step.
 
 mod cases;
+mod databases;
 mod gets;
+mod runs;
 mod statements;
 mod unloads;
 mod whole;
 
 use self::{
     cases::{MISTAKES, ORDERS},
+    databases::DATABASES,
+    runs::RUNS,
     statements::STATEMENTS,
     whole::WHOLE,
 };
@@ -58,7 +62,13 @@ impl Mistake {
 fn a_mistake_is_told_with_its_place_and_the_next_step() {
     let unloads = unloads::MISTAKES.iter().chain(gets::MISTAKES);
     every(
-        MISTAKES.iter().chain(WHOLE).chain(STATEMENTS).chain(unloads),
+        MISTAKES
+            .iter()
+            .chain(DATABASES)
+            .chain(RUNS)
+            .chain(WHOLE)
+            .chain(STATEMENTS)
+            .chain(unloads),
         |mistake| {
             let place = Place::with(mistake.on, mistake.sql, mistake.files);
             if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {

@@ -1,6 +1,6 @@
 //! `tonnage get --with`: rows of other tables, in files of their own or within those that they belong to.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use crate::support::{BOTH, Database::Sqlite, Place};
 
@@ -15,22 +15,6 @@ const SHOP: &str = "
     INSERT INTO lines VALUES (1, 1, 'pen'), (1, 2, 'ink'), (2, 1, 'lamp'), (3, 1, '');
     INSERT INTO visits VALUES (1, 10, 11)";
 
-fn names(place: &Place, directory: &str) -> Vec<String> {
-    let entries = fs::read_dir(place.path(directory)).expect("the directory is there");
-    let mut names: Vec<_> = entries
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .into_string()
-                .expect("a name")
-        })
-        .filter(|name| !name.starts_with("shop.db"))
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn each_table_has_a_file() {
     for database in BOTH {
@@ -39,7 +23,7 @@ fn each_table_has_a_file() {
             place.run("get {db} 1 3 9 4 -t orders --with lines --with customers -o found/ --report r.json");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert_eq!(
-            names(&place, "found"),
+            place.files("found"),
             ["customers.parquet", "lines.parquet", "orders.parquet"]
         );
         let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).expect("JSON");
@@ -166,7 +150,7 @@ fn mistakes_are_told() {
             assert_ne!(ran.code, Some(0));
             assert!(ran.stderr.contains(wanted), "{arguments}: {}", ran.stderr);
         }
-        assert_eq!(names(&place, "."), [""; 0]);
+        assert_eq!(place.files("."), [""; 0]);
         // Files that are there are replaced only on request.
         let get = "get {db} 1 -t orders --with lines -o '{}.csv'";
         assert_eq!(place.run(get).code, Some(0));
@@ -202,21 +186,10 @@ fn a_full_disk_leaves_no_file() {
         "-t few --with sbtest1 --on 'sbtest1(id)=few(k)' -o new/",
         "-t few --with sbtest1 --on 'sbtest1(id)=few(k)' --nested -o o.jsonl",
     ] {
-        // A limit on the size of files, as a disk that is full: the write fails with a code of its own.
-        let command = format!(
-            "trap '' XFSZ; ulimit -f 300; exec {} {get} {output}",
-            env!("CARGO_BIN_EXE_tonnage")
-        );
-        let ran = Command::new("bash")
-            .args(["--noprofile", "--norc", "-c", &command])
-            .current_dir(place.path("."))
-            .output()
-            .expect("bash starts");
-        let told = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(1), "{output}: {told}");
+        let told = place.run_cramped(300, &format!("{get} {output}"));
         assert!(told.starts_with("error: cannot write "), "{output}: {told}");
         assert!(told.contains("File too large"), "{output}: {told}");
-        assert_eq!(names(&place, "."), ["keys"], "{output}");
+        assert_eq!(place.files("."), ["keys"], "{output}");
     }
 }
 
@@ -232,6 +205,6 @@ fn what_cannot_be_finished_takes_the_others_with_it() {
         "error: cannot write gone.csv: No space left on device (os error 28)\n\
          hint: make room, or end the name in .csv.zst or .parquet to compress it\n"
     );
-    assert_eq!(names(&place, "."), ["gone.csv"]);
+    assert_eq!(place.files("."), ["gone.csv"]);
     assert!(fs::metadata("/dev/full").is_ok());
 }

@@ -155,6 +155,38 @@ impl Place {
         }
     }
 
+    /// Runs the program in a shell that limits the size of files, in KiB, as a disk that is full does, but that the
+    /// write fails with a code of its own; what it told of that.
+    pub fn run_cramped(&self, kibibytes: u32, arguments: &str) -> String {
+        let program = env!("CARGO_BIN_EXE_tonnage");
+        let command = format!("trap '' XFSZ; ulimit -f {kibibytes}; exec {program} {arguments}");
+        let ran = Command::new("bash")
+            .args(["--noprofile", "--norc", "-c", &command])
+            .current_dir(self.directory.path())
+            .output()
+            .expect("bash starts");
+        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(1), "{arguments}: {told}");
+        told
+    }
+
+    /// The names in a directory, in order, but for those of the database's own files.
+    pub fn files(&self, directory: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path(directory)).expect("the directory is there");
+        let mut names: Vec<_> = entries
+            .map(|entry| {
+                entry
+                    .expect("an entry")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .filter(|name| !name.starts_with("shop.db"))
+            .collect();
+        names.sort();
+        names
+    }
+
     /// Runs a load that must succeed; its report.
     pub fn load(&self, arguments: &str) -> serde_json::Value {
         self.load_with(arguments, b"")

@@ -11,22 +11,6 @@ use crate::support::{
 const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, note text, total numeric(10,2), placed date); \
     INSERT INTO orders VALUES (1, '', 12.5, '2024-02-29'), (2, NULL, NULL, NULL), (3, 'a \"b\", c', 0.1, '2024-03-01')";
 
-fn files(place: &Place, directory: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(place.path(directory)).expect("the directory is there");
-    let mut names: Vec<_> = entries
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .filter(|name| !name.starts_with("shop.db"))
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn rows_go_to_standard_output_and_everything_else_does_not() {
     for database in ALL {
@@ -94,14 +78,14 @@ fn files_that_are_there_are_replaced_only_on_request() {
         );
     }
     assert_eq!(place.read("o.csv"), "mine");
-    assert_eq!(files(&place, "parts"), ["part-00009.parquet"]);
+    assert_eq!(place.files("parts"), ["part-00009.parquet"]);
     for output in ["o.csv", "parts/"] {
         let ran = place.run(&format!("unload {{db}} -t orders -o {output} --overwrite"));
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     }
     assert!(place.read("o.csv").starts_with("id,"));
     // A part of an earlier unload would be loaded with those of this one.
-    assert_eq!(files(&place, "parts"), ["part-00000.parquet"]);
+    assert_eq!(place.files("parts"), ["part-00000.parquet"]);
 }
 
 #[test]
@@ -111,21 +95,10 @@ fn a_full_disk_leaves_no_file() {
     place.load("rows.parquet {db} -t sbtest1 --create");
     std::fs::remove_file(place.path("rows.parquet")).expect("it goes");
     for output in ["o.csv", "o.parquet", "o.jsonl.gz", "o-{}.arrow", "parts/"] {
-        // A limit on the size of files, as a disk that is full: the write fails with a code of its own.
-        let command = format!(
-            "trap '' XFSZ; ulimit -f 100; exec {} unload shop.db -t sbtest1 -j 2 -o '{output}'",
-            env!("CARGO_BIN_EXE_tonnage")
-        );
-        let ran = Command::new("bash")
-            .args(["--noprofile", "--norc", "-c", &command])
-            .current_dir(place.path("."))
-            .output()
-            .expect("bash starts");
-        let told = String::from_utf8_lossy(&ran.stderr);
-        assert_eq!(ran.status.code(), Some(1), "{output}: {told}");
+        let told = place.run_cramped(100, &format!("unload shop.db -t sbtest1 -j 2 -o '{output}'"));
         assert!(told.starts_with("error: cannot write "), "{output}: {told}");
         assert!(told.contains("File too large"), "{output}: {told}");
-        assert_eq!(files(&place, "."), [""; 0], "{output}");
+        assert_eq!(place.files("."), [""; 0], "{output}");
     }
     let ran = place.run("unload {db} -t sbtest1 -o /dev/full --format csv");
     assert_eq!(ran.code, Some(1));
@@ -221,7 +194,7 @@ fn a_dry_run_tells_the_plan_and_writes_nothing() {
             "{}",
             ran.stderr
         );
-        assert_eq!(files(&place, "."), ["there.csv"]);
+        assert_eq!(place.files("."), ["there.csv"]);
     }
     // Several that see one state say how.
     for (database, wanted) in [

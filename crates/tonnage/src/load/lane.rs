@@ -8,21 +8,20 @@
 //! - Only the row that the database refuses when it is alone is rejected; timeouts and lost connections never are.
 
 use std::{
-    collections::HashSet,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
 use arrow::{
-    array::{Array, ArrayRef, RecordBatch, UInt32Array},
-    buffer::NullBuffer,
+    array::{ArrayRef, RecordBatch, UInt32Array},
     compute::take_record_batch,
-    row::{RowConverter, Rows, SortField},
+    row::{RowConverter, SortField},
 };
 use tokio::sync::mpsc;
 
 use super::{
     deal::{Piece, arrow_bug, reject},
+    keys::{Keys, without},
     rejects::Appended,
     retry::Attempts,
     run::Shared,
@@ -58,18 +57,6 @@ pub struct LaneTask {
     pub(super) whole: Whole,
     /// See [`LaneTask::connecting`].
     connects_first: bool,
-}
-
-/// The keys of a write's rows.
-struct Keys {
-    rows: Rows,
-    nulls: Option<NullBuffer>,
-}
-
-impl Keys {
-    fn whole(&self, row: usize) -> bool {
-        self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
-    }
 }
 
 /// A commit whose outcome is not known.
@@ -364,7 +351,7 @@ impl LaneTask {
         let shared = self.shared.clone();
         let single = shared.plan.single_transaction;
         let keys = self.keys(&write.rows)?;
-        let superseded = keys.as_ref().map_or_else(Vec::new, superseded);
+        let superseded = keys.as_ref().map_or_else(Vec::new, Keys::superseded);
         let advances = write.advances(&superseded, &[]);
         let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
         if let Some(committed) = self.begin(steps, doubt).await? {
@@ -545,7 +532,7 @@ impl LaneTask {
             }
             let mut tried = stride.clamp(1, rows - row);
             if let Some(keys) = keys {
-                tried = distinct(keys, row, tried);
+                tried = keys.distinct(row, tried);
             }
             let Some(failure) = self.send(&write.rows.slice(row, tried), Guard::Savepoint).await? else {
                 row += tried;
@@ -631,20 +618,7 @@ impl LaneTask {
         let Some(keys) = &mut self.keys else {
             return Ok(None);
         };
-        let columns: Vec<ArrayRef> = self
-            .shared
-            .plan
-            .key_at
-            .iter()
-            .map(|at| rows.column(*at).clone())
-            .collect();
-        let nulls = columns
-            .iter()
-            .fold(None, |nulls, c| NullBuffer::union(nulls.as_ref(), c.nulls()));
-        Ok(Some(Keys {
-            rows: keys.convert_columns(&columns).map_err(arrow_bug)?,
-            nulls,
-        }))
+        Keys::of(keys, rows, &self.shared.plan.key_at).map(Some)
     }
 }
 
@@ -682,38 +656,4 @@ fn next_stride(failure: &Failure, tried: usize) -> usize {
         Some(_) => 1,
         None => ((tried - failure.applied.min(tried)) / 2).max(1),
     }
-}
-
-/// The rows whose key comes again later, in ascending order. A key with a null equals none, not even itself.
-fn superseded(keys: &Keys) -> Vec<usize> {
-    let mut seen = HashSet::with_capacity(keys.rows.num_rows());
-    let mut found: Vec<usize> = (0..keys.rows.num_rows())
-        .rev()
-        .filter(|row| keys.whole(*row) && !seen.insert(keys.rows.row(*row)))
-        .collect();
-    found.reverse();
-    found
-}
-
-/// How many of `rows` rows from `first` on have keys that differ from each other; at least 1.
-fn distinct(keys: &Keys, first: usize, rows: usize) -> usize {
-    let mut seen = HashSet::with_capacity(rows);
-    let differs = |row: &usize| !keys.whole(*row) || seen.insert(keys.rows.row(*row));
-    (first..first + rows).take_while(differs).count().max(1)
-}
-
-/// The batch without `gone`, which ascends.
-fn without(rows: &RecordBatch, gone: &[usize]) -> Result<RecordBatch> {
-    let mut gone = gone.iter().peekable();
-    let kept: Vec<u32> = (0..rows.num_rows())
-        .filter(|row| match gone.peek() {
-            Some(next) if **next == *row => {
-                gone.next();
-                false
-            }
-            _ => true,
-        })
-        .map(|row| row as u32)
-        .collect();
-    take_record_batch(rows, &UInt32Array::from(kept)).map_err(arrow_bug)
 }

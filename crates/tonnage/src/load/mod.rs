@@ -5,6 +5,7 @@
 mod create;
 mod deal;
 mod identity;
+mod keys;
 mod lane;
 mod rejects;
 pub(crate) mod retry;

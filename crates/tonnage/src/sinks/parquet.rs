@@ -190,7 +190,7 @@ fn hardly_repeats(values: &ArrayRef) -> bool {
     else {
         return false;
     };
-    let distinct: HashSet<_> = rows.iter().map(|row| row.data().to_vec()).collect();
+    let distinct: HashSet<_> = rows.iter().collect();
     distinct.len().saturating_sub(1) > there / 4 * 3
 }
 

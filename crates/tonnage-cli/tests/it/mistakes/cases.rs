@@ -1,4 +1,4 @@
-//! The mistakes and the words, as data.
+//! The mistakes and the words, as data: files, tables, columns and values.
 
 use super::Mistake;
 use crate::support::Database::{MariaDb, Postgres};
@@ -9,23 +9,6 @@ pub(super) const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, qt
 pub(super) const UNFINISHED: &[(&str, &str)] = &[("orders.csv", "id,qty\n1,2\n1,3\n")];
 
 pub(super) const MISTAKES: &[Mistake] = &[
-    Mistake {
-        name: "the database is forgotten",
-        arguments: "load orders.csv -t orders",
-        code: 2,
-        says: "error: the last argument, 'orders.csv', is a file and not a database\n\
-               hint: name the database last, as in cp: tonnage load orders.csv shop.db -t TABLE\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the database is forgotten after several files",
-        files: &[("a.csv", "id,qty\n"), ("b.csv", "id,qty\n")],
-        arguments: "load a.csv b.csv -t orders",
-        code: 2,
-        says: "error: the last argument, 'b.csv', is a file and not a database\n\
-               hint: name the database last, as in cp: tonnage load a.csv b.csv shop.db -t TABLE\n",
-        ..Mistake::PLAIN
-    },
     Mistake {
         name: "the source is forgotten",
         arguments: "load {db} -t orders",
@@ -149,82 +132,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ..Mistake::PLAIN
     },
     Mistake {
-        name: "wrong password in the URL",
-        on: Postgres,
-        arguments: "load orders.csv postgresql://tonnage:wrong@{server}/{name} -t orders",
-        code: 2,
-        says: "error: password authentication failed for user \"tonnage\" at {server} (password from the \
-                 URL)\n\
-               hint: check the password in the URL; special characters are written as %XX\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "wrong password in PGPASSWORD",
-        on: Postgres,
-        arguments: "load orders.csv postgresql://tonnage@{server}/{name} -t orders",
-        environment: &[("PGPASSWORD", "wrong")],
-        code: 2,
-        says: "error: password authentication failed for user \"tonnage\" at {server} (password from \
-                 PGPASSWORD)\n\
-               hint: check PGPASSWORD, and that the user is the right one\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "wrong password in the password file",
-        on: Postgres,
-        arguments: "load orders.csv postgresql://tonnage@{server}/{name} -t orders",
-        environment: &[("PGPASSFILE", "{directory}/passwords")],
-        code: 2,
-        says: "error: password authentication failed for user \"tonnage\" at {server} (password from \
-                 {directory}/passwords)\n\
-               hint: check that line of the password file, and that the user is the right one\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "no password",
-        on: Postgres,
-        arguments: "load orders.csv postgresql://tonnage@{server}/{name} -t orders",
-        code: 2,
-        says: "error: password authentication failed for user \"tonnage\" at {server} (none was given)\n\
-               hint: set PGPASSWORD, or add a line host:port:database:user:password to ~/.pgpass (mode \
-                 0600)\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "nothing listens there",
-        arguments: "load orders.csv postgresql://app:secret@127.0.0.1:1/shop -t orders",
-        says: "error: cannot connect to 127.0.0.1:1: connection refused\n\
-               hint: is the server running, and does it listen there? check host and port\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "no such database on the server",
-        on: Postgres,
-        arguments: "load orders.csv {db}x -t orders",
-        code: 2,
-        says: "error: database \"{name}x\" does not exist at {server}\n\
-               hint: the database is the last part of the URL: postgresql://{server}/NAME\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the password is wrong, MariaDB",
-        on: MariaDb,
-        arguments: "load orders.csv mariadb://tonnage:wrong@{server}/{name} -t orders",
-        code: 2,
-        says: "error: access denied for user \"tonnage\" at {server} (password from the URL)\n\
-               hint: check the password in the URL; special characters are written as %XX\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the database is misspelt, MariaDB",
-        on: MariaDb,
-        arguments: "load orders.csv {db}x -t orders",
-        code: 2,
-        says: "error: database \"{name}x\" does not exist at {server}\n\
-               hint: the database is the last part of the URL; tonnage does not make databases\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
         name: "the table is misspelt, MariaDB",
         on: MariaDb,
         arguments: "load orders.csv {db} -t oders",
@@ -259,70 +166,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         code: 2,
         says: "error: the database goes by (id) and by no other key, so --any-unique-key would have no effect\n\
                hint: leave it out\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the table was made again between two attempts",
-        on: MariaDb,
-        files: UNFINISHED,
-        before: &["load orders.csv {db} -t orders --batch-rows 1 -j 1"],
-        altered: "DROP TABLE orders; CREATE TABLE orders (id integer PRIMARY KEY, qty integer)",
-        arguments: "load orders.csv {db} -t orders --resume",
-        says: "error: table {name}.orders has been altered since the run began\n\
-               hint: --restart loads it from the beginning, as a new run\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "an unknown kind of database",
-        arguments: "load orders.csv oracle://app@db/shop -t orders",
-        code: 2,
-        says: "error: 'oracle:' is no kind of database that tonnage knows\n\
-               hint: databases are named as sqlite:path.db or postgresql://user@localhost:5432/database or \
-                 mariadb://user@localhost:3306/database\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "a misspelt kind of database",
-        arguments: "load orders.csv postgrsql://app@db/shop -t orders",
-        code: 2,
-        says: "error: 'postgrsql:' is no kind of database that tonnage knows\n\
-               hint: did you mean 'postgresql:'?\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "no kind of database at all",
-        arguments: "load orders.csv shop -t orders",
-        code: 2,
-        says: "error: 'shop' names no database\n\
-               hint: the database comes last, as in cp, and is named as sqlite:path.db or \
-                 postgresql://user@localhost:5432/database or mariadb://user@localhost:3306/database\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the database file is something else",
-        sql: "",
-        files: &[
-            ("orders.csv", "id,qty\n1,2\n"),
-            ("shop.db", "this is a text and no database\n"),
-        ],
-        code: 2,
-        says: "error: {directory}/shop.db is not a SQLite database\n\
-               hint: the database comes last: tonnage load SOURCE... TARGET -t TABLE\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the database's directory is missing",
-        arguments: "load orders.csv data/shop.db -t orders",
-        code: 2,
-        says: "error: {directory}/data/shop.db: the directory {directory}/data does not exist\n\
-               hint: make the directory first, or check the path\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the database file is missing",
-        arguments: "load orders.csv new.db -t orders",
-        says: "error: there is no table orders, nor any other in this database\n\
-               hint: --create makes it, with the 2 columns of orders.csv\n",
         ..Mistake::PLAIN
     },
     Mistake {
@@ -433,26 +276,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         arguments: "load orders.csv {db} -t orders --no-header",
         says: "error: orders.csv has 3 fields a row, orders has 2 columns to fill\n\
                hint: name the table columns of the fields, in order: --columns a,b,c\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "--resume and --restart",
-        arguments: "load orders.csv {db} -t orders --resume --restart",
-        code: 2,
-        says: "error: the argument '--resume' cannot be used with '--restart'\n\
-               \n\
-               Usage: tonnage load --table <TABLE> --resume <SOURCE... TARGET>...\n\
-               \n\
-               For more information, try '--help'.\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "--resume of a pipe",
-        arguments: "load - {db} -t orders --resume",
-        input: "id,qty\n1,2\n",
-        code: 2,
-        says: "error: the input cannot be read again, so its run cannot be resumed\n\
-               hint: load from a file, or leave --resume out\n",
         ..Mistake::PLAIN
     },
     Mistake {
@@ -604,56 +427,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ..Mistake::PLAIN
     },
     Mistake {
-        name: "an unfinished run of the same file",
-        files: UNFINISHED,
-        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
-        code: 2,
-        says: "error: run {run} of {directory}/orders.csv into orders is unfinished, 1 row written\n\
-               hint: --resume goes on where it stopped; --restart forgets it and loads from the beginning \
-                 (what it has written stays in the table, unless --truncate)\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "an unfinished run of the same file, PostgreSQL",
-        on: Postgres,
-        files: UNFINISHED,
-        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none -j 1"],
-        code: 2,
-        says: "error: run {run} of {directory}/orders.csv into public.orders is unfinished, 1 row written\n\
-               hint: --resume goes on where it stopped; --restart forgets it and loads from the beginning \
-                 (what it has written stays in the table, unless --truncate)\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the file has changed when its run is resumed",
-        files: UNFINISHED,
-        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
-        changed: &[("orders.csv", "id,qty\n1,2\n22,3\n")],
-        arguments: "load orders.csv {db} -t orders --resume",
-        says: "error: {directory}/orders.csv has changed since the run began: 15 bytes then, 16 now\n\
-               hint: --restart loads it from the beginning, as a new run\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "other options when a run is resumed",
-        files: UNFINISHED,
-        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
-        arguments: "load orders.csv {db} -t orders --resume --null NA",
-        says: "error: the run began with null=[\"\"] and is now asked to go on with null=[\"NA\"]\n\
-               hint: --restart loads it from the beginning, as a new run\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the table was altered when its run is resumed",
-        files: UNFINISHED,
-        before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
-        altered: "ALTER TABLE orders ADD COLUMN note text",
-        arguments: "load orders.csv {db} -t orders --resume",
-        says: "error: table orders has been altered since the run began\n\
-               hint: --restart loads it from the beginning, as a new run\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
         name: "upsert into a new table without a key",
         arguments: "load orders.csv {db} -t visits --create --mode upsert",
         says: "error: table visits has no primary key to recognise rows by\n\
@@ -730,25 +503,6 @@ pub(super) const MISTAKES: &[Mistake] = &[
         arguments: "load orders.csv {db} -t orders -q",
         says: "error: orders.csv row 1: 1 field where 2 were expected\n\
                hint: --on-error reject puts bad rows aside and goes on\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "the role may not write",
-        on: Postgres,
-        sql: "CREATE TABLE orders (id integer PRIMARY KEY, qty integer);
-              DO $$ BEGIN CREATE ROLE tonnage_reader LOGIN PASSWORD 'reader'; EXCEPTION WHEN duplicate_object
-              THEN NULL; END $$; GRANT SELECT ON orders TO tonnage_reader",
-        arguments: "load orders.csv postgresql://tonnage_reader:reader@{server}/{name} -t orders -q",
-        says: "error: cannot make the ledger in schema public: permission denied for schema public\n\
-               hint: grant CREATE on the schema, or use --ledger none\n",
-        ..Mistake::PLAIN
-    },
-    Mistake {
-        name: "a run to forget that is not there",
-        arguments: "runs {db} --forget 0198",
-        code: 2,
-        says: "error: no run has an id that begins with '0198'\n\
-               hint: `tonnage runs shop.db` lists them\n",
         ..Mistake::PLAIN
     },
 ];

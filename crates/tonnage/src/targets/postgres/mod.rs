@@ -110,6 +110,8 @@ struct PostgresTarget {
 struct Traits {
     /// Row security applies to this role.
     row_security: bool,
+    /// Its rows are in partitions.
+    partitioned: bool,
     /// Events that a rule rewrites, with the rule's name.
     rules: Vec<(RuleEvent, String)>,
 }
@@ -261,6 +263,7 @@ impl Target for PostgresTarget {
             described.table.identity.object.clone(),
             Traits {
                 row_security: described.row_security,
+                partitioned: described.partitioned,
                 rules: described.rules,
             },
         );
@@ -268,6 +271,15 @@ impl Target for PostgresTarget {
     }
 
     async fn router(&self, table: &Table) -> Result<Routed> {
+        let partitioned = {
+            let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+            traits
+                .get(&table.identity.object)
+                .is_none_or(|traits| traits.partitioned)
+        };
+        if !partitioned {
+            return Ok(Routed::No);
+        }
         let session = self.session().await?;
         let Some(described) = catalog::describe(&*session, &table.name).await? else {
             return Ok(Routed::No);

@@ -26,8 +26,8 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     reader::{
-        BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table,
-        wanted,
+        self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query,
+        no_table, wanted,
     },
     types::ColumnType,
 };
@@ -133,25 +133,7 @@ impl Found {
         let Some(described) = &self.described else {
             return Vec::new();
         };
-        let mut notes = Vec::new();
-        let table = &described.table;
-        let generated: Vec<_> = table.columns.iter().filter(|column| column.generated).collect();
-        if request.columns.is_none() && !generated.is_empty() {
-            let names: Vec<_> = generated.iter().map(|column| column.name.as_str()).collect();
-            notes.push(format!(
-                "{} is computed by the database and left out; --columns names what to take",
-                names.join(", ")
-            ));
-        }
-        let read = |name: &str| columns.iter().any(|column| column.name == name);
-        for column in &table.columns {
-            if column.ty.is_none() && read(&column.name) && !request.texts.contains(&column.name) {
-                notes.push(format!(
-                    "column '{}' of type {} comes as text",
-                    column.name, column.declared
-                ));
-            }
-        }
+        let mut notes = reader::notes(&described.table, columns, request);
         if described.row_security {
             notes
                 .push("row security applies to this role: only the rows that it may see are read".to_owned());

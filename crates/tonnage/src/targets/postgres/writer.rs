@@ -3,6 +3,8 @@
 //! A transaction is `Idle`, `Open` or `Broken` (the server refuses everything but its end). COMMIT is sent only when
 //! it is open: a COMMIT of a broken transaction would undo it and report success.
 
+mod parameters;
+mod refusal;
 mod single;
 
 use std::{
@@ -14,17 +16,16 @@ use std::{
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
-use tokio_postgres::{
-    Client, Statement,
-    types::{Format, IsNull, ToSql, Type, to_sql_checked},
-};
+use tokio_postgres::{Client, Statement, types::ToSql};
 
+pub(super) use self::parameters::{EncodedField, arrays};
+use self::refusal::Refusal;
 use super::{
     carry::Cast,
     catalog,
-    encode::{ColumnFault, EncodedColumn, Encoder},
+    encode::{EncodedColumn, Encoder},
     errors::{self, TextCodes},
     execute,
     ledger::{Mover, borrowed},
@@ -96,71 +97,6 @@ const CHUNKS_QUEUED_MAX: usize = 2;
 const SAVEPOINT: &str = "SAVEPOINT tonnage_write";
 const RELEASE: &str = "RELEASE SAVEPOINT tonnage_write";
 const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT tonnage_write; RELEASE SAVEPOINT tonnage_write";
-
-/// Why a write did not happen.
-enum Refusal {
-    /// The server or the connection, of rows from `first` on.
-    Server {
-        error: tokio_postgres::Error,
-        first: usize,
-    },
-    /// A value that cannot be sent. Whether part of the batch was on its way already.
-    Value { fault: ColumnFault, sent: bool },
-    /// Other rows than the operation means were touched. The row, where it is known.
-    Missing {
-        expected: u64,
-        touched: u64,
-        row: Option<usize>,
-    },
-    /// The server, of one row.
-    Row {
-        row: usize,
-        error: tokio_postgres::Error,
-    },
-    /// Something of our own.
-    Other(Error),
-}
-
-impl From<tokio_postgres::Error> for Refusal {
-    fn from(error: tokio_postgres::Error) -> Self {
-        Self::Server { error, first: 0 }
-    }
-}
-
-impl Refusal {
-    /// The refusal of rows that are the batch's from row `first` on.
-    fn behind(self, first: usize) -> Self {
-        match self {
-            Self::Server { error, .. } => Self::Server { error, first },
-            Self::Value {
-                fault: (column, mut fault),
-                sent,
-            } => {
-                fault.row += first;
-                Self::Value {
-                    fault: (column, fault),
-                    sent: sent || first > 0,
-                }
-            }
-            other => other,
-        }
-    }
-
-    /// The refusal of a row sent alone.
-    fn of_row(self, row: usize) -> Self {
-        match self {
-            Self::Server { error, .. } => Self::Row { row, error },
-            Self::Missing {
-                expected, touched, ..
-            } => Self::Missing {
-                expected,
-                touched,
-                row: Some(row),
-            },
-            other => other,
-        }
-    }
-}
 
 /// What a statement says of its rows.
 struct Told {
@@ -278,44 +214,53 @@ impl PostgresWriter {
         }
     }
 
-    /// Prepares the COPY of every partition that `rows` touch for the first time.
-    async fn prepare_partitions(&mut self, rows: &RecordBatch) -> Result<()> {
+    /// The rows of a partition that stand together, each with its COPY, prepared when the partition's first rows come;
+    /// none where the rows go to one table.
+    async fn runs(&mut self, rows: &RecordBatch) -> Result<Vec<(Range<usize>, Statement)>> {
         let Path::Partitions {
             partitions,
             routing,
             copies,
         } = &mut self.path
         else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let shards = routing.route(rows)?;
-        for run in runs(&shards) {
-            let shard = shards[run.start];
-            if let Entry::Vacant(entry) = copies.entry(shard) {
-                let table = partitions
-                    .table(shard)
-                    .ok_or_else(|| Error::bug("a row was routed to a partition that is not there"))?;
-                let copy = prepare(&self.client, &statements::copy(table, &self.columns)).await;
-                entry.insert(copy.inspect_err(|_| self.state = State::Broken)?);
-            }
+        let mut runs = Vec::new();
+        let mut end = 0;
+        for run in shards.chunk_by(|a, b| a == b) {
+            let start = end;
+            end += run.len();
+            let copy = match copies.entry(run[0]) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(entry) => {
+                    let table = partitions
+                        .table(run[0])
+                        .ok_or_else(|| Error::bug("a row was routed to a partition that is not there"))?;
+                    let copy = prepare(&self.client, &statements::copy(table, &self.columns)).await;
+                    entry.insert(copy.inspect_err(|_| self.state = State::Broken)?)
+                }
+            };
+            runs.push((start..end, copy.clone()));
         }
-        Ok(())
+        Ok(runs)
     }
 
-    /// Rows that the operation left out.
-    async fn apply(&self, rows: &RecordBatch, sent: &mut Sent) -> std::result::Result<u64, Refusal> {
+    /// Rows that the operation left out. `runs` are those of [`PostgresWriter::runs`].
+    async fn apply(
+        &self,
+        rows: &RecordBatch,
+        runs: &[(Range<usize>, Statement)],
+        sent: &mut Sent,
+    ) -> std::result::Result<u64, Refusal> {
         match &self.path {
             Path::Copy(copy) => {
                 let arrived = self.copy(copy, rows, false, sent).await?;
                 self.account(rows.num_rows(), Told::rows(arrived))
             }
-            Path::Partitions { routing, copies, .. } => {
+            Path::Partitions { .. } => {
                 let mut arrived = 0;
-                let shards = routing.route(rows).map_err(Refusal::Other)?;
-                for run in runs(&shards) {
-                    let copy = copies
-                        .get(&shards[run.start])
-                        .ok_or_else(|| Refusal::Other(Error::bug("a partition without its COPY")))?;
+                for (run, copy) in runs {
                     let part = rows.slice(run.start, run.len());
                     let copied = self.copy(copy, &part, false, sent).await;
                     arrived += copied.map_err(|refusal| refusal.behind(run.start))?;
@@ -556,16 +501,6 @@ impl PostgresWriter {
     }
 }
 
-/// Rows of one shard that stand together.
-fn runs(shards: &[u16]) -> impl Iterator<Item = Range<usize>> + '_ {
-    let mut end = 0;
-    shards.chunk_by(|a, b| a == b).map(move |run| {
-        let start = end;
-        end += run.len();
-        start..end
-    })
-}
-
 async fn prepare(client: &Client, statement: &str) -> Result<Statement> {
     client.prepare(statement).await.map_err(errors::statement)
 }
@@ -575,73 +510,6 @@ async fn feed(
     chunk: Vec<u8>,
 ) -> std::result::Result<(), Refusal> {
     Ok(sink.send(Bytes::from(chunk)).await?)
-}
-
-/// One array a column; the first row that the server has no value for is a fault.
-pub(super) fn arrays(
-    rows: &RecordBatch,
-    columns: &[EncodedColumn],
-) -> Result<std::result::Result<Vec<EncodedField>, ColumnFault>> {
-    let mut encoder = Encoder::new(rows, columns, false)?;
-    let mut parameters = Vec::with_capacity(columns.len());
-    let mut fault: Option<ColumnFault> = None;
-    for (index, column) in columns.iter().enumerate() {
-        match encoder.array(index, column.taken()) {
-            Ok(array) => parameters.push(EncodedField(Some(Bytes::from(array)))),
-            Err(found) if fault.as_ref().is_none_or(|(_, known)| found.1.row < known.row) => {
-                fault = Some(found);
-            }
-            Err(_) => {}
-        }
-    }
-    Ok(match fault {
-        Some(fault) => Err(fault),
-        None => Ok(parameters),
-    })
-}
-
-/// A parameter that is already in the server's binary form; none for null.
-#[derive(Debug)]
-pub(super) struct EncodedField(Option<Bytes>);
-
-impl EncodedField {
-    /// Its length.
-    fn bytes(&self) -> u64 {
-        self.0.as_ref().map_or(0, |value| value.len() as u64)
-    }
-
-    /// Takes the next field off `fields`: four bytes of length, negative for null, and the value.
-    fn cut(fields: &mut Bytes) -> Self {
-        let length = i32::from_be_bytes([fields[0], fields[1], fields[2], fields[3]]);
-        fields.advance(4);
-        Self(usize::try_from(length).ok().map(|length| fields.split_to(length)))
-    }
-}
-
-impl ToSql for EncodedField {
-    fn to_sql(
-        &self,
-        _ty: &Type,
-        out: &mut BytesMut,
-    ) -> std::result::Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
-        Ok(match &self.0 {
-            Some(value) => {
-                out.put_slice(value);
-                IsNull::No
-            }
-            None => IsNull::Yes,
-        })
-    }
-
-    fn accepts(_ty: &Type) -> bool {
-        true
-    }
-
-    fn encode_format(&self, _ty: &Type) -> Format {
-        Format::Binary
-    }
-
-    to_sql_checked!();
 }
 
 #[async_trait]
@@ -702,13 +570,15 @@ impl Writer for PostgresWriter {
             });
         }
         self.clear_stage().await?;
-        self.prepare_partitions(rows).await?;
+        let runs = self.runs(rows).await?;
         let applied = match guard {
-            Guard::None => self.apply(rows, &mut sent).await,
+            Guard::None => self.apply(rows, &runs, &mut sent).await,
             Guard::Savepoint => {
                 // One round trip: rows are sent behind the savepoint, and fail with it.
-                let (saved, applied) =
-                    futures::join!(self.client.batch_execute(SAVEPOINT), self.apply(rows, &mut sent));
+                let (saved, applied) = futures::join!(
+                    self.client.batch_execute(SAVEPOINT),
+                    self.apply(rows, &runs, &mut sent)
+                );
                 if let Err(error) = saved {
                     self.state = State::Broken;
                     return Err(errors::statement(error));

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::{ReadColumn, Relation, ScanRequest, bare_query, no_table, wanted},
+    reader::{ReadColumn, Relation, ScanRequest, bare_query, left_out, no_table, wanted},
     types::ColumnType,
 };
 
@@ -178,15 +178,9 @@ impl Scanned {
             .prepare(&whole)
             .map_err(|failure| of_condition(failure, request))?;
 
-        let mut notes = Vec::new();
-        let computed: Vec<_> = place.columns.iter().filter(|column| column.2).collect();
-        if request.columns.is_none() && !computed.is_empty() {
-            let names: Vec<_> = computed.iter().map(|column| column.0.as_str()).collect();
-            notes.push(format!(
-                "{} is computed by the database and left out; --columns names what to take",
-                names.join(", ")
-            ));
-        }
+        let computed = place.columns.iter().filter(|column| column.2);
+        let computed: Vec<_> = computed.map(|column| column.0.as_str()).collect();
+        let mut notes: Vec<_> = left_out(&computed, request).into_iter().collect();
         let mut texts: Vec<bool> = wanted.iter().map(|(_, as_text)| *as_text).collect();
         let mut columns = Vec::with_capacity(wanted.len());
         let mut unknown = Vec::new();
