@@ -13,6 +13,7 @@ use std::{
 
 use flate2::write::GzEncoder;
 
+use super::growing::Growing;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How a text file is compressed as a whole.
@@ -53,7 +54,7 @@ enum Place {
 
 /// A file under its temporary name.
 struct Partial {
-    file: File,
+    file: Growing,
     temporary: PathBuf,
     place: PathBuf,
     overwrite: bool,
@@ -225,7 +226,7 @@ impl Partial {
             .ok_or_else(|| Error::config(format!("'{shown}' does not name a file")))?;
         let temporary = format!(".{}.{}.partial", name.to_string_lossy(), process::id());
         let temporary = place.with_file_name(temporary);
-        let file = File::create_new(&temporary).map_err(|e| cannot(shown, "create", &e))?;
+        let file = Growing::create_new(&temporary).map_err(|e| cannot(shown, "create", &e))?;
         let partial = Self {
             file,
             temporary,
@@ -242,7 +243,7 @@ impl Partial {
 
     fn finish(mut self, shown: &str) -> Result<()> {
         let failed = |e: io::Error| cannot(shown, "write", &e);
-        self.file.sync_all().map_err(failed)?;
+        self.file.sync().map_err(failed)?;
         if !self.overwrite && self.place.exists() {
             return Err(exists(shown));
         }

@@ -19,6 +19,7 @@ mod arrow_ipc;
 pub mod csv;
 mod destination;
 pub(crate) mod digits;
+mod growing;
 mod json;
 pub mod parquet;
 
