@@ -39,6 +39,7 @@ def all_cases(rows, quick):
         add("lineitem-postgres-keys", lambda name, rows: postgres.lineitem(name, rows, keys=True), rounds=ROUNDS_SLOW)
         add("random-keys-postgres", postgres.random_keys, many, ROUNDS_SLOW)
         add("postgres-connections", postgres.connections, rounds=ROUNDS_SLOW)
+        add("partitions-postgres", postgres.partitions)
         add("ledger", postgres.with_ledger)
         add("unload-postgres", postgres.unload, many, ROUNDS_SLOW, main=True)
         add("gets-postgres", gets.postgres, many, ROUNDS_SLOW, main=True)

@@ -189,6 +189,27 @@ def random_keys(name, rows):
     )
 
 
+def partitions(name, rows):
+    """Eight hash partitions beside one table, which goes by two jobs as they do."""
+    parquet = data.sbtest(rows, "parquet")
+    one, eight = "one table, 2 jobs", "8 hash partitions, 2 jobs"
+    contenders = {
+        eight: load(parquet, URL, "partitioned", "-j", "2"),
+        one: load(parquet, URL, "sbtest1", "-j", "2"),
+    }
+    ddl = [f"create table {table} ({SBTEST}{key})" for table, key in [("sbtest1", ""), ("partitioned", ") partition by hash (id")]]
+    ddl += [
+        f"create table partitioned_{part} partition of partitioned for values with (modulus 8, remainder {part})"
+        for part in range(8)
+    ]
+    # One of the two is empty.
+    counted = lambda: count("sbtest1") + count("partitioned")
+    goals = [Faster([eight], [one], 1, "partitions no slower than one table")]
+    title = "sbtest into PostgreSQL, into one table and into 8 hash partitions"
+    anew = lambda: fresh("partitioned", "drop table if exists sbtest1", *ddl)
+    return Case(name, title, rows, anew, contenders, goals, count=counted, server=server_seconds)
+
+
 def stored(rows):
     """The table `stored` of that many rows, with a primary key; made once a server."""
     kept = Path(os.environ["TONNAGE_TEST_POSTGRES_DATA"]).parent / "socket" / f"stored-{rows}"
