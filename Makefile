@@ -24,6 +24,7 @@ check: tools
 
 unit: tools
 	cargo build --workspace --locked
+	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
 

@@ -98,17 +98,49 @@ impl fmt::Display for Method {
 /// What a commit promises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// Committed rows survive a crash of the process; the last ones may be lost with the machine. Never corrupts.
+    /// Taken by some node, be it one that only keeps it for those that are away: nothing reads it yet.
+    None,
+    /// Committed rows survive a crash of the process; the last ones may be lost with the machine. Never corrupts. Of
+    /// a database of many machines: one replica has it.
     Relaxed,
     /// Committed rows survive the loss of power.
     Durable,
+    /// More than half of a row's replicas have it, which says nothing of their disks.
+    Majority,
+    /// All replicas have it, which says nothing of their disks.
+    All,
+}
+
+impl Durability {
+    /// What is not promised, in a sentence; none where nothing is left open.
+    pub fn given_up(self) -> Option<&'static str> {
+        match self {
+            Self::None => Some(
+                "durability none: a write is acknowledged by any node, which may not hold the row itself; rows may be \
+                 lost with that node and are not read until it has passed them on",
+            ),
+            Self::Relaxed => Some("durability relaxed: the last commits may be lost if the machine fails"),
+            Self::Durable => None,
+            Self::Majority => Some(
+                "durability majority: an acknowledgement of most replicas is not an fsync; the last writes may be lost \
+                 if most of them lose power at once",
+            ),
+            Self::All => Some(
+                "durability all: an acknowledgement of all replicas is not an fsync; the last writes may be lost if \
+                 all of them lose power at once",
+            ),
+        }
+    }
 }
 
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::None => "none",
             Self::Relaxed => "relaxed",
             Self::Durable => "durable",
+            Self::Majority => "majority",
+            Self::All => "all",
         })
     }
 }

@@ -1,6 +1,9 @@
 //! The seam between the engine and a database.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
@@ -171,8 +174,24 @@ pub trait Target: Send + Sync {
         Ok(None)
     }
 
-    /// The ledger beside the tables.
+    /// The ledger beside the tables, or in [`Target::ledger_file`].
     fn ledger(&self) -> &dyn Ledger;
+
+    /// The local file that holds the ledger, where the database has nothing that could move it together with rows.
+    fn ledger_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Keeps the ledger in the local file at `path`; before it is first used. `Config` where it stands beside the
+    /// tables.
+    fn keep_ledger(&self, path: &Path) -> Result<()> {
+        let _ = path;
+        let product = &self.capabilities().product;
+        Err(Error::config(format!(
+            "{product} keeps its ledger beside its tables, in the transactions of the rows"
+        ))
+        .hint("leave --ledger out, or write --ledger none for a load without one"))
+    }
 }
 
 /// Whether the rows of a table are dealt by shard.
@@ -250,6 +269,13 @@ pub trait Writer: Send {
     /// Of a plan that is a [single transaction](Plan::single_transaction) it goes on in the transaction that is open,
     /// where one is; the first one empties the table, where the plan says so.
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim>;
+
+    /// Where the engine puts the places of the rows of the next [`Writer::write`], for a writer that stamps its rows
+    /// by them: the number of each row in the source as it is dealt, which is the same in every attempt and ascends
+    /// over the rows of a key. None where the writer has no use for it.
+    fn places(&mut self) -> Option<&mut Vec<u64>> {
+        None
+    }
 
     /// Applies `rows` (the plan's columns, in order, in their [`ColumnType::arrow`](crate::ColumnType::arrow) types)
     /// in the open transaction. Bad rows are an [`Outcome::failure`], everything else an error.

@@ -20,6 +20,7 @@ use tonnage::{
     source::Source,
     sources::{self, Format, TextOptions, database::DatabaseSource},
     table::TableName,
+    target::Target,
     targets,
     unload::UnloadOptions,
 };
@@ -85,7 +86,7 @@ pub struct RowsArgs {
     #[arg(long, value_name = "RATE", value_parser = rate, help_heading = "How to do it")]
     rate: Option<Rate>,
 
-    /// What a commit promises [default: durable]
+    /// What a commit promises [default: durable; majority where replicas acknowledge]
     #[arg(long, value_enum, help_heading = "How to do it")]
     durability: Option<DurabilityName>,
 
@@ -109,9 +110,16 @@ pub struct RowsArgs {
     #[arg(long, help_heading = "Bad rows and resuming")]
     restart: bool,
 
-    /// Where positions are kept: tables tonnage_runs and tonnage_slots beside yours, or nowhere
-    #[arg(long, value_enum, default_value_t = LedgerName::Auto, help_heading = "Bad rows and resuming")]
-    ledger: LedgerName,
+    /// Where positions are kept: tables tonnage_runs and tonnage_slots beside yours (target), nowhere (none), or in a
+    /// file of this machine, for databases that have no transactions [auto: target, or such a file]
+    #[arg(
+        long,
+        value_name = "auto|target|none|PATH",
+        value_parser = ledger_place,
+        default_value = "auto",
+        help_heading = "Bad rows and resuming"
+    )]
+    ledger: LedgerChoice,
 
     /// The table or view to read, where the source is a database: table, schema.table or "odd.name"
     #[arg(
@@ -199,10 +207,16 @@ enum MethodName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DurabilityName {
-    /// The last commits may be lost if the machine fails
+    /// Any node acknowledges, be it one that only keeps rows for others
+    None,
+    /// The last commits may be lost if the machine fails; of many machines one acknowledges
     Relaxed,
     /// Commits survive the loss of power
     Durable,
+    /// Most replicas acknowledge
+    Majority,
+    /// All replicas acknowledge
+    All,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -217,11 +231,43 @@ enum SplitName {
     None,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum LedgerName {
+/// Where positions are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerChoice {
+    /// Where the target has them.
     Auto,
+    /// Beside the rows, and nowhere else.
     Target,
+    /// Nowhere.
     None,
+    /// In a local file.
+    File(PathBuf),
+}
+
+impl LedgerChoice {
+    /// Has `target` keep its ledger there.
+    pub fn settle(&self, target: &dyn Target) -> Result<()> {
+        match (self, target.ledger_file()) {
+            (Self::File(path), _) => target.keep_ledger(path),
+            (Self::Target, Some(_)) => Err(Error::config(format!(
+                "{} cannot hold the ledger: its rows and the ledger would not move together",
+                target.capabilities().product
+            ))
+            .hint("leave --ledger out, which keeps it in a local file, or name the file")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `auto`, `target`, `none` or a path.
+pub fn ledger_place(text: &str) -> Result<LedgerChoice, String> {
+    match text {
+        "auto" => Ok(LedgerChoice::Auto),
+        "target" => Ok(LedgerChoice::Target),
+        "none" => Ok(LedgerChoice::None),
+        path if path.contains(['/', '.']) => Ok(LedgerChoice::File(path.into())),
+        _ => Err("write auto, target, none or the path of a file, such as ./load.ledger".to_owned()),
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -284,8 +330,11 @@ impl RowsArgs {
                 SplitName::None => Split::None,
             },
             durability: self.durability.map(|d| match d {
+                DurabilityName::None => Durability::None,
                 DurabilityName::Relaxed => Durability::Relaxed,
                 DurabilityName::Durable => Durability::Durable,
+                DurabilityName::Majority => Durability::Majority,
+                DurabilityName::All => Durability::All,
             }),
             single_transaction: self.single_transaction,
             map: self.map.clone(),
@@ -310,8 +359,8 @@ impl RowsArgs {
                 _ => Attempt::New,
             },
             ledger: match self.ledger {
-                LedgerName::Auto | LedgerName::Target => LedgerPlace::Target,
-                LedgerName::None => LedgerPlace::None,
+                LedgerChoice::Auto | LedgerChoice::Target | LedgerChoice::File(_) => LedgerPlace::Target,
+                LedgerChoice::None => LedgerPlace::None,
             },
             timezone: self.timezone.clone(),
             ..LoadOptions::new(table)
@@ -388,6 +437,7 @@ impl RowsArgs {
         let relation = self.relation(inputs)?;
         let password = self.connection.password(url)?;
         let (inputs, url, jobs) = (inputs.to_vec(), url.to_owned(), self.jobs);
+        let ledger = self.ledger.clone();
         // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
         let preparing = tokio::spawn(async move {
             let source = match relation {
@@ -395,6 +445,7 @@ impl RowsArgs {
                 None => sources::open(&inputs, format, &text)?,
             };
             let target = targets::connect_with(&url, password).await?;
+            ledger.settle(&*target)?;
             prepare(target, targets::redact(&url), source, options).await
         });
         let prepared = async {

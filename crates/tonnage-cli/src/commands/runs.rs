@@ -1,5 +1,7 @@
 //! `tonnage runs`: what the ledger of a database knows.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use tonnage::{
     Error, Result,
@@ -24,6 +26,10 @@ pub struct RunsArgs {
     #[arg(long, value_name = "RUN")]
     forget: Option<String>,
 
+    /// The local file that holds the ledger, where a load was given one
+    #[arg(long, value_name = "PATH")]
+    ledger: Option<PathBuf>,
+
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -31,6 +37,9 @@ pub struct RunsArgs {
 /// Lists, or forgets.
 pub async fn run(args: &RunsArgs) -> Result<Ending> {
     let target = args.connection.connect(&args.target).await?;
+    if let Some(path) = &args.ledger {
+        target.keep_ledger(path)?;
+    }
     let runs = target.ledger().runs().await?;
     if let Some(asked) = &args.forget {
         let matching: Vec<_> = runs

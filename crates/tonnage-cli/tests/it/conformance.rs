@@ -20,7 +20,8 @@ use tempfile::TempDir;
 
 use self::cases::{Case, Fate, cases};
 use crate::{
-    database::Database,
+    database::{Database, Row},
+    keyspace::Keyspace,
     process::{Running, tonnage},
 };
 
@@ -31,6 +32,7 @@ pub enum Target {
     Strict,
     Postgres,
     MariaDb,
+    Cassandra,
 }
 
 impl Target {
@@ -39,7 +41,46 @@ impl Target {
         match (self, operation) {
             // LOAD DATA does nothing but insert.
             (Self::MariaDb, "upsert") => ["array", "batch"],
+            (Self::Cassandra, _) => ["array", "single"],
             _ => ["array", "native"],
+        }
+    }
+}
+
+/// Where a table is.
+enum Home {
+    Database(Database),
+    Keyspace(Box<Keyspace>),
+}
+
+impl Home {
+    fn of(target: Target) -> Self {
+        match target {
+            Target::Plain | Target::Strict => Self::Database(Database::sqlite()),
+            Target::Postgres => Self::Database(Database::postgres()),
+            Target::MariaDb => Self::Database(Database::mariadb()),
+            Target::Cassandra => Self::Keyspace(Box::new(Keyspace::new())),
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Database(database) => database.url(),
+            Self::Keyspace(keyspace) => keyspace.url(),
+        }
+    }
+
+    fn run(&self, sql: &str) {
+        match self {
+            Self::Database(database) => database.run(sql),
+            Self::Keyspace(keyspace) => keyspace.run(sql),
+        }
+    }
+
+    fn rows(&self, sql: &str) -> Vec<Row> {
+        match self {
+            Self::Database(database) => database.rows(sql),
+            Self::Keyspace(keyspace) => keyspace.rows(sql),
         }
     }
 }
@@ -73,6 +114,11 @@ fn a_mariadb_table_holds_what_was_given() {
     conforms(Target::MariaDb);
 }
 
+#[test]
+fn a_cassandra_table_holds_what_was_given() {
+    conforms(Target::Cassandra);
+}
+
 /// A row of the table: a value of a case.
 struct Place<'a> {
     id: i64,
@@ -99,11 +145,7 @@ fn conforms(target: Target) {
         for operation in OPERATIONS {
             for method in target.methods(operation) {
                 let way = format!("{target:?} {format:?} {operation} {method}");
-                let database = match target {
-                    Target::Postgres => Database::postgres(),
-                    Target::MariaDb => Database::mariadb(),
-                    _ => Database::sqlite(),
-                };
+                let database = Home::of(target);
                 create(&database, target, &cases);
                 let rejects = directory.path().join(format!("{operation}-{method}.jsonl"));
                 if operation == "upsert" {
@@ -125,7 +167,7 @@ fn conforms(target: Target) {
     }
 }
 
-fn create(database: &Database, target: Target, cases: &[Case]) {
+fn create(database: &Home, target: Target, cases: &[Case]) {
     let columns: Vec<_> = cases
         .iter()
         .filter_map(|case| Some(format!("{} {}", case.name, case.declared(target)?)))
@@ -133,11 +175,11 @@ fn create(database: &Database, target: Target, cases: &[Case]) {
     let (key, end) = match target {
         Target::Plain => ("INTEGER", ""),
         Target::Strict => ("INTEGER", " STRICT"),
-        Target::Postgres | Target::MariaDb => ("bigint", ""),
+        Target::Postgres | Target::MariaDb | Target::Cassandra => ("bigint", ""),
     };
     // Instants are read as they are in this zone.
     match target {
-        Target::Plain | Target::Strict => {}
+        Target::Plain | Target::Strict | Target::Cassandra => {}
         Target::Postgres => database.run("SET TIME ZONE 'UTC'"),
         Target::MariaDb => database.run("SET time_zone = '+00:00'"),
     }
@@ -147,7 +189,7 @@ fn create(database: &Database, target: Target, cases: &[Case]) {
     ));
 }
 
-fn load(input: &Path, database: &Database, operation: &str, method: &str, rejects: &Path) {
+fn load(input: &Path, database: &Home, operation: &str, method: &str, rejects: &Path) {
     let mut command = tonnage();
     command.arg("load").arg(input).arg(database.url());
     command.args(["--table", "conformance", "--mode", operation, "--method", method]);
@@ -176,7 +218,7 @@ fn rejected(path: &Path) -> BTreeSet<String> {
 }
 
 fn check(
-    database: &Database,
+    database: &Home,
     target: Target,
     format: Format,
     place: &Place<'_>,
@@ -208,7 +250,12 @@ fn check(
                     "binary_data" => "CONCAT('\\\\x', LOWER(HEX(binary_data)))".to_owned(),
                     name => name.to_owned(),
                 },
-                _ => format!("{0}, typeof({0})", case.name),
+                Target::Cassandra => match case.declared(target) {
+                    Some("text" | "blob") => case.name.to_owned(),
+                    Some("timestamp") => format!("CAST(toUnixTimestamp({}) AS text)", case.name),
+                    _ => format!("CAST({} AS text)", case.name),
+                },
+                Target::Plain | Target::Strict => format!("{0}, typeof({0})", case.name),
             };
             let rows = database.rows(&format!("SELECT {select} FROM conformance WHERE id = {id}"));
             let found = match rows.as_slice() {

@@ -2,6 +2,7 @@
 //! servers; see scripts/with-servers.
 
 mod around;
+mod cassandra;
 mod comforts;
 mod conformance;
 mod connections;
@@ -15,6 +16,7 @@ mod formats;
 mod gets;
 mod ingest;
 mod interrupts;
+mod keyspace;
 mod kill;
 mod mistakes;
 mod options;

@@ -214,6 +214,14 @@ pub(super) fn columns(table: &Table) -> Vec<String> {
 }
 
 async fn find_table(target: &dyn Target, load: &LoadOptions) -> Result<Table> {
+    // Its rows would have the time at which its run began, maybe long ago: whatever is newer would hide them.
+    if target.ledger_file().is_some() {
+        let product = &target.capabilities().product;
+        return Err(Error::config(format!(
+            "a buffer cannot be drained into {product} yet: its rows and the ledger cannot move together"
+        ))
+        .hint("collect rows in files and load them"));
+    }
     if let Some(table) = target.table(&load.table).await? {
         return Ok(table);
     }

@@ -70,6 +70,7 @@ impl Planner {
             statement_max: &|columns, method, split| {
                 target.statement_max(&self.table, columns, method, split)
             },
+            ledger_file: target.ledger_file(),
             settings: &|durability| target.settings(durability),
             processors: 1,
         })?;

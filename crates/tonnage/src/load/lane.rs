@@ -26,7 +26,7 @@ use super::{
     retry::Attempts,
     run::Shared,
     whole::Whole,
-    write::{Gather, Write},
+    write::{Gather, Sent, Write},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -372,7 +372,9 @@ impl LaneTask {
         // What stands before in the one transaction must outlive a bad row.
         let guard = if single { Guard::Savepoint } else { Guard::None };
         if sent.num_rows() > 0
-            && let Some(failure) = self.send(&sent, guard).await?
+            && let Some(failure) = self
+                .send(write, (&sent, Sent::Without(&superseded)), guard)
+                .await?
         {
             written_otherwise = true;
             let mut first = failure.applied;
@@ -494,11 +496,20 @@ impl LaneTask {
         }
     }
 
-    async fn send(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Option<Failure>> {
+    /// Sends `rows`, which are those of `write` that `sent` says.
+    async fn send(
+        &mut self,
+        write: &Write,
+        (rows, sent): (&RecordBatch, Sent<'_>),
+        guard: Guard,
+    ) -> Result<Option<Failure>> {
         let writer = self
             .writer
             .as_mut()
             .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        if let Some(places) = writer.places() {
+            *places = write.places(sent, rows.num_rows());
+        }
         let outcome = writer.write(rows, guard).await?;
         let progress = &self.shared.progress;
         progress
@@ -534,7 +545,8 @@ impl LaneTask {
             if let Some(keys) = keys {
                 tried = keys.distinct(row, tried);
             }
-            let Some(failure) = self.send(&write.rows.slice(row, tried), Guard::Savepoint).await? else {
+            let sent = (&write.rows.slice(row, tried), Sent::From(row));
+            let Some(failure) = self.send(write, sent, Guard::Savepoint).await? else {
                 row += tried;
                 stride = tried.saturating_mul(4);
                 continue;

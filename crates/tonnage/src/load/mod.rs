@@ -200,6 +200,7 @@ fn decide_for(
         preparation: options.preparation()?,
         foreseen: outlook.foreseen,
         routed: outlook.routed,
+        ledger_file: target.ledger_file(),
         settings: &|durability| target.settings(durability),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
     })
@@ -278,7 +279,7 @@ impl Prepared {
         source.request(&request)?;
 
         let mut ownership = match plan.ledger {
-            LedgerPlace::Target => {
+            LedgerPlace::Target | LedgerPlace::Local => {
                 let reading = Reading {
                     inputs: source.identity(),
                     options: source.options(),

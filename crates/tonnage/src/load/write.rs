@@ -34,6 +34,14 @@ pub struct Part {
     origin_at: usize,
 }
 
+/// Which rows of a write are sent.
+pub enum Sent<'a> {
+    /// All but these, which ascend.
+    Without(&'a [usize]),
+    /// Those from this one on.
+    From(usize),
+}
+
 /// See the module.
 pub struct Write {
     /// The rows, in the plan's columns.
@@ -52,6 +60,23 @@ impl Write {
         let at = self.parts.partition_point(|p| p.rows.end <= row);
         let part = self.parts.get(at)?;
         Some((part.slot, &part.origin, part.origin_at + row - part.rows.start))
+    }
+
+    /// The number in the source of each of the `rows` rows that are sent, as their blocks are dealt: by slot, each in
+    /// its order.
+    pub fn places(&self, sent: Sent<'_>, rows: usize) -> Vec<u64> {
+        let places = self.parts.iter().flat_map(|part| {
+            let first = part.marks.0.rows + part.done + part.rejects.len() as u64;
+            (0..part.rows.len() as u64).map(move |row| first + row)
+        });
+        match sent {
+            Sent::From(first) => places.skip(first).take(rows).collect(),
+            Sent::Without(gone) => {
+                let mut gone = gone.iter().peekable();
+                let kept = |(row, _): &(usize, u64)| gone.next_if(|next| **next == *row).is_none();
+                places.enumerate().filter(kept).map(|(_, place)| place).collect()
+            }
+        }
     }
 
     /// The bad rows found before the database, with their slots.

@@ -7,7 +7,7 @@ mod options;
 mod show;
 mod statement;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
@@ -200,6 +200,8 @@ pub struct Premises<'a> {
     pub preparation: Preparation,
     /// What the target says that this will do.
     pub foreseen: Foreseen,
+    /// The local file that holds the ledger; none where it is beside the rows.
+    pub ledger_file: Option<PathBuf>,
     /// The settings a writer changes.
     pub settings: &'a dyn Fn(Durability) -> Vec<String>,
     /// Processors of this machine.
@@ -409,8 +411,18 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     }
 
     let mut guarantees_lost: Vec<String> = by_any_key.into_iter().collect();
+    let ledger = match (options.ledger, &premises.ledger_file) {
+        (LedgerPlace::Target | LedgerPlace::Local, Some(file)) => {
+            notes.push(format!(
+                "the ledger is {}: on another machine, or without that file, nothing knows of the run",
+                file.display()
+            ));
+            LedgerPlace::Local
+        }
+        (place, _) => place,
+    };
     if !table.transactional {
-        if options.ledger == LedgerPlace::Target {
+        if ledger == LedgerPlace::Target {
             return Err(Error::schema(format!(
                 "table {} takes no part in transactions: its rows and the ledger cannot move together",
                 table.name
@@ -429,10 +441,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     } else if let Some(why) = premises.passing {
         guarantees_lost.push(format!("{why}: an interrupted run cannot be resumed"));
     }
-    if durability != Durability::Durable {
-        guarantees_lost
-            .push("durability relaxed: the last commits may be lost if the machine fails".to_owned());
-    }
+    guarantees_lost.extend(durability.given_up().map(str::to_owned));
     if premises.preparation.truncates() {
         notes.push(match options.single_transaction {
             true => format!(
@@ -483,7 +492,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         rejects_max: options.rejects_max,
         attempts_max: ATTEMPTS_MAX,
         attempts_time_max: ATTEMPTS_TIME_MAX,
-        ledger: options.ledger,
+        ledger,
         preparation: premises.preparation,
         single_transaction: options.single_transaction,
         create: premises.create.clone(),
@@ -639,11 +648,9 @@ fn method(
 
 fn durability(capabilities: &Capabilities, options: &LoadOptions) -> Result<Durability> {
     match options.durability {
-        None => capabilities
-            .durability
-            .iter()
-            .copied()
-            .find(|d| *d == Durability::Durable)
+        None => [Durability::Durable, Durability::Majority]
+            .into_iter()
+            .find(|level| capabilities.durability.contains(level))
             .or(capabilities.durability.last().copied())
             .ok_or_else(|| Error::bug("a target without durability levels")),
         Some(asked) if capabilities.durability.contains(&asked) => Ok(asked),

@@ -308,8 +308,10 @@ pub enum Attempt {
 /// Where positions are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerPlace {
-    /// In the target, in the transactions of the rows.
+    /// Where the target has it: beside the rows, in their transactions, or else in a local file.
     Target,
+    /// In a local file, which is written after the rows. Only a plan says so.
+    Local,
     /// Nowhere: not resumable, not exactly once.
     None,
 }

@@ -99,6 +99,7 @@ impl fmt::Display for Plan {
         line("durability", &self.durability)?;
         let ledger = match self.ledger {
             LedgerPlace::Target => "in the target, in the transactions of the rows",
+            LedgerPlace::Local => "in a local file, after the rows",
             LedgerPlace::None => "none",
         };
         line("ledger", &ledger)?;

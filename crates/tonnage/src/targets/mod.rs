@@ -1,5 +1,7 @@
 //! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
 
+#[cfg(feature = "cassandra")]
+pub mod cassandra;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -64,6 +66,8 @@ pub const DRIVERS: &[Driver] = &[
     postgres::DRIVER,
     #[cfg(feature = "mysql")]
     mysql::DRIVER,
+    #[cfg(feature = "cassandra")]
+    cassandra::DRIVER,
 ];
 
 /// The database that `target` names: by its scheme, for files by their ending, or as `@name` of a `targets.toml`.

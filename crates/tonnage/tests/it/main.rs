@@ -2,6 +2,8 @@
 
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod buffer;
+#[cfg(feature = "cassandra")]
+mod cassandra;
 mod common;
 mod gets;
 mod ledger_model;

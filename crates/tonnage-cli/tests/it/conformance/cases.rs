@@ -26,6 +26,7 @@ pub struct Value {
     pub csv_only: bool,
     postgres: Fate,
     mariadb: Fate,
+    cassandra: Fate,
     plain: Fate,
     strict: Fate,
 }
@@ -37,6 +38,8 @@ pub struct Case {
     postgres: &'static str,
     /// None where MariaDB has no type that takes all of it.
     mariadb: Option<&'static str>,
+    /// None where Cassandra has none.
+    cassandra: Option<&'static str>,
     plain: &'static str,
     /// None where a STRICT table has no such type.
     strict: Option<&'static str>,
@@ -53,6 +56,7 @@ impl Case {
             Target::Strict => self.strict,
             Target::Postgres => Some(self.postgres),
             Target::MariaDb => self.mariadb,
+            Target::Cassandra => self.cassandra,
         }
     }
 }
@@ -64,6 +68,7 @@ impl Value {
             Target::Strict => &self.strict,
             Target::Postgres => &self.postgres,
             Target::MariaDb => &self.mariadb,
+            Target::Cassandra => &self.cassandra,
         }
     }
 
@@ -74,6 +79,11 @@ impl Value {
 
     fn mariadb(mut self, text: &str) -> Self {
         self.mariadb = Fate::Stored(Some(text.to_owned()));
+        self
+    }
+
+    fn cassandra(mut self, text: &str) -> Self {
+        self.cassandra = Fate::Stored(Some(text.to_owned()));
         self
     }
 
@@ -101,6 +111,7 @@ impl Value {
                 Target::Strict => self.strict = Fate::Rejected,
                 Target::Postgres => self.postgres = Fate::Rejected,
                 Target::MariaDb => self.mariadb = Fate::Rejected,
+                Target::Cassandra => self.cassandra = Fate::Rejected,
             }
         }
         self
@@ -108,10 +119,27 @@ impl Value {
 }
 
 const SQLITE: [Target; 2] = [Target::Plain, Target::Strict];
-const SERVERS: [Target; 2] = [Target::Postgres, Target::MariaDb];
-const EVERYWHERE: [Target; 4] = [Target::Plain, Target::Strict, Target::Postgres, Target::MariaDb];
-/// Numbers that are none.
-const NOT_POSTGRES: [Target; 3] = [Target::Plain, Target::Strict, Target::MariaDb];
+/// Those whose texts have a greatest length.
+const LIMITED: [Target; 2] = [Target::Postgres, Target::MariaDb];
+const SERVERS: [Target; 3] = [Target::Postgres, Target::MariaDb, Target::Cassandra];
+const EVERYWHERE: [Target; 5] = [
+    Target::Plain,
+    Target::Strict,
+    Target::Postgres,
+    Target::MariaDb,
+    Target::Cassandra,
+];
+/// Floats that are no numbers.
+const NO_NAN: [Target; 3] = [Target::Plain, Target::Strict, Target::MariaDb];
+/// Exact numbers that are none.
+const NO_EXACT_NAN: [Target; 3] = [Target::Plain, Target::Strict, Target::Cassandra];
+/// Those that have no day 0.
+const CALENDARS: [Target; 4] = [
+    Target::Plain,
+    Target::Postgres,
+    Target::MariaDb,
+    Target::Cassandra,
+];
 
 /// A value that reads back as it is written, in SQLite in this storage class.
 fn value(class: &'static str) -> impl Fn(&str) -> Value {
@@ -122,6 +150,7 @@ fn value(class: &'static str) -> impl Fn(&str) -> Value {
             csv_only: false,
             postgres: Fate::Stored(Some(text.to_owned())),
             mariadb: Fate::Stored(Some(text.to_owned())),
+            cassandra: Fate::Stored(Some(text.to_owned())),
             strict: plain.clone(),
             plain,
         }
@@ -135,6 +164,7 @@ fn null() -> Value {
         csv_only: false,
         postgres: null.clone(),
         mariadb: null.clone(),
+        cassandra: null.clone(),
         plain: null.clone(),
         strict: null,
     }
@@ -154,6 +184,7 @@ fn numbers() -> Vec<Case> {
             name: "int16",
             postgres: "smallint",
             mariadb: Some("smallint"),
+            cassandra: Some("smallint"),
             plain: "SMALLINT",
             strict: Some("INT"),
             values: vec![
@@ -175,6 +206,7 @@ fn numbers() -> Vec<Case> {
             name: "int32",
             postgres: "integer",
             mariadb: Some("int"),
+            cassandra: Some("int"),
             plain: "INT",
             strict: Some("INTEGER"),
             values: vec![
@@ -194,6 +226,7 @@ fn numbers() -> Vec<Case> {
             name: "int64",
             postgres: "bigint",
             mariadb: Some("bigint"),
+            cassandra: Some("bigint"),
             plain: "BIGINT",
             strict: Some("INTEGER"),
             values: vec![
@@ -219,21 +252,26 @@ fn numbers() -> Vec<Case> {
             name: "float32",
             postgres: "real",
             mariadb: Some("float"),
+            cassandra: Some("float"),
             plain: "FLOAT",
             strict: Some("REAL"),
             values: vec![
                 real("1.5"),
                 null(),
                 real("-0.0").postgres("-0").mariadb("0").sqlite("real 0.0"),
-                real("3.4028234663852886e38").postgres("3.4028235e+38"),
-                real("1.401298464324817e-45").postgres("1e-45"),
+                real("3.4028234663852886e38")
+                    .postgres("3.4028235e+38")
+                    .cassandra("3.4028235E38"),
+                real("1.401298464324817e-45")
+                    .postgres("1e-45")
+                    .cassandra("1.4E-45"),
                 real("Infinity")
                     .sqlite("real inf")
                     .rejected_by(&[Target::MariaDb]),
                 real("-Infinity")
                     .sqlite("real -inf")
                     .rejected_by(&[Target::MariaDb]),
-                real("NaN").rejected_by(&NOT_POSTGRES),
+                real("NaN").rejected_by(&NO_NAN),
             ],
             arrow: Arc::new(Float32Array::from(vec![
                 Some(1.5),
@@ -250,17 +288,21 @@ fn numbers() -> Vec<Case> {
             name: "float64",
             postgres: "double precision",
             mariadb: Some("double"),
+            cassandra: Some("double"),
             plain: "DOUBLE PRECISION",
             strict: Some("REAL"),
             values: vec![
                 real("0.1"),
                 null(),
                 real("-0.0").postgres("-0").mariadb("0").sqlite("real 0.0"),
-                real("-1.7976931348623157e308").postgres("-1.7976931348623157e+308"),
-                real("5e-324"),
+                real("-1.7976931348623157e308")
+                    .postgres("-1.7976931348623157e+308")
+                    .cassandra("-1.7976931348623157E308"),
+                real("5e-324").cassandra("4.9E-324"),
                 real("9007199254740993")
                     .postgres("9.007199254740992e+15")
                     .mariadb("9.007199254740992e15")
+                    .cassandra("9.007199254740992E15")
                     .sqlite("real 9007199254740992.0"),
                 real("Infinity")
                     .sqlite("real inf")
@@ -268,7 +310,7 @@ fn numbers() -> Vec<Case> {
                 real("-Infinity")
                     .sqlite("real -inf")
                     .rejected_by(&[Target::MariaDb]),
-                real("NaN").rejected_by(&NOT_POSTGRES),
+                real("NaN").rejected_by(&NO_NAN),
             ],
             arrow: Arc::new(Float64Array::from(vec![
                 Some(0.1),
@@ -302,6 +344,7 @@ fn decimals() -> Vec<Case> {
             name: "decimal12",
             postgres: "numeric(12,2)",
             mariadb: Some("decimal(12,2)"),
+            cassandra: Some("decimal"),
             plain: "DECIMAL(12,2)",
             strict: Some("TEXT"),
             values: vec![
@@ -337,12 +380,13 @@ fn decimals() -> Vec<Case> {
             name: "decimal38",
             postgres: "numeric(38,10)",
             mariadb: Some("decimal(38,10)"),
+            cassandra: Some("decimal"),
             plain: "TEXT",
             strict: Some("TEXT"),
             values: vec![
                 text("9999999999999999999999999999.9999999999"),
                 text("-9999999999999999999999999999.9999999999"),
-                text("0.0000000001"),
+                text("0.0000000001").cassandra("1E-10"),
                 null(),
             ],
             arrow: decimal(
@@ -360,6 +404,7 @@ fn decimals() -> Vec<Case> {
             name: "numeric",
             postgres: "numeric",
             mariadb: None,
+            cassandra: Some("decimal"),
             plain: "NUMERIC",
             strict: None,
             values: vec![
@@ -374,10 +419,11 @@ fn decimals() -> Vec<Case> {
                     .csv_only(),
                 real("1e-20")
                     .postgres("0.00000000000000000001")
+                    .cassandra("1E-20")
                     .plain("real 1e-20")
                     .csv_only(),
-                real("NaN").rejected_by(&SQLITE).csv_only(),
-                real("Infinity").rejected_by(&SQLITE).csv_only(),
+                real("NaN").rejected_by(&NO_EXACT_NAN).csv_only(),
+                real("Infinity").rejected_by(&NO_EXACT_NAN).csv_only(),
             ],
             arrow: decimal(10, 2, &[Some(-1250), None, Some(0), None, None, None, None, None]),
         },
@@ -421,6 +467,7 @@ fn texts() -> Vec<Case> {
             name: "free",
             postgres: "text",
             mariadb: Some("longtext"),
+            cassandra: Some("text"),
             plain: "TEXT",
             strict: Some("TEXT"),
             values: all(&free),
@@ -430,6 +477,7 @@ fn texts() -> Vec<Case> {
             name: "anything",
             postgres: "varchar",
             mariadb: Some("varchar(20)"),
+            cassandra: Some("text"),
             plain: "",
             strict: Some("ANY"),
             values: all(&["", "x", "y z"]),
@@ -439,13 +487,14 @@ fn texts() -> Vec<Case> {
             name: "limited",
             postgres: "varchar(5)",
             mariadb: Some("varchar(5)"),
+            cassandra: Some("text"),
             plain: "VARCHAR(5)",
             strict: Some("TEXT"),
             values: vec![
                 text(""),
                 null(),
                 text("größe"),
-                text("größer").rejected_by(&SERVERS),
+                text("größer").rejected_by(&LIMITED),
             ],
             arrow: strings(&[Some(""), None, Some("größe"), Some("größer")]),
         },
@@ -453,6 +502,7 @@ fn texts() -> Vec<Case> {
             name: "padded",
             postgres: "char(5)",
             mariadb: Some("char(5)"),
+            cassandra: Some("text"),
             plain: "CHAR(5)",
             strict: Some("TEXT"),
             values: vec![
@@ -460,7 +510,7 @@ fn texts() -> Vec<Case> {
                 null(),
                 text("ab  ").postgres("ab").mariadb("ab"),
                 text("🚢🚢🚢🚢🚢"),
-                text("abcdef").rejected_by(&SERVERS),
+                text("abcdef").rejected_by(&LIMITED),
             ],
             arrow: strings(&[Some("ab"), None, Some("ab  "), Some("🚢🚢🚢🚢🚢"), Some("abcdef")]),
         },
@@ -468,6 +518,7 @@ fn texts() -> Vec<Case> {
             name: "document",
             postgres: "json",
             mariadb: Some("json"),
+            cassandra: Some("text"),
             plain: "JSON",
             strict: Some("TEXT"),
             values: vec![
@@ -489,6 +540,7 @@ fn texts() -> Vec<Case> {
             name: "document_binary",
             postgres: "jsonb",
             mariadb: None,
+            cassandra: None,
             plain: "JSON",
             strict: None,
             values: vec![
@@ -513,6 +565,7 @@ fn times() -> Vec<Case> {
             name: "day",
             postgres: "date",
             mariadb: Some("date"),
+            cassandra: Some("date"),
             plain: "DATE",
             strict: Some("TEXT"),
             values: vec![
@@ -521,9 +574,7 @@ fn times() -> Vec<Case> {
                 null(),
                 text("2024-02-29"),
                 text("9999-12-31"),
-                text("0000-00-00")
-                    .rejected_by(&[Target::Plain, Target::Postgres, Target::MariaDb])
-                    .csv_only(),
+                text("0000-00-00").rejected_by(&CALENDARS).csv_only(),
             ],
             arrow: Arc::new(Date32Array::from(vec![
                 Some(-719_162),
@@ -538,15 +589,19 @@ fn times() -> Vec<Case> {
             name: "clock",
             postgres: "time",
             mariadb: Some("time(6)"),
+            cassandra: Some("time"),
             plain: "TIME",
             strict: None,
             values: vec![
-                text("00:00:00").mariadb("00:00:00.000000"),
+                text("00:00:00")
+                    .mariadb("00:00:00.000000")
+                    .cassandra("00:00:00.000000000"),
                 text("12:34:56.5")
                     .mariadb("12:34:56.500000")
+                    .cassandra("12:34:56.500000000")
                     .sqlite("text 12:34:56.500000"),
                 null(),
-                text("23:59:59.999999"),
+                text("23:59:59.999999").cassandra("23:59:59.999999000"),
             ],
             arrow: Arc::new(Time64MicrosecondArray::from(vec![
                 Some(0),
@@ -559,6 +614,7 @@ fn times() -> Vec<Case> {
             name: "moment",
             postgres: "timestamp",
             mariadb: Some("datetime(6)"),
+            cassandra: None,
             plain: "TIMESTAMP",
             strict: None,
             values: vec![
@@ -584,16 +640,19 @@ fn times() -> Vec<Case> {
             name: "instant",
             postgres: "timestamptz",
             mariadb: Some("timestamp(6) NULL"),
+            cassandra: Some("timestamp"),
             plain: "TIMESTAMPTZ",
             strict: None,
             values: vec![
                 text("0001-01-01 00:00:00Z")
                     .postgres("0001-01-01 00:00:00+00")
+                    .cassandra("-62135596800000")
                     .rejected_by(&[Target::MariaDb])
                     .sqlite("text 0001-01-01 00:00:00+00:00"),
                 text("2024-07-01T12:00:00.25+02:00")
                     .postgres("2024-07-01 10:00:00.25+00")
                     .mariadb("2024-07-01 10:00:00.250000")
+                    .cassandra("1719828000250")
                     .sqlite("text 2024-07-01 10:00:00.250000+00:00"),
                 null(),
                 // A time without a zone is no instant.
@@ -615,12 +674,17 @@ fn others() -> Vec<Case> {
             name: "truth",
             postgres: "boolean",
             mariadb: Some("boolean"),
+            cassandra: Some("boolean"),
             plain: "BOOLEAN",
             strict: None,
             values: vec![
                 integer("true").mariadb("1").sqlite("integer 1"),
                 null(),
-                integer("f").postgres("false").mariadb("0").sqlite("integer 0"),
+                integer("f")
+                    .postgres("false")
+                    .mariadb("0")
+                    .cassandra("false")
+                    .sqlite("integer 0"),
             ],
             arrow: Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
         },
@@ -628,6 +692,7 @@ fn others() -> Vec<Case> {
             name: "binary_data",
             postgres: "bytea",
             mariadb: Some("longblob"),
+            cassandra: Some("blob"),
             plain: "BLOB",
             strict: Some("BLOB"),
             values: vec![
@@ -638,6 +703,7 @@ fn others() -> Vec<Case> {
                 blob("AB")
                     .postgres("\\x4142")
                     .mariadb("\\x4142")
+                    .cassandra("\\x4142")
                     .sqlite("blob \\x4142"),
             ],
             arrow: Arc::new(BinaryArray::from_opt_vec(vec![
@@ -652,6 +718,7 @@ fn others() -> Vec<Case> {
             name: "identifier",
             postgres: "uuid",
             mariadb: Some("uuid"),
+            cassandra: Some("uuid"),
             plain: "UUID",
             strict: None,
             values: vec![
@@ -659,6 +726,7 @@ fn others() -> Vec<Case> {
                 text("FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF")
                     .postgres("ffffffff-ffff-ffff-ffff-ffffffffffff")
                     .mariadb("ffffffff-ffff-ffff-ffff-ffffffffffff")
+                    .cassandra("ffffffff-ffff-ffff-ffff-ffffffffffff")
                     .sqlite("text ffffffff-ffff-ffff-ffff-ffffffffffff"),
                 null(),
                 text("30313233-3435-3637-3839-616263646566"),

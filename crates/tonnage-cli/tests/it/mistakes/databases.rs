@@ -103,7 +103,7 @@ pub(super) const DATABASES: &[Mistake] = &[
         code: 2,
         says: "error: 'oracle:' is no kind of database that tonnage knows\n\
                hint: databases are named as sqlite:path.db or postgresql://user@localhost:5432/database or \
-                 mariadb://user@localhost:3306/database\n",
+                 mariadb://user@localhost:3306/database or cassandra://host1,host2/keyspace\n",
         ..Mistake::PLAIN
     },
     Mistake {
@@ -120,7 +120,8 @@ pub(super) const DATABASES: &[Mistake] = &[
         code: 2,
         says: "error: 'shop' names no database\n\
                hint: the database comes last, as in cp, and is named as sqlite:path.db or \
-                 postgresql://user@localhost:5432/database or mariadb://user@localhost:3306/database\n",
+                 postgresql://user@localhost:5432/database or mariadb://user@localhost:3306/database or \
+                 cassandra://host1,host2/keyspace\n",
         ..Mistake::PLAIN
     },
     Mistake {

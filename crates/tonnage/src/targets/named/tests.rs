@@ -164,12 +164,12 @@ fn what_is_not_right_is_named_by_file_and_line() {
             "targets.toml line 3: [shop] has a password, and SQLite takes none",
             "leave password_env and password_file out",
         ),
-        #[cfg(feature = "mysql")]
+        #[cfg(feature = "cassandra")]
         (
             "[shop]\npassword_env = 'SHOP'\n",
             "shop",
             "targets.toml line 1: [shop] has no url",
-            "url = \"mariadb://user@localhost:3306/database\"",
+            "url = \"cassandra://host1,host2/keyspace\"",
         ),
         #[cfg(feature = "postgres")]
         (

@@ -246,9 +246,9 @@ pub(super) fn create_statement(spec: &TableSpec) -> Result<String> {
 /// Whether a value of `synchronous_commit` keeps what `durability` promises, and no more than it asks for.
 pub(super) fn commit_setting(current: &str, durability: Durability) -> Option<&'static str> {
     match durability {
-        Durability::Relaxed => (current != "off").then_some("off"),
+        Durability::None | Durability::Relaxed => (current != "off").then_some("off"),
         // local, remote_write, on and remote_apply all flush the local log.
-        Durability::Durable => (current == "off").then_some("on"),
+        Durability::Durable | Durability::Majority | Durability::All => (current == "off").then_some("on"),
     }
 }
 

@@ -69,6 +69,14 @@ impl Location {
         Self::at(&path, busy_timeout)
     }
 
+    /// The file at an absolute path.
+    pub(super) fn of(path: PathBuf) -> Self {
+        Self {
+            path,
+            busy_timeout: BUSY_TIMEOUT_DEFAULT,
+        }
+    }
+
     fn at(path: &str, busy_timeout: Duration) -> Result<Self> {
         if path.is_empty() {
             return Err(Error::config("no database file is named").hint("write sqlite:path.db, or path.db"));
@@ -170,9 +178,9 @@ pub(super) fn is_wal(connection: &Connection) -> rusqlite::Result<bool> {
 /// (<https://sqlite.org/pragma.html#pragma_synchronous>).
 fn synchronous(durability: Durability, wal: bool) -> &'static str {
     match (durability, wal) {
-        (Durability::Durable, true) | (Durability::Relaxed, false) => "FULL",
-        (Durability::Durable, false) => "EXTRA",
-        (Durability::Relaxed, true) => "NORMAL",
+        (Durability::None | Durability::Relaxed, true) => "NORMAL",
+        (Durability::None | Durability::Relaxed, false) | (_, true) => "FULL",
+        (_, false) => "EXTRA",
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{NewRun, RunDetail, RunHandle, RunRecord},
-    slot::{BlockMark, Counts, Position, SlotState},
+    slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
 
 const TABLES: &str = "
@@ -68,7 +68,10 @@ fn exists(connection: &Connection) -> Result<bool> {
 }
 
 /// Does `work` in a transaction that holds the file's write lock from its beginning.
-fn change<T>(connection: &mut Connection, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+pub(super) fn change<T>(
+    connection: &mut Connection,
+    work: impl FnOnce(&Connection) -> Result<T>,
+) -> Result<T> {
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(failed)?;
@@ -174,6 +177,7 @@ fn read_detail(run_id: &str, detail: &str) -> Result<RunDetail> {
 
 pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHandle> {
     change(connection, |connection| {
+        // The fence must stand behind the ledger's own tables.
         connection.execute_batch(TABLES).map_err(failed)?;
         identity::settle(connection).map_err(failed)?;
         if run.preparation.truncates() {
@@ -181,41 +185,86 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
         }
         let mut detail = run.detail.clone();
         prepare::prepare(connection, run, &mut detail)?;
-        let detail = written(&detail)?;
-        connection
-            .execute(
-                "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, skipped,
+        record(connection, run, &detail)
+    })
+}
+
+/// Records a run with its slots, and makes the tables first where they are missing. In a transaction.
+pub(super) fn record(connection: &Connection, run: &NewRun, detail: &RunDetail) -> Result<RunHandle> {
+    connection.execute_batch(TABLES).map_err(failed)?;
+    let detail = written(detail)?;
+    connection
+        .execute(
+            "INSERT INTO tonnage_runs (run_id, identity, epoch, started, detail, written, skipped,
                  rejected) VALUES (?1, ?2, 1, ?3, ?4, 0, 0, 0)",
-                params![run.run_id, run.identity, now(), detail],
+            params![run.run_id, run.identity, now(), detail],
+        )
+        .map_err(|failure| match errors::code(&failure) {
+            ffi::SQLITE_CONSTRAINT_UNIQUE => Error::new(
+                ErrorKind::Fenced,
+                format!(
+                    "an unfinished run of this input into {} is in the ledger",
+                    run.detail.table
+                ),
             )
-            .map_err(|failure| match errors::code(&failure) {
-                ffi::SQLITE_CONSTRAINT_UNIQUE => Error::new(
-                    ErrorKind::Fenced,
-                    format!(
-                        "an unfinished run of this input into {} is in the ledger",
-                        run.detail.table
-                    ),
-                )
-                .hint("go on with --resume, or begin again with --restart")
-                .code("SQLITE_CONSTRAINT_UNIQUE")
-                .caused_by(failure),
-                _ => failed(failure),
-            })?;
-        let mut slot = connection
-            .prepare(
-                "INSERT INTO tonnage_slots (run_id, slot, epoch, block, rows, mark_file, mark_offset,
+            .hint("go on with --resume, or begin again with --restart")
+            .code("SQLITE_CONSTRAINT_UNIQUE")
+            .caused_by(failure),
+            _ => failed(failure),
+        })?;
+    let mut slot = connection
+        .prepare(
+            "INSERT INTO tonnage_slots (run_id, slot, epoch, block, rows, mark_file, mark_offset,
                  mark_file_rows, mark_rows, mark_hash, written, skipped, rejected)
                  VALUES (?1, ?2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)",
-            )
-            .map_err(failed)?;
-        for number in 0..run.detail.slots {
-            slot.execute(params![run.run_id, number]).map_err(failed)?;
-        }
-        Ok(RunHandle {
-            run_id: run.run_id.clone(),
-            epoch: 1,
-        })
+        )
+        .map_err(failed)?;
+    for number in 0..run.detail.slots {
+        slot.execute(params![run.run_id, number]).map_err(failed)?;
+    }
+    Ok(RunHandle {
+        run_id: run.run_id.clone(),
+        epoch: 1,
     })
+}
+
+/// Moves slots from where they must stand, under the epoch of `run`. False where one does not; in a transaction that is
+/// then undone.
+pub(super) fn advance(connection: &Connection, run: &RunHandle, steps: &[Advance]) -> Result<bool> {
+    let mut advance = connection
+        .prepare_cached(
+            "UPDATE tonnage_slots SET block = ?1, rows = ?2, mark_file = ?3, mark_offset = ?4,
+             mark_file_rows = ?5, mark_rows = ?6, mark_hash = ?7, written = written + ?8,
+             skipped = skipped + ?9, rejected = rejected + ?10
+             WHERE run_id = ?11 AND slot = ?12 AND epoch = ?13 AND block = ?14 AND rows = ?15",
+        )
+        .map_err(failed)?;
+    for step in steps {
+        // 64 unsigned bits are kept as the integer of the same bits.
+        let moved = advance
+            .execute(params![
+                step.to.block as i64,
+                step.to.rows as i64,
+                step.mark.file,
+                step.mark.offset as i64,
+                step.mark.file_rows as i64,
+                step.mark.rows as i64,
+                step.mark.hash as i64,
+                step.counts.written as i64,
+                step.counts.skipped as i64,
+                step.counts.rejected as i64,
+                run.run_id,
+                step.slot,
+                run.epoch,
+                step.from.block as i64,
+                step.from.rows as i64,
+            ])
+            .map_err(failed)?;
+        if moved != 1 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Removes all rows. Without triggers SQLite frees the pages instead of visiting the rows.

@@ -22,6 +22,7 @@ mod execute;
 mod getter;
 mod identity;
 mod ledger;
+pub(super) mod local;
 mod number;
 mod prepare;
 mod reader;

@@ -183,41 +183,7 @@ impl Session {
         let Some(run) = &self.run else {
             return Ok(true);
         };
-        let mut advance = self
-            .connection
-            .prepare_cached(
-                "UPDATE tonnage_slots SET block = ?1, rows = ?2, mark_file = ?3, mark_offset = ?4,
-                 mark_file_rows = ?5, mark_rows = ?6, mark_hash = ?7, written = written + ?8,
-                 skipped = skipped + ?9, rejected = rejected + ?10
-                 WHERE run_id = ?11 AND slot = ?12 AND epoch = ?13 AND block = ?14 AND rows = ?15",
-            )
-            .map_err(failed)?;
-        for step in advances {
-            // 64 unsigned bits are kept as the integer of the same bits.
-            let moved = advance
-                .execute(params![
-                    step.to.block as i64,
-                    step.to.rows as i64,
-                    step.mark.file,
-                    step.mark.offset as i64,
-                    step.mark.file_rows as i64,
-                    step.mark.rows as i64,
-                    step.mark.hash as i64,
-                    step.counts.written as i64,
-                    step.counts.skipped as i64,
-                    step.counts.rejected as i64,
-                    run.run_id,
-                    step.slot,
-                    run.epoch,
-                    step.from.block as i64,
-                    step.from.rows as i64,
-                ])
-                .map_err(failed)?;
-            if moved != 1 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        ledger::advance(&self.connection, run, advances)
     }
 
     fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {

@@ -1,0 +1,116 @@
+//! A keyspace of Cassandra of a test's own, on three nodes, which the first test that needs them brings up.
+
+use std::{
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use scylla::{
+    client::{session::Session, session_builder::SessionBuilder},
+    value::{CqlValue, Row as CqlRow},
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::database::{Row, variable};
+
+/// See the module.
+pub struct Keyspace {
+    nodes: String,
+    name: String,
+    session: Session,
+    /// Where the ledger is.
+    directory: TempDir,
+    runtime: Runtime,
+}
+
+impl Keyspace {
+    pub fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let nodes = up();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("kept_{}_{number}", std::process::id());
+        let runtime = Runtime::new().expect("a runtime");
+        let session = runtime.block_on(async {
+            let known: Vec<&str> = nodes.trim_start_matches("cassandra://").split(',').collect();
+            let session = SessionBuilder::new().known_nodes(&known).build().await;
+            let session = session.expect("the cluster answers");
+            let replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}";
+            let create = format!("CREATE KEYSPACE {name} WITH replication = {replication}");
+            session.query_unpaged(create, ()).await.expect("a keyspace");
+            session.use_keyspace(&name, false).await.expect("it is there");
+            session
+        });
+        Self {
+            nodes,
+            name,
+            session,
+            directory: tempfile::tempdir().expect("a temporary directory"),
+            runtime,
+        }
+    }
+
+    /// Its URL, without a place for the ledger.
+    pub fn bare_url(&self) -> String {
+        format!("{}/{}", self.nodes, self.name)
+    }
+
+    pub fn url(&self) -> String {
+        let ledger = self.directory.path().join("runs.ledger");
+        format!("{}?ledger={}", self.bare_url(), ledger.display())
+    }
+
+    /// Runs a statement.
+    pub fn run(&self, cql: &str) {
+        self.rows(cql);
+    }
+
+    /// The rows of a query; none of another statement.
+    pub fn rows(&self, cql: &str) -> Vec<Row> {
+        self.try_rows(cql)
+            .unwrap_or_else(|error| panic!("{cql}: {error}"))
+    }
+
+    fn try_rows(&self, cql: &str) -> Result<Vec<Row>, String> {
+        let found = self.runtime.block_on(self.session.query_unpaged(cql, ()));
+        let found = found.map_err(|error| error.to_string())?;
+        if !found.is_rows() {
+            return Ok(Vec::new());
+        }
+        let found = found.into_rows_result().map_err(|error| error.to_string())?;
+        let rows = found.rows::<CqlRow>().map_err(|error| error.to_string())?;
+        let text = |value: CqlValue| match value {
+            CqlValue::Text(text) | CqlValue::Ascii(text) => text,
+            CqlValue::Int(number) => number.to_string(),
+            CqlValue::BigInt(number) => number.to_string(),
+            CqlValue::Blob(bytes) => {
+                let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("\\x{}", digits.concat())
+            }
+            other => format!("{other:?}"),
+        };
+        let row = |row: CqlRow| row.columns.into_iter().map(|value| value.map(text)).collect();
+        rows.map(|found| found.map(row).map_err(|error| error.to_string()))
+            .collect()
+    }
+}
+
+/// Brings the cluster up; its URL without a keyspace.
+fn up() -> String {
+    let directory = variable("TONNAGE_TEST_CASSANDRA_DIRECTORY");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/cassandra-cluster");
+    let ran = Command::new(script)
+        .args(["up", &directory])
+        .output()
+        .expect("the script runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("a URL").trim().to_owned()
+}
+
+impl Drop for Keyspace {
+    fn drop(&mut self) {
+        // A test that has failed already says more than a failure here would.
+        let _ = self.try_rows(&format!("DROP KEYSPACE {}", self.name));
+    }
+}

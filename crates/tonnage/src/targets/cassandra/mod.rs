@@ -1,0 +1,386 @@
+//! Cassandra and ScyllaDB, by their own protocol.
+//!
+//! - A row has the timestamp of its place in the run (`writer`), so that what is sent twice is the same as what is sent
+//!   once, and the last row of a key wins whichever lane sends it first. That is what takes the place of transactions.
+//! - Rows are grouped by partition, then by replicas, into unlogged batches below the server's limit (`batches`).
+//! - The ledger is a local file, written after the database has acknowledged the rows.
+//! - Consistency says how many replicas acknowledge, not that any has it on disk.
+//! - Overload, timeouts and missing replicas are never a row's fault.
+
+mod batches;
+mod catalog;
+mod decode;
+mod duration;
+mod encode;
+mod errors;
+mod getter;
+mod nested;
+mod number;
+mod reader;
+mod settings;
+mod types;
+mod values;
+mod writer;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use scylla::{
+    client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
+    policies::load_balancing::DefaultPolicy,
+    statement::Consistency,
+};
+use tokio::sync::OnceCell;
+
+use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
+use super::{Driver, Password, sqlite::local::LocalLedger};
+use crate::{
+    error::{Error, Result},
+    getter::{GetRequest, Getter},
+    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    operation::{Durability, Method, Operation, Support},
+    plan::Plan,
+    preparation::Preparation,
+    reader::{ScanRequest, Snapshot, no_table},
+    slot::{Counts, SlotState},
+    table::{Table, TableName, TableSpec},
+    target::{Capabilities, Target, Writer},
+};
+
+/// Cassandra's line in the registry.
+pub const DRIVER: Driver = Driver {
+    name: "Cassandra",
+    schemes: &["cassandra", "scylla"],
+    example: "cassandra://host1,host2/keyspace",
+    extensions: &[],
+    keywords: &[],
+    operations: &["insert", "upsert", "delete"],
+    methods: &[Method::Array, Method::Batch, Method::Single],
+    native: "none",
+    durability: &[
+        Durability::None,
+        Durability::Relaxed,
+        Durability::Majority,
+        Durability::All,
+    ],
+    verified: "Cassandra 5.0, three nodes; ScyllaDB is not verified",
+    passwords: true,
+    connect,
+    redact: settings::redact,
+};
+
+/// Rows of a write unless asked for: a commit of the ledger each.
+const BATCH_ROWS: usize = 16_384;
+
+fn connect(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
+    Box::pin(async move {
+        let target: Arc<dyn Target> = Arc::new(CassandraTarget::connect(url, password).await?);
+        Ok(target)
+    })
+}
+
+/// A keyspace of a cluster.
+pub struct CassandraTarget {
+    session: Arc<Session>,
+    settings: Settings,
+    keyspace: String,
+    capabilities: Capabilities,
+    ledger_file: Mutex<PathBuf>,
+    ledger: OnceCell<Arc<LocalLedger>>,
+    /// Requests that a lane may have under way: fewer after an overload.
+    in_flight_max: Arc<AtomicUsize>,
+}
+
+impl CassandraTarget {
+    /// Opens a session.
+    ///
+    /// # Errors
+    ///
+    /// `Config` where the URL is wrong, no node answers, or there is no such keyspace.
+    pub async fn connect(url: &str, password: Option<Password>) -> Result<Self> {
+        let settings = Settings::parse(url, password)?;
+        let session = Arc::new(open(&settings).await?);
+        let keyspace = settings.keyspace.clone().ok_or_else(|| {
+            Error::config("the URL names no keyspace").hint("write it as cassandra://host/keyspace")
+        })?;
+        catalog::check_keyspace(&session, &keyspace).await?;
+        // For queries of the user's own.
+        session.use_keyspace(&keyspace, true).await.map_err(|error| {
+            Error::config(format!("the keyspace '{keyspace}' cannot be used: {error}")).caused_by(error)
+        })?;
+        let (product, cluster) = catalog::product(&session).await?;
+        let ledger_file = settings
+            .ledger
+            .clone()
+            .unwrap_or_else(|| default_ledger(&cluster, &keyspace));
+        Ok(Self {
+            session,
+            settings,
+            keyspace,
+            capabilities: Capabilities {
+                product,
+                writers_max: None,
+                durability: DRIVER.durability,
+                methods: DRIVER.methods,
+                text_holds_nul: true,
+                repeats_keys: false,
+                batch_rows_default: BATCH_ROWS,
+                // A write is cut into batches.
+                array_rows_max: |_| usize::MAX,
+            },
+            ledger_file: Mutex::new(ledger_file),
+            ledger: OnceCell::new(),
+            in_flight_max: Arc::new(AtomicUsize::new(batches::IN_FLIGHT_MAX)),
+        })
+    }
+
+    async fn local(&self) -> Result<&Arc<LocalLedger>> {
+        let path = self.ledger_path();
+        let open = || async { LocalLedger::open(&path).await.map(Arc::new) };
+        self.ledger.get_or_try_init(open).await
+    }
+
+    fn ledger_path(&self) -> PathBuf {
+        self.ledger_file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    async fn described(&self, name: &TableName) -> Result<catalog::Described> {
+        match catalog::describe(&self.session, &self.keyspace, name).await? {
+            Some(described) => Ok(described),
+            None => Err(no_table(name, &self.table_names().await?)),
+        }
+    }
+}
+
+async fn open(settings: &Settings) -> Result<Session> {
+    let mut policy = DefaultPolicy::builder().token_aware(true);
+    if let Some(datacenter) = &settings.datacenter {
+        policy = policy.prefer_datacenter(datacenter.clone());
+    }
+    let profile = ExecutionProfile::builder()
+        .consistency(settings.read)
+        .request_timeout(Some(settings.request_timeout))
+        .load_balancing_policy(policy.build())
+        .build();
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&settings.nodes)
+        .connection_timeout(settings.connect_timeout)
+        .default_execution_profile_handle(profile.into_handle());
+    if let Some((user, password)) = &settings.user {
+        builder = builder.user(user, &password.0);
+    }
+    builder
+        .build()
+        .await
+        .map_err(|error| errors::session(error, &settings.shown()))
+}
+
+/// The time by this machine's clock.
+fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+/// `$XDG_STATE_HOME/tonnage/cassandra/CLUSTER.KEYSPACE.ledger`, by default under `~/.local/state`.
+fn default_ledger(cluster: &str, keyspace: &str) -> PathBuf {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(std::env::temp_dir);
+    let plain = |name: &str| name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-', "_");
+    state
+        .join("tonnage/cassandra")
+        .join(format!("{}.{}.ledger", plain(cluster), plain(keyspace)))
+}
+
+/// How many replicas acknowledge a write.
+fn consistency(durability: Durability, settings: &Settings) -> Consistency {
+    match durability {
+        Durability::None => Consistency::Any,
+        Durability::Relaxed => Consistency::One,
+        Durability::Durable | Durability::Majority if settings.datacenter.is_some() => {
+            Consistency::LocalQuorum
+        }
+        Durability::Durable | Durability::Majority => Consistency::Quorum,
+        Durability::All => Consistency::All,
+    }
+}
+
+#[async_trait]
+impl Target for CassandraTarget {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn support(&self, table: &Table, operation: &Operation, _: Method) -> Support {
+        let no = |why: &str, instead: &str| Support::No {
+            why: why.to_owned(),
+            instead: instead.to_owned(),
+        };
+        if let Some(counter) = table.columns.iter().find(|column| column.declared == "counter") {
+            return Support::No {
+                why: format!(
+                    "column '{}' is a counter, and an addition that is sent twice counts twice",
+                    counter.name
+                ),
+                instead: "count in a table of plain numbers, or let the application add".to_owned(),
+            };
+        }
+        match operation {
+            Operation::Insert | Operation::Upsert { .. } | Operation::Delete { .. } => Support::Yes,
+            Operation::Ignore { .. } => no(
+                "only a lightweight transaction tells whether a row exists, four round trips for each",
+                "--mode insert, which replaces what is there",
+            ),
+            Operation::Update { .. } => no(
+                "an UPDATE makes the row that it does not find, and only a lightweight transaction would not",
+                "--mode upsert",
+            ),
+            Operation::Statement { .. } => no(
+                "statements of your own are not run here: sent twice they may mean something else",
+                "`tonnage load`",
+            ),
+        }
+    }
+
+    async fn table(&self, name: &TableName) -> Result<Option<Table>> {
+        let Some(mut described) = catalog::describe(&self.session, &self.keyspace, name).await? else {
+            return Ok(None);
+        };
+        described.table.notes.extend(catalog::clock(&self.session).await?);
+        Ok(Some(described.table))
+    }
+
+    async fn table_names(&self) -> Result<Vec<String>> {
+        catalog::names(&self.session, &self.keyspace).await
+    }
+
+    fn create_statement(&self, spec: &TableSpec) -> Result<String> {
+        types::create_table(spec, &self.keyspace)
+    }
+
+    async fn create(&self, spec: &TableSpec) -> Result<()> {
+        let created = self
+            .session
+            .query_unpaged(self.create_statement(spec)?, ())
+            .await
+            .map_err(|error| errors::execution(error, errors::Doing::Else));
+        created.map_err(|error| error.at(format!("table {} cannot be created", spec.name)))?;
+        Ok(())
+    }
+
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let described = self.described(name).await?;
+        let mut statement = scylla::statement::Statement::new(format!("TRUNCATE {}", described.quoted()));
+        // Every node answers, each after a flush.
+        statement.set_request_timeout(Some(Duration::from_secs(120)));
+        statement.set_consistency(Consistency::All);
+        let emptied = self.session.query_unpaged(statement, ()).await;
+        let failed = |error| errors::execution(error, errors::Doing::Else);
+        emptied
+            .map(|_| ())
+            .map_err(|error| failed(error).at(format!("table {name} cannot be emptied")))
+    }
+
+    fn settings(&self, durability: Durability) -> Vec<String> {
+        vec![
+            format!("consistency = {:?}", consistency(durability, &self.settings)),
+            format!("batches = unlogged, below {} KiB", batches::BYTES_MAX / 1024),
+            "TLS = none".to_owned(),
+        ]
+    }
+
+    async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
+        let described = self.described(&plan.table.name).await?;
+        let ledger = match run {
+            Some(run) => Some((self.local().await?.clone(), run.clone())),
+            None => None,
+        };
+        let consistency = consistency(plan.durability, &self.settings);
+        let opened = CassandraWriter::open(
+            &self.session,
+            described,
+            plan,
+            consistency,
+            ledger,
+            &self.in_flight_max,
+        );
+        Ok(Box::new(opened.await?))
+    }
+
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(&self.session, &self.keyspace, request).await
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        let described = self.described(&request.table).await?;
+        Ok(Box::new(
+            CassandraGetter::open(self.session.clone(), described, request).await?,
+        ))
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn ledger_file(&self) -> Option<PathBuf> {
+        Some(self.ledger_path())
+    }
+
+    fn keep_ledger(&self, path: &Path) -> Result<()> {
+        if self.ledger.initialized() {
+            return Err(Error::bug("the ledger was to be moved while it is in use"));
+        }
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
+        *self.ledger_file.lock().unwrap_or_else(PoisonError::into_inner) = path;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Ledger for CassandraTarget {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        self.local().await?.runs().await
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        match run.preparation {
+            Preparation::Keep => {}
+            // Should the run not come to be recorded, the table is empty, as was asked for.
+            Preparation::Truncate => self.truncate(&run.table).await?,
+            Preparation::Recreate | Preparation::RebuildIndexes { .. } => {
+                return Err(Error::bug("a preparation that was refused"));
+            }
+        }
+        self.local().await?.start(run).await
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        self.local().await?.slots(run_id).await
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        self.local().await?.take_over(run_id).await
+    }
+
+    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
+        self.local().await?.finish(handle, counts).await
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        self.local().await?.forget(run_id).await
+    }
+}

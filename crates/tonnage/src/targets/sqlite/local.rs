@@ -1,0 +1,223 @@
+//! A ledger in a file of its own, for databases that cannot hold one.
+//!
+//! It is the ledger of a SQLite database without the rows: the same tables, the same compare-and-set. What it cannot do
+//! is move together with rows. So a writer looks where the slots stand before its rows are sent
+//! ([`LocalLedger::stands`]) and moves them once these are acknowledged ([`LocalLedger::advance`]); a run that ends in
+//! between sends rows again, which is harmless only where the target makes it so.
+//!
+//! The file and its directory are made when the first run starts; reading makes nothing. Losing the last steps with the
+//! machine means no more than sending rows again, so commits are not synced.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use rusqlite::{Connection, params};
+
+use super::{
+    connect::Location,
+    errors::{self, Doing},
+    ledger::{self, change},
+    thread::Thread,
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    slot::{Advance, Counts, SlotState},
+    target::Claim,
+};
+
+fn failed(failure: rusqlite::Error) -> Error {
+    errors::error(failure, Doing::Else)
+}
+
+/// A commit is written and not synced: the write-ahead log keeps the file whole.
+fn unsynced(connection: &Connection) -> Result<()> {
+    connection
+        .execute_batch("PRAGMA synchronous = NORMAL")
+        .map_err(failed)
+}
+
+/// See the module.
+pub(in crate::targets) struct LocalLedger {
+    control: Thread<Control>,
+}
+
+struct Control {
+    location: Location,
+    connection: Option<Connection>,
+}
+
+impl Control {
+    /// The connection, if there is a file.
+    fn existing(&mut self) -> Result<Option<&mut Connection>> {
+        let directory = self.location.path.parent().unwrap_or(Path::new("/"));
+        if self.connection.is_none() && directory.is_dir() {
+            self.connection = self.location.open_existing()?;
+            if let Some(connection) = &self.connection {
+                unsynced(connection)?;
+            }
+        }
+        Ok(self.connection.as_mut())
+    }
+
+    fn required(&mut self) -> Result<&mut Connection> {
+        let missing = || {
+            Error::new(
+                ErrorKind::Fenced,
+                format!("the ledger {} is gone", self.location.path.display()),
+            )
+        };
+        let missing = missing();
+        self.existing()?.ok_or(missing)
+    }
+
+    fn created(&mut self) -> Result<&mut Connection> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                let directory = self.location.path.parent().unwrap_or(Path::new("/"));
+                std::fs::create_dir_all(directory).map_err(|cause| {
+                    Error::config(format!(
+                        "the directory {} of the ledger cannot be made: {cause}",
+                        directory.display()
+                    ))
+                    .hint("--ledger PATH keeps it elsewhere")
+                })?;
+                let connection = self.location.open_or_create()?;
+                unsynced(&connection)?;
+                connection
+            }
+        };
+        Ok(self.connection.insert(connection))
+    }
+}
+
+impl LocalLedger {
+    /// The ledger at `path`, which need not be there yet.
+    pub(in crate::targets) async fn open(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
+        let location = Location::of(path);
+        let control = Thread::start("ledger", move || {
+            Ok(Control {
+                location,
+                connection: None,
+            })
+        })
+        .await?;
+        Ok(Self { control })
+    }
+
+    async fn on_existing<T: Send + 'static>(
+        &self,
+        absent: T,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let work = move |control: &mut Control| match control.existing()? {
+            None => Ok(absent),
+            Some(connection) => work(connection),
+        };
+        self.control.run(work).await?
+    }
+
+    async fn on_required<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.control
+            .run(move |control| control.required().and_then(work))
+            .await?
+    }
+
+    /// Whether the slots of `steps` stand where they begin, under the epoch of `run`. Moves nothing.
+    pub(in crate::targets) async fn stands(&self, run: &RunHandle, steps: &[Advance]) -> Result<Claim> {
+        let (run, steps) = (run.clone(), steps.to_vec());
+        self.on_required(move |connection| {
+            let mut look = connection
+                .prepare_cached(
+                    "SELECT count(*) FROM tonnage_slots
+                     WHERE run_id = ?1 AND slot = ?2 AND epoch = ?3 AND block = ?4 AND rows = ?5",
+                )
+                .map_err(failed)?;
+            for step in &steps {
+                let found: i64 = look
+                    .query_row(
+                        params![
+                            run.run_id,
+                            step.slot,
+                            run.epoch,
+                            step.from.block as i64,
+                            step.from.rows as i64
+                        ],
+                        |row| row.get(0),
+                    )
+                    .map_err(failed)?;
+                if found != 1 {
+                    return Ok(Claim::Moved);
+                }
+            }
+            Ok(Claim::Held)
+        })
+        .await
+    }
+
+    /// Moves the slots, by compare-and-set, all or none. `Fenced` where one stands elsewhere by now.
+    pub(in crate::targets) async fn advance(&self, run: &RunHandle, steps: Vec<Advance>) -> Result<()> {
+        let run = run.clone();
+        self.on_required(move |connection| {
+            change(connection, |connection| {
+                match ledger::advance(connection, &run, &steps)? {
+                    true => Ok(()),
+                    false => Err(
+                        Error::new(ErrorKind::Fenced, "another process has taken this run over")
+                            .hint("`tonnage runs` shows it; this process has stopped"),
+                    ),
+                }
+            })
+        })
+        .await
+    }
+}
+
+#[async_trait]
+impl Ledger for LocalLedger {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        self.on_existing(Vec::new(), |connection| ledger::runs(connection))
+            .await
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        let run = run.clone();
+        self.control
+            .run(move |control| {
+                change(control.created()?, |connection| {
+                    ledger::record(connection, &run, &run.detail)
+                })
+            })
+            .await?
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        let run_id = run_id.to_owned();
+        self.on_existing(Vec::new(), move |connection| ledger::slots(connection, &run_id))
+            .await
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        let run_id = run_id.to_owned();
+        self.on_required(move |connection| ledger::take_over(connection, &run_id))
+            .await
+    }
+
+    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
+        let handle = handle.clone();
+        self.on_required(move |connection| ledger::finish(connection, &handle, counts))
+            .await
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        let run_id = run_id.to_owned();
+        self.on_existing(false, move |connection| ledger::forget(connection, &run_id))
+            .await
+    }
+}

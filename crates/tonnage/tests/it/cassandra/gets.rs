@@ -1,0 +1,96 @@
+//! Rows of keys, and unloads of parts.
+
+use super::{Place, counts};
+use crate::gets::{Case, check, check_composite, collect, get};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_several_types() {
+    let place = Place::new(&[
+        "CREATE TABLE ints (k bigint PRIMARY KEY, v text)",
+        "CREATE TABLE texts (k text PRIMARY KEY, v text)",
+        "CREATE TABLE uuids (k uuid PRIMARY KEY, v text)",
+        "CREATE TABLE decimals (k decimal PRIMARY KEY, v text)",
+    ])
+    .await;
+    for row in [
+        "ints (k, v) VALUES (-5, 'minus')",
+        "ints (k, v) VALUES (7, 'seven')",
+        "ints (k, v) VALUES (9223372036854775807, 'most')",
+        "texts (k, v) VALUES ('a', 'lower')",
+        "texts (k, v) VALUES ('A', 'upper')",
+        "texts (k, v) VALUES ('007', 'agent')",
+        "uuids (k, v) VALUES (6f1f1d70-2b3c-4d5e-8f90-a1b2c3d4e5f6, 'one')",
+        "decimals (k, v) VALUES (1.5, 'half')",
+    ] {
+        place.run(&format!("INSERT INTO {row}")).await;
+    }
+    let case = |table, keys, rows, missing| Case {
+        table,
+        keys,
+        rows,
+        missing,
+    };
+    let cases = [
+        case(
+            "ints",
+            &["7", "8", "-5", "9223372036854775807", ""],
+            &["seven", "minus", "most"],
+            &["8", ""],
+        ),
+        case(
+            "texts",
+            &["A", "b", "\"\"", "007", "7"],
+            &["upper", "agent"],
+            &["b", "", "7"],
+        ),
+        case("uuids", &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"], &["one"], &[]),
+        // Keys of a partition are equal if they are the same bytes, and a scale is some of them.
+        case("decimals", &["1.5", "1.50"], &["half"], &["1.50"]),
+    ];
+    check(&place.target().await, &cases).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_several_columns() {
+    let place = Place::new(&["CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b))"]).await;
+    let mut text = "a,b,v\n".to_owned();
+    for a in 0..100 {
+        (0..50).for_each(|b| text.push_str(&format!("{a},{b},{a}-{b}\n")));
+    }
+    let file = place.write("t.csv", &text);
+    let database = place.database().await;
+    counts(database.load(&file).table("t").run().await.unwrap());
+    let target = place.target().await;
+    check_composite(&target, "t").await;
+
+    let path = place.path("part.csv");
+    let part = database.unload("t").columns(["v"]).filter("b >= 48").to(&path);
+    part.run().await.unwrap();
+    let read = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(read.lines().count(), 1 + 200);
+    let few = database.unload("t").limit(7).to(&path).overwrite();
+    few.run().await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1 + 7);
+    let query = database
+        .unload_query("SELECT v FROM t WHERE a = 3;")
+        .to(&path)
+        .overwrite();
+    query.run().await.unwrap();
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1 + 50);
+
+    place
+        .run("CREATE TABLE p (a int, b int, c int, v text, PRIMARY KEY ((a, b), c))")
+        .await;
+    place
+        .run("INSERT INTO p (a, b, c, v) VALUES (1, 2, 3, 'one')")
+        .await;
+    let got = collect(get(&target, "p").columns(["v"]).keys(["1,2", "2,1"]))
+        .await
+        .unwrap();
+    assert_eq!(
+        (got.rows, got.missing),
+        (vec!["one".to_owned()], vec!["2|1".to_owned()])
+    );
+    let refused = collect(get(&target, "p").keys(["1"])).await.unwrap_err();
+    assert!(refused.to_string().contains("a key without 'b'"), "{refused}");
+}

@@ -1,0 +1,102 @@
+//! A node that dies during a load.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tonnage::{
+    load::{Progress, Stop, prepare},
+    operation::Durability,
+    plan::{Attempt, LoadOptions, Rate},
+    table::TableName,
+};
+
+use super::{Place, script};
+
+const ROWS: u64 = 30_000;
+
+/// Begins a load at `durability`, kills a node once something is written, and waits for the load's end.
+async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durability) -> tonnage::load::Ended {
+    let source = tonnage::sources::open(&[file.to_owned()], None, &Default::default()).unwrap();
+    let options = LoadOptions {
+        durability: Some(durability),
+        batch_rows: Some(500),
+        jobs: Some(2),
+        // So that it is not over before the node dies.
+        rate: Some(Rate::Rows(3_000)),
+        ..LoadOptions::new(TableName::bare("t"))
+    };
+    let prepared = prepare(place.target().await, place.url.clone(), source, options).await;
+    let progress: Arc<Progress> = Arc::default();
+    let running = tokio::spawn(prepared.unwrap().run(progress.clone(), Stop::default()));
+    while progress.written.load(Ordering::Relaxed) == 0 {
+        assert!(!running.is_finished(), "the load ended before it wrote anything");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    tokio::task::spawn_blocking(|| script("kill", &["3"]))
+        .await
+        .unwrap();
+    running.await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
+    let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
+    let mut text = "id,v\n".to_owned();
+    (0..ROWS).for_each(|row| text.push_str(&format!("{row},v{row}\n")));
+    let file = place.write("t.csv", &text);
+
+    let ended = load_while_a_node_dies(&place, &file, Durability::Majority).await;
+    assert!(ended.error.is_none(), "{:?}", ended.error);
+    assert_eq!(ended.report.rows.written, ROWS);
+    assert_eq!(place.count("t").await, ROWS as i64);
+
+    tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap();
+    until_whole(&place).await;
+    while place.session.query_unpaged("TRUNCATE t", ()).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let ended = load_while_a_node_dies(&place, &file, Durability::All).await;
+    let error = ended.error.expect("a replica is missing");
+    assert!(error.is_transient(), "{error}");
+    assert!(error.to_string().contains("All"), "{error}");
+    let rows = ended.report.rows;
+    assert!(
+        rows.balances() && rows.written > 0 && rows.unfinished > 0,
+        "{rows}"
+    );
+    let slots = place.target().await;
+    let runs = slots.ledger().runs().await.unwrap();
+    let unfinished = runs
+        .iter()
+        .find(|run| run.finished.is_none())
+        .expect("an unfinished run");
+    assert_eq!(unfinished.counts.written, rows.written);
+    assert!(place.count("t").await >= rows.written as i64);
+
+    tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap();
+    until_whole(&place).await;
+    let source = tonnage::sources::open(std::slice::from_ref(&file), None, &Default::default()).unwrap();
+    let options = LoadOptions {
+        durability: Some(Durability::All),
+        attempt: Attempt::Resume,
+        ..LoadOptions::new(TableName::bare("t"))
+    };
+    let prepared = prepare(place.target().await, place.url.clone(), source, options).await;
+    let ended = prepared
+        .unwrap()
+        .run(Arc::default(), Stop::default())
+        .await
+        .unwrap();
+    assert!(ended.error.is_none(), "{:?}", ended.error);
+    assert_eq!(ended.report.rows.skipped.resumed, rows.written);
+    assert_eq!(ended.report.rows.written, ROWS - rows.written);
+    assert_eq!(place.count("t").await, ROWS as i64);
+}
+
+/// Waits until every node answers for all of them.
+async fn until_whole(place: &Place) {
+    let mut statement = scylla::statement::Statement::new("INSERT INTO t (id, v) VALUES (0, 'v0')");
+    statement.set_consistency(scylla::statement::Consistency::All);
+    while place.session.query_unpaged(statement.clone(), ()).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
