@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tonnage::{Error, ErrorKind};
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::interrupt::{Interrupt, unless_interrupted};
 
@@ -66,8 +66,10 @@ fn main() -> ExitCode {
         (_, 1) => LevelFilter::INFO,
         (_, _) => LevelFilter::DEBUG,
     };
+    // What a driver warns of is in our own errors, if it matters.
+    let others = if cli.verbose > 0 { level } else { LevelFilter::OFF };
     tracing_subscriber::fmt()
-        .with_max_level(level)
+        .with_env_filter(EnvFilter::new(format!("{others},tonnage={level}")))
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)
