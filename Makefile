@@ -35,7 +35,7 @@ test-faults: tools
 
 bench: tools
 	cargo build --release --locked --package tonnage-cli
-	cargo build --release --locked --package tonnage --example single_gets --example buffer_puts
+	cargo build --release --locked --package tonnage --example single_gets --example buffer_puts --example nine_tasks
 	scripts/with-servers bench/run.py $(ARGS)
 
 tools:

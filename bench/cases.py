@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import cluster
 import gets
 import mariadb
 import postgres
@@ -55,4 +56,8 @@ def all_cases(rows, quick):
         add("mariadb-keys", lambda name, rows: mariadb.sbtest(name, rows, keys=True), main=True)
         add("random-keys-mariadb", mariadb.random_keys, many, ROUNDS_SLOW, main=True)
         add("gets-mariadb", gets.mariadb, many, ROUNDS_SLOW, main=True)
+    if cluster.PRESENT:
+        add("cassandra-relaxed", lambda name, rows: cluster.loads(name, rows, "relaxed"), rounds=ROUNDS_SLOW)
+        add("cassandra-majority", lambda name, rows: cluster.loads(name, rows, "majority"), rounds=ROUNDS_SLOW, main=True)
+        add("gets-cassandra", cluster.gets, rounds=ROUNDS_SLOW, main=True)
     return listed

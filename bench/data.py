@@ -16,6 +16,7 @@ PACKAGES = [
     "adbc-driver-manager==1.13.0",
     "adbc-driver-postgresql==1.13.0",
     "adbc-driver-sqlite==1.13.0",
+    "cassandra-driver==3.30.1",
     "connectorx==0.4.6",
     # The newest whose extensions for other databases come as packages.
     "duckdb==1.5.5",

@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 
 import cases
+import cluster
 import data
 import mariadb
 import measure
@@ -46,7 +47,7 @@ WORDS = {True: "reached", False: "MISSED", None: "open"}
 def hidden():
     """Places that say nothing to a reader, and what stands for them. The longer first."""
     places = [("target/bench", data.PLACE), ("target/release", data.TONNAGE.parent), ("bench", data.ROOT / "bench")]
-    return [*postgres.hidden(), *mariadb.hidden(), *places]
+    return [*postgres.hidden(), *mariadb.hidden(), *cluster.hidden(), *places]
 
 
 def contender_line(name, case, values, base):
