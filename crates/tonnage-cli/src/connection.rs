@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tonnage::{
     Error, Result,
     target::Target,
-    targets::{Password, connect_with, driver, redact},
+    targets::{Password, connect_sharded, connect_with, driver, redact},
 };
 
 use crate::interrupt::nothing_done;
@@ -29,6 +29,81 @@ impl ConnectionArgs {
     /// Connects to `place`.
     pub async fn connect(&self, place: &str) -> Result<Arc<dyn Target>> {
         connect_with(place, self.password(place)?).await
+    }
+}
+
+/// Options of commands that can be about several databases.
+#[derive(Debug, Clone, Args)]
+pub struct ShardArgs {
+    /// The columns that say in which of several databases a row is, which are named where one is otherwise: the same ones
+    /// in the same order every time
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        help_heading = "How to connect"
+    )]
+    shard_by: Vec<String>,
+}
+
+impl ShardArgs {
+    /// Whether several databases are meant.
+    pub fn are_given(&self) -> bool {
+        !self.shard_by.is_empty()
+    }
+
+    /// The database that is named, or the databases.
+    pub fn place(&self, databases: &[String]) -> Result<Place> {
+        match (databases, self.are_given()) {
+            ([_], false) => {}
+            ([only], true) => {
+                return Err(Error::config(format!(
+                    "--shard-by shares rows among several databases, and {} is the only one named",
+                    redact(only)
+                ))
+                .hint("name the others too, or give them a section with members in targets.toml"));
+            }
+            (_, false) => {
+                return Err(Error::config(format!(
+                    "{} databases are named, and nothing says in which of them a row is",
+                    databases.len()
+                ))
+                .hint("--shard-by COLUMN says it"));
+            }
+            (_, true) => {}
+        }
+        Ok(Place {
+            databases: databases.to_vec(),
+            shard_by: self.shard_by.clone(),
+        })
+    }
+}
+
+/// One database, or several that hold tables together.
+#[derive(Debug, Clone)]
+pub struct Place {
+    databases: Vec<String>,
+    shard_by: Vec<String>,
+}
+
+impl Place {
+    /// The first of them, by whose kind the others go.
+    pub fn first(&self) -> &str {
+        self.databases.first().map_or("", String::as_str)
+    }
+
+    /// As it may be shown: without passwords.
+    pub fn shown(&self) -> String {
+        let shown: Vec<_> = self.databases.iter().map(|database| redact(database)).collect();
+        shown.join(", ")
+    }
+
+    /// Connects.
+    pub async fn connect(&self, password: Option<Password>) -> Result<Arc<dyn Target>> {
+        match self.databases.as_slice() {
+            [only] => connect_with(only, password).await,
+            several => connect_sharded(several, &self.shard_by, password).await,
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::{Durability, Method},
     plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax, Split},
+    put::BulkPut,
     reader::Relation,
     report::Report,
     sinks::Output,
@@ -43,6 +44,20 @@ impl Database {
         })
     }
 
+    /// Connects to databases of one kind that hold tables together: [`targets::connect_sharded`].
+    pub async fn connect_sharded<M: Into<String>, S: Into<String>>(
+        members: impl IntoIterator<Item = M>,
+        shard_by: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
+        let members: Vec<String> = members.into_iter().map(Into::into).collect();
+        let shard_by: Vec<String> = shard_by.into_iter().map(Into::into).collect();
+        let shown: Vec<_> = members.iter().map(|member| targets::redact(member)).collect();
+        Ok(Self {
+            target: targets::connect_sharded(&members, &shard_by, None).await?,
+            url: shown.join(", "),
+        })
+    }
+
     /// A load of files: a path, a glob or a directory.
     pub fn load(&self, input: impl Into<String>) -> Load {
         self.load_from(Input::Files(vec![input.into()]))
@@ -65,6 +80,11 @@ impl Database {
     /// Rows of a table by their keys.
     pub fn bulk_get(&self, table: impl Into<String>) -> BulkGet {
         BulkGet::new(self.target.clone(), self.url.clone(), TableName::bare(table))
+    }
+
+    /// Many streams of entries into `table`, several of them read at once. See [`put`](crate::put).
+    pub fn bulk_put(&self, table: impl Into<String>) -> BulkPut {
+        BulkPut::new(self.clone(), table)
     }
 
     /// A load of a table or a query of another database, without a file in between. It cannot be resumed.

@@ -52,6 +52,24 @@ pub struct RunDetail {
     /// What is owed; none once the run is finished.
     #[serde(default)]
     pub pending: Option<Pending>,
+    /// Which of several databases this is that hold the table together; only in its own ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<MemberDetail>,
+}
+
+/// One of several databases that hold a table together, in its ledger's record of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberDetail {
+    /// Which one it is, from 0.
+    pub shard: u16,
+    /// How rows are routed among them: [`Router::identity`](crate::router::Router::identity).
+    pub routing: String,
+    /// The table in it.
+    pub table: TableName,
+    /// Which table that is.
+    pub table_identity: TableIdentity,
+    /// Whether it is emptied when the run starts there.
+    pub truncates: bool,
 }
 
 /// One input of a run.
@@ -121,6 +139,12 @@ pub trait Ledger: Send + Sync {
 
     /// The run's slots, in slot order, as now committed.
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>>;
+
+    /// The run's slots, of which those in `slots` are wanted and others may be left out.
+    async fn slots_of(&self, run_id: &str, slots: &[u16]) -> Result<Vec<SlotState>> {
+        let _ = slots;
+        self.slots(run_id).await
+    }
 
     /// Raises the run's epoch and returns the slots as they stand once every transaction of earlier owners has ended.
     /// `Fenced` if the run is finished or forgotten.

@@ -50,6 +50,7 @@ pub mod operation;
 pub mod parse;
 pub mod plan;
 pub mod preparation;
+pub mod put;
 pub mod reader;
 pub mod reject;
 pub mod report;
@@ -70,6 +71,7 @@ pub use buffer::{Buffer, Row};
 pub use database::{Database, Exec, Load, Unload};
 pub use error::{Error, ErrorKind, Result};
 pub use fetch::BulkGet;
+pub use put::BulkPut;
 pub use types::ColumnType;
 
 /// The README's example compiles.

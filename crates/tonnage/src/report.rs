@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use crate::load::{LaneReport, ShardReport, Stages};
+
 /// What a run did. Serialises to the object that `--report` writes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -27,8 +29,10 @@ pub struct Report {
     pub seconds: f64,
     /// Rows written a second, this attempt.
     pub rows_per_second: f64,
-    /// Lanes.
+    /// Lanes that write at a time.
     pub jobs: usize,
+    /// The shards of a table that lies in several places, and what each has taken; empty for another.
+    pub shards: Vec<ShardReport>,
     /// The most rows of a write.
     pub batch_rows: usize,
     /// The most bytes of a write.
@@ -53,8 +57,11 @@ pub struct Report {
     pub client_cpu_seconds: Option<f64>,
     /// Peak resident memory of this process; none where the system does not tell.
     pub peak_memory_bytes: Option<u64>,
-    /// `source` where lanes mostly waited for rows, else `target`.
-    pub bound_by: &'static str,
+    /// What the run waited for most, and why that is thought: `the source: ..`, `the encoder: ..`, `the network: ..`, `the
+    /// target: ..`, `the shard NAME: ..`, `the pace: ..`.
+    pub bound_by: String,
+    /// Where the time went.
+    pub stages: Stages,
     /// Why it stopped, where it did.
     pub error: Option<String>,
 }

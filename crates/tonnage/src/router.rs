@@ -24,6 +24,12 @@ pub trait Router: fmt::Debug + Send + Sync {
     /// Columns that a row must bring besides: a shard would fill them otherwise than the table does.
     fn brought(&self) -> &[String];
 
+    /// Whether each shard is a database of its own. Then every row must be routed, whatever is done with it, and brings
+    /// a value for each deciding column; a lane writes to one shard; and a shard that fails does not end the run.
+    fn apart(&self) -> bool {
+        false
+    }
+
     /// Changes whenever a row might go to another shard than before.
     fn identity(&self) -> String;
 
@@ -40,6 +46,8 @@ pub struct Routing {
     pub router: Arc<dyn Router>,
     /// Positions of the router's columns among the plan's.
     pub at: Vec<usize>,
+    /// Lanes that write at a time, at most; no more than there are.
+    pub writes_max: usize,
 }
 
 impl Routing {
@@ -52,5 +60,10 @@ impl Routing {
     /// How many shards there are; at least 1.
     pub fn shards(&self) -> usize {
         self.router.shards().len().max(1)
+    }
+
+    /// Whether each shard is a database of its own: [`Router::apart`].
+    pub fn apart(&self) -> bool {
+        self.router.apart()
     }
 }

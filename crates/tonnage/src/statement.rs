@@ -5,10 +5,11 @@
 //! placeholders, which each database writes in its own way ([`Statement::render`]).
 
 mod lexer;
+mod reach;
 
 use std::ops::Range;
 
-use self::lexer::Lexer;
+use self::{lexer::Lexer, reach::Reach};
 use crate::{
     error::{Error, Result},
     table::{Column, Table, TableName, find_by_name},
@@ -59,6 +60,7 @@ pub struct Statement {
     compared: Vec<(String, usize)>,
     values: Option<Values>,
     may_conflict: bool,
+    reach: Reach,
 }
 
 /// A column that takes a parameter as it is.
@@ -154,6 +156,7 @@ impl Statement {
                     || (read.is(at, "OR") && read.is(at + 1, "IGNORE"))
             });
         Ok(Self {
+            reach: read.reach(verb, first, after),
             verb,
             table,
             assigned,

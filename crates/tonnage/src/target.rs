@@ -130,6 +130,19 @@ pub trait Target: Send + Sync {
         Ok(Routed::No)
     }
 
+    /// Where the rows of a statement belong, whose `parameters` were described, of a table that lies in several
+    /// databases. `Config` where the statement does not say it.
+    async fn statement_router(&self, statement: &Statement, parameters: &Table) -> Result<Routed> {
+        let _ = (statement, parameters);
+        Ok(Routed::No)
+    }
+
+    /// Whether `code`, which it has refused a row with, says that the row's key, or another unique one, is there already.
+    fn says_key_exists(&self, code: &str) -> bool {
+        let _ = code;
+        false
+    }
+
     /// How its statements are written; none where it runs none of the user's own.
     fn dialect(&self) -> Option<Dialect> {
         None
@@ -148,6 +161,17 @@ pub trait Target: Send + Sync {
 
     /// A connection of its own that writes `plan`'s rows. Without `run` no ledger is kept.
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
+
+    /// A connection to the database that shard `shard` is, where shards are [apart](crate::router::Router::apart).
+    async fn shard_writer(
+        &self,
+        plan: &Plan,
+        run: Option<&RunHandle>,
+        shard: usize,
+    ) -> Result<Box<dyn Writer>> {
+        let _ = shard;
+        self.writer(plan, run).await
+    }
 
     /// Opens connections that see one state of what `request` asks for. `Schema` where there is no such table or
     /// column, `Config` where it cannot be read in the way that was asked for.

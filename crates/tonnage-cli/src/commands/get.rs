@@ -17,7 +17,7 @@ use tonnage::{
 use super::tables::Files;
 use crate::{
     Ending,
-    connection::ConnectionArgs,
+    connection::{ConnectionArgs, ShardArgs},
     interrupt::{requested, unless_interrupted},
     options::{byte, count},
     report::write_report,
@@ -37,9 +37,9 @@ pub struct GetArgs {
     #[arg(value_name = "TARGET")]
     target: String,
 
-    /// Keys, each a CSV record without a header: 17, or DE,Berlin for a key of two columns; the first columns of a key
+    /// With --shard-by the other databases, then keys, each a CSV record without a header: 17, or DE,Berlin for a key of two columns; the first columns of a key
     /// get all rows below them
-    #[arg(value_name = "KEY", allow_negative_numbers = true, conflicts_with = "keys")]
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key_arguments: Vec<String>,
 
     /// The table: table, schema.table or "odd.name"
@@ -176,6 +176,9 @@ pub struct GetArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
+    #[command(flatten)]
+    shards: ShardArgs,
+
     /// Write the account as one JSON object to PATH (- is standard output)
     #[arg(long, value_name = "PATH", help_heading = "What to show")]
     report: Option<PathBuf>,
@@ -184,17 +187,19 @@ pub struct GetArgs {
 /// Gets; the summary goes to standard error.
 pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
     let options = options(args)?;
-    let password = args.connection.password(&args.target)?;
+    let (databases, key_arguments) = databases(args);
+    let place = args.shards.place(&databases)?;
+    let password = args.connection.password(place.first())?;
     let (rows, missing) = outputs(args)?;
-    let (url, keys) = (args.target.clone(), keys(args)?);
+    let keys = keys(args, key_arguments)?;
     // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
     let preparing = tokio::spawn(async move {
-        let target = targets::connect_with(&url, password).await?;
+        let target = place.connect(password).await?;
         let source = tokio::task::spawn_blocking(move || keys.open());
         let source = source
             .await
             .map_err(|error| Error::bug(format!("the keys were not opened: {error}")))??;
-        prepare(target, targets::redact(&url), source, &options).await
+        prepare(target, place.shown(), source, &options).await
     });
     let prepared = async {
         let prepared = preparing.await;
@@ -262,9 +267,30 @@ impl Keys {
     }
 }
 
-fn keys(args: &GetArgs) -> Result<Keys> {
-    if !args.key_arguments.is_empty() {
-        return Ok(Keys::Arguments(args.key_arguments.clone()));
+/// The database, with --shard-by all that are named, and the arguments behind them.
+fn databases(args: &GetArgs) -> (Vec<String>, &[String]) {
+    let is_database = |place: &&String| targets::driver(place).is_ok();
+    let others = match args.shards.are_given() {
+        true => args.key_arguments.iter().take_while(is_database).count(),
+        false => 0,
+    };
+    let (others, keys) = args.key_arguments.split_at(others);
+    (
+        std::iter::once(&args.target).chain(others).cloned().collect(),
+        keys,
+    )
+}
+
+fn keys(args: &GetArgs, key_arguments: &[String]) -> Result<Keys> {
+    if !key_arguments.is_empty() && !args.keys.is_empty() {
+        return Err(Error::config(format!(
+            "keys are named by arguments ({}) and by --keys",
+            key_arguments.join(" ")
+        ))
+        .hint("leave one of them out"));
+    }
+    if !key_arguments.is_empty() {
+        return Ok(Keys::Arguments(key_arguments.to_vec()));
     }
     if args.keys.is_empty() {
         return Err(Error::config("no keys").hint(format!(

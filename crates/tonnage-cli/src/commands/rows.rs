@@ -27,7 +27,7 @@ use tonnage::{
 
 use crate::{
     Ending,
-    connection::ConnectionArgs,
+    connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count, pair, rate, size},
     progress::{self, Style},
@@ -69,6 +69,10 @@ pub struct RowsArgs {
     /// Connections that write at once [default: one a processor, at most 4; 1 where the database has one writer]
     #[arg(short, long, value_name = "N", help_heading = "How to do it")]
     jobs: Option<usize>,
+
+    /// Connections that write to one database, or one partition, at once [default: as many as --jobs come to]
+    #[arg(long, value_name = "N", help_heading = "How to do it")]
+    jobs_per_shard: Option<usize>,
 
     /// Rows of a write at most; a write is a commit
     #[arg(long, value_name = "N", value_parser = count, help_heading = "How to do it")]
@@ -177,6 +181,9 @@ pub struct RowsArgs {
 
     #[command(flatten)]
     connection: ConnectionArgs,
+
+    #[command(flatten)]
+    shards: ShardArgs,
 
     /// Print the plan and write nothing
     #[arg(long, help_heading = "What to show")]
@@ -325,6 +332,7 @@ impl RowsArgs {
                 Some(0) => return Err(Error::config("--jobs must be at least 1")),
                 jobs => jobs,
             },
+            jobs_per_shard: self.jobs_per_shard,
             split: match self.split {
                 SplitName::Auto => Split::Auto,
                 SplitName::None => Split::None,
@@ -415,6 +423,46 @@ impl RowsArgs {
         }
     }
 
+    /// The sources, and the database that comes last; with --shard-by the databases that do.
+    fn places<'a>(&self, places: &'a [String], usage: Usage) -> Result<(&'a [String], &'a [String])> {
+        let Some((target, before)) = places.split_last() else {
+            return Err(Error::config("no source and no database"));
+        };
+        if let Err(error) = targets::driver(target) {
+            return Err(match Path::new(target).is_file() {
+                true => Error::config(format!(
+                    "the last argument, '{target}', is a file and not a database"
+                ))
+                .hint(format!(
+                    "name the database last, as in cp: tonnage {} {} shop.db {}",
+                    usage.command,
+                    places.join(" "),
+                    usage.options
+                )),
+                false => error,
+            });
+        }
+        let is_database = |place: &&String| targets::driver(place).is_ok();
+        let mut others = 0;
+        if self.shards.are_given() {
+            others = before.iter().rev().take_while(is_database).count();
+            // A database that is read comes first.
+            if others == before.len() && (self.source_table.is_some() || self.source_query.is_some()) {
+                others = others.saturating_sub(1);
+            }
+        }
+        let (inputs, databases) = places.split_at(before.len() - others);
+        if inputs.is_empty() {
+            return Err(
+                Error::config(format!("no source: '{target}' is the database")).hint(format!(
+                    "name the files first: tonnage {} FILE.. {target} {}; - is standard input",
+                    usage.command, usage.options
+                )),
+            );
+        }
+        Ok((inputs, databases))
+    }
+
     /// Moves the rows of `places`, of which the last is the database, as `options` say; the summary goes to standard
     /// error. `usage` is shown where a place is missing.
     pub async fn carry_out(
@@ -424,7 +472,8 @@ impl RowsArgs {
         options: LoadOptions,
         quiet: bool,
     ) -> Result<Ending> {
-        let (inputs, url) = self::places(places, usage)?;
+        let (inputs, databases) = self.places(places, usage)?;
+        let place = self.shards.place(databases)?;
         let mut text = self.text_options()?;
         text.timezone = options.timezone.clone();
         let format = self.format.map(|f| match f {
@@ -435,8 +484,8 @@ impl RowsArgs {
             FormatName::Arrow => Format::Arrow,
         });
         let relation = self.relation(inputs)?;
-        let password = self.connection.password(url)?;
-        let (inputs, url, jobs) = (inputs.to_vec(), url.to_owned(), self.jobs);
+        let password = self.connection.password(place.first())?;
+        let (inputs, jobs) = (inputs.to_vec(), self.jobs);
         let ledger = self.ledger.clone();
         // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
         let preparing = tokio::spawn(async move {
@@ -444,9 +493,9 @@ impl RowsArgs {
                 Some(relation) => open_database(&inputs, relation, jobs).await?,
                 None => sources::open(&inputs, format, &text)?,
             };
-            let target = targets::connect_with(&url, password).await?;
+            let target = place.connect(password).await?;
             ledger.settle(&*target)?;
-            prepare(target, targets::redact(&url), source, options).await
+            prepare(target, place.shown(), source, options).await
         });
         let prepared = async {
             let prepared = preparing.await;
@@ -513,37 +562,6 @@ async fn open_database(
     Ok(Box::new(source))
 }
 
-/// The sources and the database, which comes last.
-fn places(places: &[String], usage: Usage) -> Result<(&[String], &str)> {
-    let Some((target, inputs)) = places.split_last() else {
-        return Err(Error::config("no source and no database"));
-    };
-    let is_file = Path::new(target).is_file();
-    if let Err(error) = targets::driver(target) {
-        return Err(match is_file {
-            true => Error::config(format!(
-                "the last argument, '{target}', is a file and not a database"
-            ))
-            .hint(format!(
-                "name the database last, as in cp: tonnage {} {} shop.db {}",
-                usage.command,
-                places.join(" "),
-                usage.options
-            )),
-            false => error,
-        });
-    }
-    if inputs.is_empty() {
-        return Err(
-            Error::config(format!("no source: '{target}' is the database")).hint(format!(
-                "name the files first: tonnage {} FILE.. {target} {}; - is standard input",
-                usage.command, usage.options
-            )),
-        );
-    }
-    Ok((inputs, target))
-}
-
 /// The first interrupt, which is kept in `first`, lets what is being written finish; the second, or ten seconds, ends
 /// the process.
 async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
@@ -589,14 +607,21 @@ fn summary(report: &Report) -> String {
         Grouped(report.rows_per_second as u64)
     );
     text.push_str(&format!(
-        "  {} by {}, {}, durability {}, bound by the {}\n",
+        "  {} by {}, {}, durability {}, bound by {}\n",
         report.method,
         Counted(report.jobs as u64, "job"),
         Counted(report.commits, "commit"),
         report.durability,
-        report.bound_by
+        report.bound_by.split(": ").next().unwrap_or_default()
     ));
     text.push_str(&format!("  {}\n", report.rows));
+    for shard in report.shards.iter().filter(|shard| shard.error.is_some()) {
+        text.push_str(&format!(
+            "  {} failed: {} of its rows written, the rest is left undone\n",
+            shard.name,
+            Grouped(shard.written)
+        ));
+    }
     if let Some(rejects) = &report.rejects {
         text.push_str(&format!("  rejects in {rejects}\n"));
     }

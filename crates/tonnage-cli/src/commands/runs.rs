@@ -9,17 +9,19 @@ use tonnage::{
     ledger::RunRecord,
     preparation::Pending,
     report::{Counted, Grouped},
-    targets::redact,
 };
 
-use crate::{Ending, connection::ConnectionArgs};
+use crate::{
+    Ending,
+    connection::{ConnectionArgs, ShardArgs},
+};
 
 /// List the runs that a database's ledger knows, newest first
 #[derive(Debug, Args)]
 pub struct RunsArgs {
-    /// The database
-    #[arg(value_name = "TARGET")]
-    target: String,
+    /// The database; several with --shard-by
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
 
     /// Remove a run from the ledger; its rows stay, and what it owes to its table (indexes that it dropped, a table
     /// that was to take its place) is put right
@@ -32,11 +34,15 @@ pub struct RunsArgs {
 
     #[command(flatten)]
     connection: ConnectionArgs,
+
+    #[command(flatten)]
+    shards: ShardArgs,
 }
 
 /// Lists, or forgets.
 pub async fn run(args: &RunsArgs) -> Result<Ending> {
-    let target = args.connection.connect(&args.target).await?;
+    let place = args.shards.place(&args.targets)?;
+    let target = place.connect(args.connection.password(place.first())?).await?;
     if let Some(path) = &args.ledger {
         target.keep_ledger(path)?;
     }
@@ -52,7 +58,7 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
                 several => format!("{several} runs have"),
             };
             return Err(Error::config(format!("{count} an id that begins with '{asked}'"))
-                .hint(format!("`tonnage runs {}` lists them", redact(&args.target))));
+                .hint(format!("`tonnage runs {}` lists them", place.shown())));
         };
         target.ledger().forget(&run.run_id).await?;
         let rows = Counted(run.counts.written, "row");

@@ -20,13 +20,12 @@ use tonnage::{
         parquet::{ParquetCompression, ParquetOptions},
     },
     sources::Format,
-    targets,
     unload::{UnloadOptions, UnloadReport, plan, unload},
 };
 
 use crate::{
     Ending,
-    connection::ConnectionArgs,
+    connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count},
     progress::{self, Style},
@@ -40,9 +39,9 @@ use crate::{
   tonnage unload postgresql://app@db/shop -t orders -j 4 -o 'orders-{}.parquet'
   tonnage unload shop.db --query 'SELECT city, count(*) AS n FROM people GROUP BY city' -o - --format jsonl")]
 pub struct UnloadArgs {
-    /// The database: a URL, a file, or @NAME of targets.toml
-    #[arg(value_name = "TARGET")]
-    target: String,
+    /// The database: a URL, a file, or @NAME of targets.toml; several with --shard-by
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<String>,
 
     /// The table or view: table, schema.table or "odd.name"
     #[arg(
@@ -120,6 +119,9 @@ pub struct UnloadArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
+    #[command(flatten)]
+    shards: ShardArgs,
+
     /// Print the plan and write nothing
     #[arg(long, help_heading = "What to show")]
     dry_run: bool,
@@ -144,8 +146,9 @@ enum CompressionName {
 /// Unloads; the summary goes to standard error.
 pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     let options = options(args)?;
-    let password = args.connection.password(&args.target)?;
-    let connecting = targets::connect_with(&args.target, password);
+    let place = args.shards.place(&args.targets)?;
+    let password = args.connection.password(place.first())?;
+    let connecting = place.connect(password);
     let target = match unless_interrupted(connecting).await {
         Ok(target) => target,
         Err(interrupted) => return interrupted.ending(),
@@ -162,7 +165,7 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     let progress: Arc<Progress> = Arc::default();
     let stop = Stop::default();
     let first = OnceCell::new();
-    let url = targets::redact(&args.target);
+    let url = place.shown();
     let unloading = unload(&*target, url, &options, progress.clone(), stop.clone());
     let show_style = if quiet { Style::None } else { args.progress };
     let ended = tokio::select! {

@@ -25,6 +25,7 @@ mod proxy;
 mod readme;
 mod rejects;
 mod related;
+mod sharded;
 mod snapshots;
 mod support;
 mod unload;

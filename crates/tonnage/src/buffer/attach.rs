@@ -28,7 +28,7 @@ use crate::{
     parse::{ParseContext, timezone},
     plan::{LedgerPlace, LoadOptions, OnError, Plan, RejectsMax, Sort},
     table::{Table, nearest},
-    target::Target,
+    target::{Routed, Target},
 };
 
 /// What the database has said.
@@ -73,6 +73,15 @@ pub(super) async fn reach(options: &BufferOptions) -> Result<(Planner, Arc<Plan>
     let database = options.place.connected().await?;
     let target = database.target().clone();
     let table = find_table(&*target, load).await?;
+    if let Routed::By(router) = target.router(&table).await?
+        && router.apart()
+    {
+        return Err(Error::config(format!(
+            "a buffer keeps the order of all its rows, which {} databases cannot commit together",
+            router.shards().len()
+        ))
+        .hint("load files, put streams, or open a buffer for each database"));
+    }
     let planner = Planner {
         context: ParseContext {
             timezone: load.timezone.as_deref().map(timezone).transpose()?,

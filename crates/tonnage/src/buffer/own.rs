@@ -222,5 +222,6 @@ fn detail(plan: &Plan, journal: Option<&JournalIdentity<'_>>, rejects: &Path) ->
         single_transaction: false,
         prepared_by: None,
         pending: None,
+        member: None,
     }
 }

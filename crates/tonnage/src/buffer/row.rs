@@ -90,7 +90,7 @@ impl Row {
         found.filter(|_| is_object)
     }
 
-    pub(super) fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         &self.0
     }
 }

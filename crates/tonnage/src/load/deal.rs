@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     parse::ParseContext,
     plan::{OnError, Plan, SlotBy, Sort},
-    reject::{Problem, Problems, Reject, RejectData},
+    reject::{Problem, Problems, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position, SlotState},
     source::{Block, Origin, SourceSchema},
 };
@@ -170,6 +170,31 @@ impl Dealer {
                     by_slot.push((home, Vec::new()));
                 }
             }
+            (key, Some(routing)) if routing.apart() => {
+                let shards = routing.shards();
+                let keys = match key {
+                    Some(key) => {
+                        let columns: Vec<ArrayRef> = self
+                            .plan
+                            .key_at
+                            .iter()
+                            .map(|at| rows.column(*at).clone())
+                            .collect();
+                        Some(key.convert_columns(&columns).map_err(arrow_bug)?)
+                    }
+                    None => None,
+                };
+                // A shard has a slot of every `shards` slots; where one keeps the order, it is the first of them.
+                let of_shard = if keys.is_some() { slots / shards as u64 } else { 1 };
+                let mut indices = vec![Vec::new(); shards * of_shard as usize];
+                for (row, shard) in routing.route(&rows)?.into_iter().enumerate() {
+                    let turn = keys.as_ref().map_or(0, |keys| {
+                        xxhash_rust::xxh3::xxh3_64(keys.row(row).as_ref()) % of_shard
+                    });
+                    indices[usize::from(shard) + shards * turn as usize].push(row as u32);
+                }
+                by_slot.extend((0..).zip(indices));
+            }
             (Some(key), _) => {
                 let columns: Vec<ArrayRef> = self
                     .plan
@@ -194,8 +219,10 @@ impl Dealer {
             OnError::Reject => None,
         };
 
+        let apart = self.plan.databases() > 1;
         let lanes = match self.plan.slot_by {
             SlotBy::Key | SlotBy::Shard => self.plan.jobs,
+            SlotBy::One if apart => self.plan.jobs,
             SlotBy::Block | SlotBy::One => 1,
         };
         let mut orders: Vec<Vec<u32>> = vec![Vec::new(); lanes];
@@ -253,6 +280,7 @@ impl Dealer {
             let (rows, origin) = pick(&rows, &origin, order)?;
             let lane = match self.plan.slot_by {
                 SlotBy::Key | SlotBy::Shard => Lane::Fixed(lane),
+                SlotBy::One if apart => Lane::Fixed(lane),
                 SlotBy::Block | SlotBy::One => Lane::Free { slot: home },
             };
             let doom = doom.clone();
@@ -311,6 +339,8 @@ pub struct Convert {
     names: Vec<Arc<str>>,
     /// None where the source yields the plan's type itself.
     conversions: Vec<Option<Conversion>>,
+    /// Columns without whose value nothing says where a row belongs, with the names that messages have for them.
+    required: Vec<(usize, String)>,
 }
 
 impl Convert {
@@ -331,10 +361,13 @@ impl Convert {
             .iter()
             .map(|c| Arc::from(c.source_name.as_str()))
             .collect();
+        let apart = plan.routing.iter().filter(|routing| routing.apart());
+        let required = apart.flat_map(|routing| &routing.at);
         Ok(Self {
             schema: plan.schema(),
             names,
             conversions,
+            required: required.map(|at| (*at, plan.columns[*at].name.clone())).collect(),
         })
     }
 
@@ -356,6 +389,9 @@ impl Convert {
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let converted =
             RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map_err(arrow_bug)?;
+        for (at, name) in &self.required {
+            refuse_nulls(converted.column(*at), name, &mut problems);
+        }
         if problems.is_empty() {
             return Ok((converted, origin));
         }
@@ -371,6 +407,25 @@ impl Convert {
             .collect();
         let origin = pick_origin(&origin, &UInt32Array::from(kept))?;
         Ok((rows, origin))
+    }
+}
+
+fn refuse_nulls(column: &ArrayRef, name: &str, problems: &mut Problems) {
+    let nulls = column
+        .nulls()
+        .into_iter()
+        .flat_map(|nulls| nulls.iter().enumerate());
+    for (row, _) in nulls.filter(|(_, valid)| !valid) {
+        problems.add(
+            row,
+            Problem {
+                column: Some(name.to_owned()),
+                code: sqlstate::NOT_NULL.to_owned(),
+                message: "null in the shard key, so nothing says which database the row belongs to"
+                    .to_owned(),
+                hint: None,
+            },
+        );
     }
 }
 

@@ -318,7 +318,11 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         block_rows: plan.block_rows as u64,
         block_bytes: plan.block_bytes as u64,
         slots: plan.slots,
-        slot_by: match plan.routing.as_ref().filter(|_| plan.slot_by == SlotBy::Shard) {
+        slot_by: match plan
+            .routing
+            .as_ref()
+            .filter(|routing| plan.slot_by == SlotBy::Shard || routing.apart())
+        {
             Some(routing) => format!("{} {}", plan.slot_by.name(), routing.router.identity()),
             None => plan.slot_by.name().to_owned(),
         },
@@ -327,6 +331,7 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         single_transaction: plan.single_transaction,
         prepared_by: plan.preparation.option().map(str::to_owned),
         pending: None,
+        member: None,
     }
 }
 

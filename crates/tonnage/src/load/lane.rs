@@ -57,6 +57,10 @@ pub struct LaneTask {
     pub(super) whole: Whole,
     /// See [`LaneTask::connecting`].
     connects_first: bool,
+    /// Which lane of the run it is.
+    lane: usize,
+    /// The database that it writes to, where shards are databases.
+    shard: Option<usize>,
 }
 
 /// A commit whose outcome is not known.
@@ -126,7 +130,15 @@ impl LaneTask {
             rows_max,
             whole: Whole::default(),
             connects_first: false,
+            lane: 0,
+            shard: None,
         })
+    }
+
+    /// Is lane `lane` of the run, and writes to the database that `shard` is.
+    pub fn placed(mut self, lane: usize, shard: Option<usize>) -> Self {
+        (self.lane, self.shard) = (lane, shard);
+        self
     }
 
     /// Has the lane connect while the first block is still being read. If it fails, the first write tries again and
@@ -137,20 +149,13 @@ impl LaneTask {
     }
 
     /// Writes what arrives until nothing more does, or the run is stopped.
-    pub async fn run(mut self, mut pieces: mpsc::UnboundedReceiver<Piece>) -> Result<Self> {
+    pub async fn run(mut self, pieces: &mut mpsc::UnboundedReceiver<Piece>) -> Result<Self> {
         let mut gather = Gather::new(self.shared.plan.clone());
         let mut open = true;
         if self.connects_first {
-            let shared = self.shared.clone();
             let waiting = Instant::now();
-            let (piece, writer) = futures::join!(
-                pieces.recv(),
-                shared.target.writer(&shared.plan, shared.handle.as_ref())
-            );
-            self.shared
-                .progress
-                .lanes_idle_nanos
-                .fetch_add(waiting.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            let (piece, writer) = futures::join!(pieces.recv(), connect(&self.shared, self.shard));
+            self.shared.times.idle(self.lane, waiting);
             self.writer = writer.ok();
             match piece {
                 Some(piece) => gather.push(piece),
@@ -166,11 +171,7 @@ impl LaneTask {
                     Some(piece) => gather.push(piece),
                     None => open = false,
                 }
-                let waited = waiting.elapsed().as_nanos() as u64;
-                self.shared
-                    .progress
-                    .lanes_idle_nanos
-                    .fetch_add(waited, Ordering::Relaxed);
+                self.shared.times.idle(self.lane, waiting);
             }
             if self.shared.stopped() {
                 return Ok(self);
@@ -208,9 +209,11 @@ impl LaneTask {
         let shared = self.shared.clone();
         let mut doubt = None;
         loop {
+            let waiting = Instant::now();
             let Some(turn) = shared.throttle.turn().await else {
                 return Err(Error::bug("a lane without turns"));
             };
+            shared.times.held(self.lane, waiting);
             let attempted = self.attempt(write, &mut doubt).await;
             let connected = self.writer.is_some();
             let error = match attempted {
@@ -256,7 +259,7 @@ impl LaneTask {
                     error
                 }
             };
-            if !shared.tries_again(&error) || shared.stopped() {
+            if !shared.tries_again(&error) || shared.stopped() || shared.shards.is_lost(self.shard) {
                 return Err(error);
             }
             let Some(pause) = attempts.pause() else {
@@ -283,7 +286,9 @@ impl LaneTask {
             }
             attempts.warn(&error);
             self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);
+            let waiting = Instant::now();
             tokio::time::sleep(pause).await;
+            shared.times.held(self.lane, waiting);
         }
     }
 
@@ -292,7 +297,9 @@ impl LaneTask {
         let (rows, bytes) = (write.rows.num_rows(), write.rows.get_array_memory_size());
         let wait = self.shared.throttle.wait(rows, bytes);
         if !wait.is_zero() {
+            let waiting = Instant::now();
             tokio::time::sleep(wait).await;
+            self.shared.times.held(self.lane, waiting);
         }
     }
 
@@ -306,6 +313,7 @@ impl LaneTask {
     async fn attempt(&mut self, write: &Write, doubt: &mut Option<Doubt>) -> Result<(), Trouble> {
         let shared = self.shared.clone();
         let Some(mut applied) = self.apply(write, doubt).await? else {
+            shared.settle(write);
             return Ok(());
         };
         let fixed: &[Advance] = match applied.changed && shared.handle.is_some() {
@@ -316,10 +324,11 @@ impl LaneTask {
             .writer
             .as_mut()
             .ok_or_else(|| Error::bug("a transaction without a writer"))?;
-        match writer.commit(fixed).await {
+        match shared.times.call(self.lane, writer.commit(fixed)).await {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
                 shared.count(&applied.advances, applied.superseded, &applied.rejects);
+                shared.settle(write);
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
@@ -454,13 +463,12 @@ impl LaneTask {
     ) -> Result<Option<Doubt>> {
         let shared = &self.shared;
         if self.writer.is_none() {
-            let writer = shared.target.writer(&shared.plan, shared.handle.as_ref()).await?;
-            self.writer = Some(writer);
+            self.writer = Some(connect(shared, self.shard).await?);
         }
         let Some(writer) = &mut self.writer else {
             return Err(Error::bug("a lane without a writer"));
         };
-        match writer.begin(steps).await? {
+        match shared.times.begin(self.lane, writer.begin(steps)).await? {
             Claim::Held => {
                 if let Some(mut doubt) = doubt.take() {
                     // The transaction in doubt was not committed: this one holds its ledger rows.
@@ -480,7 +488,8 @@ impl LaneTask {
                     return Err(fenced());
                 };
                 // Should this fail as well, the doubt stays, and the next attempt asks again.
-                let slots = shared.target.ledger().slots(&handle.run_id).await?;
+                let moved: Vec<u16> = steps.iter().map(|step| step.slot).collect();
+                let slots = shared.target.ledger().slots_of(&handle.run_id, &moved).await?;
                 let Some(doubt) = doubt.take() else {
                     return Err(fenced());
                 };
@@ -510,7 +519,11 @@ impl LaneTask {
         if let Some(places) = writer.places() {
             *places = write.places(sent, rows.num_rows());
         }
-        let outcome = writer.write(rows, guard).await?;
+        let outcome = self
+            .shared
+            .times
+            .call(self.lane, writer.write(rows, guard))
+            .await?;
         let progress = &self.shared.progress;
         progress
             .statements
@@ -631,6 +644,15 @@ impl LaneTask {
             return Ok(None);
         };
         Keys::of(keys, rows, &self.shared.plan.key_at).map(Some)
+    }
+}
+
+/// Opens a writer, into the database that `shard` is where shards are databases.
+async fn connect(shared: &Shared, shard: Option<usize>) -> Result<Box<dyn Writer>> {
+    let (plan, handle) = (&shared.plan, shared.handle.as_ref());
+    match shard {
+        Some(shard) => shared.target.shard_writer(plan, handle, shard).await,
+        None => shared.target.writer(plan, handle).await,
     }
 }
 

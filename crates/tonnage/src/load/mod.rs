@@ -10,7 +10,9 @@ mod lane;
 mod rejects;
 pub(crate) mod retry;
 mod run;
+mod shards;
 mod sort;
+mod stages;
 #[cfg(test)]
 mod tests;
 mod throttle;
@@ -23,13 +25,14 @@ use std::{
     time::Instant,
 };
 
-pub use self::run::{Progress, Stop};
 use self::{
     create::{provisional, spec},
     deal::Dealer,
     identity::{Ownership, Reading, own},
     run::run,
+    shards::Shards,
     sort::Sorted,
+    stages::Times,
 };
 pub(crate) use self::{
     deal::{Convert, Piece, Segment, arrow_bug},
@@ -38,12 +41,18 @@ pub(crate) use self::{
     retry::{Attempts, pause},
     run::Shared,
 };
+pub use self::{
+    run::{Progress, Stop},
+    shards::ShardReport,
+    stages::{LaneReport, Stages},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
     parse::{ParseContext, timezone},
     plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, Sort, decide},
     preparation::{Foreseen, Preparation, shadow},
+    reject::Reject,
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
     slot::{Counts, SlotState},
     source::{ReadRequest, Source, SourceSchema},
@@ -61,6 +70,18 @@ pub struct Prepared {
     context: ParseContext,
     create: Option<TableSpec>,
     plan: Plan,
+    watch: Option<Watch>,
+}
+
+/// Told of rows that were put aside, once the commit that skips them is known.
+pub(crate) type OnRejected = Box<dyn Fn(&[Reject]) + Send + Sync>;
+
+/// Who wants to know what becomes of single rows while a load goes on.
+pub(crate) struct Watch {
+    /// See [`OnRejected`].
+    pub rejected: OnRejected,
+    /// See [`run::OnSettled`].
+    pub settled: run::OnSettled,
 }
 
 /// What a target says of a load beforehand.
@@ -92,7 +113,10 @@ pub async fn prepare(
     };
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
-        let outlook = Outlook::default();
+        let outlook = Outlook {
+            routed: target.statement_router(&statement, &table).await?,
+            ..Outlook::default()
+        };
         let plan = decide_for(
             &*target,
             table,
@@ -111,6 +135,7 @@ pub async fn prepare(
             context,
             create: None,
             plan,
+            watch: None,
         });
     }
     let found = target.table(&options.table).await?;
@@ -128,7 +153,10 @@ pub async fn prepare(
     };
     let outlook = match create {
         // It will have what it is created with.
-        Some(_) => Outlook::default(),
+        Some(_) => Outlook {
+            routed: target.router(&table).await?,
+            ..Outlook::default()
+        },
         None => Outlook {
             foreseen: target.foresee(&table, options.preparation()?).await?,
             routed: target.router(&table).await?,
@@ -153,6 +181,7 @@ pub async fn prepare(
         context,
         create,
         plan,
+        watch: None,
     })
 }
 
@@ -232,6 +261,12 @@ impl Prepared {
         &self.plan
     }
 
+    /// Has `watch` told of single rows.
+    pub(crate) fn watched(mut self, watch: Watch) -> Self {
+        self.watch = Some(watch);
+        self
+    }
+
     /// Source bytes to be read, if known.
     pub fn bytes_total(&self) -> Option<u64> {
         self.source.bytes_total()
@@ -254,6 +289,7 @@ impl Prepared {
             context,
             create,
             mut plan,
+            watch,
         } = self;
         if let Some(spec) = &create {
             target.create(spec).await?;
@@ -262,7 +298,7 @@ impl Prepared {
                 table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
             let outlook = Outlook {
                 foreseen: target.foresee(&table, plan.preparation).await?,
-                routed: Routed::No,
+                routed: target.router(&table).await?,
             };
             plan = Plan {
                 create: plan.create,
@@ -295,7 +331,15 @@ impl Prepared {
         };
         if ownership.finished {
             return Ok(Ended {
-                report: report(&plan, &ownership, &progress, url, started, None),
+                report: report(
+                    &plan,
+                    &ownership,
+                    &progress,
+                    (&Shards::default(), &Times::default()),
+                    url,
+                    started,
+                    None,
+                ),
                 error: None,
             });
         }
@@ -332,14 +376,19 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let shared = Arc::new(Shared::new(
+        let mut shared = Shared::new(
             writing,
             target.clone(),
             ownership.handle.clone(),
             rejects.map(Arc::new),
             progress.clone(),
             stop.clone(),
-        ));
+        );
+        if let Some(Watch { rejected, settled }) = watch {
+            shared.committed = Some(Box::new(move |_, rejects| rejected(rejects)));
+            shared.settled = Some(settled);
+        }
+        let shared = Arc::new(shared);
         let mut error = run(shared.clone(), source, dealer).await.err();
         if error.is_none() && stop.requested() {
             error = Some(Error::new(ErrorKind::Cancelled, "stopped on request"));
@@ -364,7 +413,15 @@ impl Prepared {
         if let Some(error) = &error {
             forget_unbegun(&*target, &ownership, error).await;
         }
-        let report = report(&plan, &ownership, &progress, url, started, error.as_ref());
+        let report = report(
+            &plan,
+            &ownership,
+            &progress,
+            (&shared.shards, &shared.times),
+            url,
+            started,
+            error.as_ref(),
+        );
         if !report.rows.balances() {
             return Err(Error::bug(format!(
                 "the account does not balance: {}",
@@ -444,7 +501,7 @@ async fn forget_unbegun(target: &dyn Target, ownership: &Ownership, error: &Erro
 /// Goes to the first block that any slot still needs.
 fn seek(source: &mut dyn Source, ownership: &Ownership, plan: &Plan, progress: &Progress) -> Result<()> {
     let used = match plan.slot_by {
-        crate::plan::SlotBy::One => 1,
+        crate::plan::SlotBy::One => plan.databases(),
         _ => ownership.slots.len(),
     };
     let Some(first) = ownership.slots.iter().take(used).min_by_key(|s| s.position.block) else {
@@ -510,6 +567,7 @@ fn report(
     plan: &Plan,
     ownership: &Ownership,
     progress: &Progress,
+    (shards, times): (&Shards, &Times),
     url: String,
     started: Instant,
     error: Option<&Error>,
@@ -535,7 +593,7 @@ fn report(
     }
     let has_rejects = rows.rejected + ownership.slots.iter().map(|s| s.counts.rejected).sum::<u64>() > 0;
     let seconds = started.elapsed().as_secs_f64();
-    let lanes_seconds = seconds * plan.jobs as f64;
+    let stages = times.report(seconds, |lane| shards.name_of_lane(lane));
     let mut notes = plan.notes.clone();
     notes.extend(ownership.notes.iter().cloned());
     Report {
@@ -560,7 +618,8 @@ fn report(
         } else {
             0.0
         },
-        jobs: plan.jobs,
+        jobs: plan.writes_max(),
+        shards: shards.report(),
         batch_rows: plan.batch_rows,
         batch_bytes: plan.batch_bytes,
         durability: plan.durability.to_string(),
@@ -573,10 +632,8 @@ fn report(
         rejects: has_rejects.then(|| ownership.rejects.display().to_string()),
         client_cpu_seconds: processor_seconds(),
         peak_memory_bytes: peak_memory_bytes(),
-        bound_by: match get(&progress.lanes_idle_nanos) as f64 / 1e9 > lanes_seconds / 2.0 {
-            true => "source",
-            false => "target",
-        },
+        bound_by: stages::bound_by(&stages, get(&progress.statements), get(&progress.commits)),
+        stages,
         error: error.map(ToString::to_string),
     }
 }

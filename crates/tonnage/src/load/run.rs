@@ -23,8 +23,10 @@ use super::{
     deal::{Dealer, Lane, Piece},
     lane::LaneTask,
     rejects::{RejectsFile, aside},
+    shards::Shards,
+    stages::Times,
     throttle::Throttle,
-    write::PIECES_MAX,
+    write::{PIECES_MAX, Write},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -68,10 +70,6 @@ pub struct Progress {
     pub commits: AtomicU64,
     /// Writes tried again.
     pub retries: AtomicU64,
-    /// Time that lanes waited for rows, in all.
-    pub lanes_idle_nanos: AtomicU64,
-    /// Time that the dealer waited for room.
-    pub dealer_idle_nanos: AtomicU64,
     /// Whether all rows are there and what the table is still owed is being done: its indexes built, its successor
     /// put into its place.
     pub completing: AtomicBool,
@@ -96,6 +94,9 @@ impl Stop {
 /// Told of a commit: the steps that it made, and the rows that it put aside.
 pub type OnCommitted = Box<dyn Fn(&[Advance], &[Reject]) + Send + Sync>;
 
+/// Told that so many rows of a block are durable or put aside, after [`OnCommitted`] was told of their commit.
+pub type OnSettled = Box<dyn Fn(u64, u64) + Send + Sync>;
+
 /// What the parts of a run share.
 pub struct Shared {
     /// The plan.
@@ -114,11 +115,17 @@ pub struct Shared {
     pub stop: Stop,
     /// Told of every commit, once it is known.
     pub committed: Option<OnCommitted>,
+    /// Told of every commit, block by block.
+    pub settled: Option<OnSettled>,
     /// Whether a refusal that is no row's fault is waited out, as a lost connection is.
     pub persistent: bool,
     /// Columns in whose order the rows of a write are sent; none where they are sent as they came. Rows that are equal
     /// in them keep their order.
     pub sent_by: Vec<usize>,
+    /// The shards that rows are dealt to.
+    pub shards: Shards,
+    /// Where the time goes.
+    pub times: Times,
     /// Set when a part has failed, for the others.
     failed: AtomicBool,
     /// Rejects found so far, over all attempts; by all plans where there are several for the rows of one run.
@@ -137,7 +144,9 @@ impl Shared {
     ) -> Self {
         let rejects_taken = Arc::new(AtomicU64::new(rejects.as_ref().map_or(0, |r| r.records())));
         Self {
-            throttle: Throttle::new(plan.jobs, plan.rate),
+            throttle: Throttle::new(plan.writes_max(), plan.rate),
+            shards: Shards::of(&plan),
+            times: Times::new(plan.jobs),
             plan,
             target,
             handle,
@@ -145,6 +154,7 @@ impl Shared {
             progress,
             stop,
             committed: None,
+            settled: None,
             persistent: false,
             sent_by: Vec::new(),
             failed: AtomicBool::new(false),
@@ -209,9 +219,17 @@ impl Shared {
         error.is_transient() || self.persistent && error.kind() == ErrorKind::Refused
     }
 
+    /// Tells which rows of which blocks a committed write was.
+    pub fn settle(&self, write: &Write) {
+        if let Some(settled) = &self.settled {
+            write.blocks().for_each(|(block, rows)| settled(block, rows));
+        }
+    }
+
     /// Counts committed rows and tells of them; `superseded` of the skipped ones were replaced by later rows.
     pub fn count(&self, advances: &[Advance], superseded: u64, rejects: &[Reject]) {
         let skipped: u64 = advances.iter().map(|a| a.counts.skipped).sum();
+        self.shards.count(advances);
         self.progress.superseded.fetch_add(superseded, Ordering::Relaxed);
         self.progress
             .left_out
@@ -308,20 +326,30 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
     let mut senders = Vec::new();
     let mut lanes = JoinSet::new();
     for lane in 0..shared.plan.jobs {
-        let (pieces_in, pieces_out) = mpsc::unbounded_channel();
+        let (pieces_in, mut pieces_out) = mpsc::unbounded_channel();
         senders.push(pieces_in);
-        let mut task = LaneTask::new(shared.clone())?;
-        // The first rows go to the first lane; whether there are any for the others is not known yet.
-        if lane == 0 {
+        let shard = shared.shards.of_lane(lane);
+        let mut task = LaneTask::new(shared.clone())?.placed(lane, shard);
+        // The first rows go to the first lane, of each database; whether there are any for the others is not known yet.
+        if lane < shared.plan.databases() {
             task = task.connecting();
         }
         let shared = shared.clone();
         lanes.spawn(async move {
-            let result = task.run(pieces_out).await;
-            if result.is_err() {
+            let error = match task.run(&mut pieces_out).await {
+                Ok(lane) => return Ok(Some(lane)),
+                Err(error) => error,
+            };
+            if let Some(error) = shared.shards.lose(shard, error) {
+                shared.failed.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+            if shared.shards.all_lost() {
                 shared.failed.store(true, Ordering::Relaxed);
             }
-            result
+            // What comes for it is let go, so that it takes no room from the others.
+            while pieces_out.recv().await.is_some() {}
+            Ok(None)
         });
     }
     let reader = {
@@ -338,7 +366,7 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
     let mut ended_lanes = Vec::new();
     while let Some(ended) = lanes.join_next().await {
         match joined(ended) {
-            Ok(lane) if shared.plan.single_transaction => ended_lanes.push(lane),
+            Ok(Some(lane)) if shared.plan.single_transaction => ended_lanes.push(lane),
             // Others may need its connection.
             Ok(_) => {}
             Err(error) => errors.push(error),
@@ -350,6 +378,9 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
         for lane in &mut ended_lanes {
             errors.extend(lane.conclude().await.err());
         }
+    }
+    if errors.is_empty() {
+        errors.extend(shared.shards.error());
     }
     // What broke the run matters more than what others met when they were told to stop.
     errors.sort_by_key(|e| e.kind() == ErrorKind::Cancelled);
@@ -371,7 +402,10 @@ fn joined<T>(ended: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
 /// The reader's thread.
 fn read(shared: &Shared, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Block>) -> Result<()> {
     while !shared.stopped() {
-        let Some(mut block) = source.next()? else { break };
+        let reading = Instant::now();
+        let read = source.next();
+        shared.times.read(reading);
+        let Some(mut block) = read? else { break };
         let mut last = false;
         if let Some(limit) = shared.plan.limit {
             last = block.end.rows >= limit;
@@ -430,7 +464,9 @@ fn deal(
         }
         let rows = block.end.rows - block.start.rows;
         shared.progress.read.fetch_add(rows, Ordering::Relaxed);
+        let dealing = Instant::now();
         let mut dealt = dealer.deal(block)?;
+        shared.times.dealt(dealing);
         shared
             .progress
             .resumed
@@ -448,11 +484,7 @@ fn deal(
             let waiting = Instant::now();
             let wanted = (bytes / ROOM_UNIT + 1).min(room_max);
             let permit = handle.block_on(wait_for_room(shared, &room, wanted as u32));
-            let waited = waiting.elapsed().as_nanos() as u64;
-            shared
-                .progress
-                .dealer_idle_nanos
-                .fetch_add(waited, Ordering::Relaxed);
+            shared.times.full(waiting);
             let Some(permit) = permit else { return Ok(()) };
             let (lane, slot) = match lane {
                 Lane::Fixed(lane) => (lane, None),

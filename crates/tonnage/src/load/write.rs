@@ -79,6 +79,12 @@ impl Write {
         }
     }
 
+    /// The blocks that it has rows of, and how many of each, bad ones included.
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        let rows = |part: &Part| (part.rows.len() + part.rejects.len()) as u64;
+        self.parts.iter().map(move |part| (part.block, rows(part)))
+    }
+
     /// The bad rows found before the database, with their slots.
     pub fn rejects(&self) -> impl Iterator<Item = (u16, &Reject)> {
         self.parts

@@ -4,6 +4,7 @@
 mod columns;
 mod keys;
 mod options;
+mod shards;
 mod show;
 mod statement;
 
@@ -20,7 +21,7 @@ use crate::{
     error::{Error, Result},
     operation::{Durability, Method, Operation, Support},
     preparation::{Foreseen, Preparation},
-    router::{Router, Routing},
+    router::Routing,
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
     statement::Statement,
@@ -164,6 +165,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Databases that rows go to: more than one where shards are [apart](crate::router::Router::apart).
+    pub fn databases(&self) -> usize {
+        let apart = self.routing.as_ref().filter(|routing| routing.apart());
+        apart.map_or(1, Routing::shards)
+    }
+
+    /// Lanes that write at a time.
+    pub fn writes_max(&self) -> usize {
+        let routed = self.routing.as_ref();
+        routed.map_or(self.jobs, |routing| routing.writes_max.min(self.jobs))
+    }
+
     /// The schema of the batches that reach writers.
     pub fn schema(&self) -> SchemaRef {
         let field = |c: &PlanColumn| Field::new(&c.name, c.ty.arrow(), true);
@@ -242,15 +255,23 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             .column(name)
             .is_some_and(|c| c.equality == Equality::Provable)
     };
+    // What keeps its order: rows that the operation takes for one, or that an insert is to meet in their order.
+    let ordered_by: &[String] = match (&operation, table.primary_key()) {
+        (Operation::Insert, Some(key)) if options.in_key_order => {
+            let loaded = key.columns.iter().all(|name| position(name).is_some());
+            if loaded { &key.columns } else { &[] }
+        }
+        _ => operation.key(),
+    };
     let slot_by = match &operation {
-        Operation::Insert => SlotBy::Block,
+        Operation::Insert if ordered_by.is_empty() => SlotBy::Block,
         Operation::Statement { statement, key } if key.is_empty() => match statement.stands_alone() {
             true => SlotBy::Block,
             false => SlotBy::One,
         },
         // Rows of different keys may be one row by another of its keys.
         _ if by_any_key.is_some() => SlotBy::One,
-        keyed if !keyed.key().iter().all(provable) => SlotBy::One,
+        _ if !ordered_by.iter().all(provable) => SlotBy::One,
         // One writer keeps the order of keys by itself, and one slot keeps the order of a sort.
         _ if capabilities.writers_max == Some(1) => SlotBy::One,
         _ => SlotBy::Key,
@@ -262,11 +283,18 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             notes.push(why.clone());
             None
         }
-        Routed::By(router) => routing(router, &columns, &operation, method),
+        Routed::By(router) => shards::routing(router, premises.source, &columns, &operation, method)?,
     };
     let slot_by = match (&routing, slot_by) {
         (Some(_), SlotBy::Block) => SlotBy::Shard,
         (_, by) => by,
+    };
+    let apart = routing.as_ref().filter(|routing| routing.apart());
+    let databases = apart.map_or(1, Routing::shards);
+    let one_job = if databases > 1 {
+        "one job a database"
+    } else {
+        "one job"
     };
     // Each shard has as many slots as the others.
     let slots = match &routing {
@@ -305,24 +333,30 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     }
     let mut jobs_max = capabilities.writers_max.unwrap_or(usize::from(SLOTS));
     if jobs_max > 1 {
-        notes.extend(statement::order(&operation, slot_by));
+        notes.extend(statement::order(&operation, slot_by, one_job));
     }
-    if slot_by == SlotBy::One && jobs_max > 1 && operation.key().is_empty() {
-        jobs_max = 1;
+    if slot_by == SlotBy::One && jobs_max > databases && operation.key().is_empty() {
+        jobs_max = databases;
     }
-    if slot_by == SlotBy::One && jobs_max > 1 {
-        jobs_max = 1;
+    if slot_by == SlotBy::One && jobs_max > databases {
+        jobs_max = databases;
         notes.push(match by_any_key {
             Some(_) => {
-                "rows of different keys may be one row by another key: one job keeps their order".to_owned()
+                format!("rows of different keys may be one row by another key: {one_job} keeps their order")
             }
             None => format!(
-                "only the server can tell whether two values of ({}) are equal: one job keeps their order",
+                "only the server can tell whether two values of ({}) are equal: {one_job} keeps their order",
                 operation.key().join(", ")
             ),
         });
     }
     if options.single_transaction {
+        if databases > 1 {
+            return Err(Error::config(format!(
+                "--single-transaction: no transaction spans the {databases} databases of a sharded target"
+            ))
+            .hint("leave it out, or load each database by itself"));
+        }
         if method == Method::Single {
             return Err(Error::config(
                 "--method single commits every row, --single-transaction all of them at once",
@@ -342,13 +376,19 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             notes.push("a table that is missing is created before, and stays where the run fails".to_owned());
         }
     }
-    if let Some(jobs) = options.jobs.filter(|j| *j > jobs_max) {
-        notes.push(format!("{jobs} jobs were asked for, {jobs_max} can be used"));
-    }
-    let jobs = options
-        .jobs
-        .unwrap_or(premises.processors.clamp(1, 4))
-        .clamp(1, jobs_max);
+    let lanes = shards::lanes(
+        options,
+        &table.name,
+        routing.as_ref(),
+        jobs_max,
+        premises.processors,
+    )?;
+    notes.extend(lanes.notes);
+    let jobs = lanes.lanes;
+    let routing = routing.map(|routing| Routing {
+        writes_max: lanes.writes_max,
+        ..routing
+    });
 
     let mut batch_rows = match method {
         Method::Single => 1,
@@ -465,7 +505,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     Ok(Plan {
         product: capabilities.product.clone(),
         table: table.clone(),
-        key_at: operation.key().iter().filter_map(position).collect(),
+        key_at: ordered_by.iter().filter_map(position).collect(),
         deduplicate: slot_by == SlotBy::Key
             && !capabilities.repeats_keys
             && matches!(operation, Operation::Upsert { .. } | Operation::Update { .. }),
@@ -501,25 +541,6 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         settings_changed,
         guarantees_lost,
         notes,
-    })
-}
-
-/// How rows are dealt by shard: inserts that travel by the fastest method, where they bring all that it takes.
-fn routing(
-    router: &Arc<dyn Router>,
-    columns: &[PlanColumn],
-    operation: &Operation,
-    method: Method,
-) -> Option<Routing> {
-    let position = |name: &String| columns.iter().position(|c| c.name == *name);
-    let wanted = *operation == Operation::Insert && method == Method::Native;
-    if !wanted || !router.brought().iter().all(|name| position(name).is_some()) {
-        return None;
-    }
-    let at = router.columns().iter().map(position).collect::<Option<_>>()?;
-    Some(Routing {
-        router: router.clone(),
-        at,
     })
 }
 

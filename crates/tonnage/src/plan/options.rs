@@ -32,12 +32,17 @@ pub struct LoadOptions {
     pub batch_rows: Option<usize>,
     /// The most bytes of a write.
     pub batch_bytes: Option<usize>,
-    /// Lanes.
+    /// Connections that write at once, in all.
     pub jobs: Option<usize>,
+    /// Connections that write to one shard at once, of a table that lies in several places.
+    pub jobs_per_shard: Option<usize>,
     /// What becomes of statements that the database would split.
     pub split: Split,
     /// What a commit promises.
     pub durability: Option<Durability>,
+    /// Whether rows of one primary key keep their order also in an insert, where the first of them is the one to be
+    /// written. Other operations keep it anyway.
+    pub in_key_order: bool,
     /// The order of rows.
     pub sort: Option<Sort>,
     /// Whether to empty the table first.
@@ -135,8 +140,10 @@ impl LoadOptions {
             batch_rows: None,
             batch_bytes: None,
             jobs: None,
+            jobs_per_shard: None,
             split: Split::Auto,
             durability: None,
+            in_key_order: false,
             sort: None,
             truncate: false,
             recreate: false,

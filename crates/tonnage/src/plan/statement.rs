@@ -154,16 +154,15 @@ pub(super) fn operation(
 }
 
 /// In which order executions go, and why, where that is more than the key says.
-pub(super) fn order(operation: &Operation, slot_by: SlotBy) -> Option<String> {
+pub(super) fn order(operation: &Operation, slot_by: SlotBy, one_job: &str) -> Option<String> {
     let Operation::Statement { key, .. } = operation else {
         return None;
     };
     Some(match slot_by {
-        SlotBy::One if key.is_empty() => {
-            "rows are applied in their order by one job: nothing says which rows the \
+        SlotBy::One if key.is_empty() => format!(
+            "rows are applied in their order by {one_job}: nothing says which rows the \
              statement touches (--key names the parameters that do)"
-                .to_owned()
-        }
+        ),
         SlotBy::One => return None,
         SlotBy::Key => format!(
             "rows of one ({}) are applied in their order; others at the same time",

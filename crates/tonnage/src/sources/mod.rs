@@ -11,6 +11,7 @@ pub mod files;
 pub(crate) mod infer;
 pub mod json;
 pub mod parquet;
+pub mod rows;
 pub(crate) mod text;
 
 use std::{path::PathBuf, sync::Arc};

@@ -9,6 +9,7 @@ mod named;
 mod password;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod sharded;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use self::named::NamedPlace;
 pub use self::password::Password;
 use crate::{
     error::{Error, Result},
@@ -72,11 +74,36 @@ pub const DRIVERS: &[Driver] = &[
 
 /// The database that `target` names: by its scheme, for files by their ending, or as `@name` of a `targets.toml`.
 /// `Config` where none does.
+///
+/// Of several databases that hold tables together it is the one of their kind.
 pub fn driver(target: &str) -> Result<&'static Driver> {
-    match target.strip_prefix('@') {
-        Some(name) => driver_of_url(&named::find(name)?.url),
-        None => driver_of_url(target),
+    let Some(name) = target.strip_prefix('@') else {
+        return driver_of_url(target);
+    };
+    match named::find(name)?.place {
+        NamedPlace::Url(url) => driver_of_url(&url),
+        NamedPlace::Sharded { members, .. } => match members.first().map(|first| first.strip_prefix('@')) {
+            None => Err(Error::config(format!("{target} has no members"))),
+            // Members that are sharded themselves are refused, so this ends.
+            Some(Some(member)) => match named::find(member)?.place {
+                NamedPlace::Url(url) => driver_of_url(&url),
+                NamedPlace::Sharded { .. } => Err(nested(target)),
+            },
+            Some(None) => driver_of_url(&members[0]),
+        },
     }
+}
+
+fn nested(target: &str) -> Error {
+    Error::config(format!("{target} has a member that is sharded itself")).hint("name its members instead")
+}
+
+/// Whether `target` is the name of several databases that hold tables together.
+pub fn is_sharded(target: &str) -> Result<bool> {
+    let Some(name) = target.strip_prefix('@') else {
+        return Ok(false);
+    };
+    Ok(matches!(named::find(name)?.place, NamedPlace::Sharded { .. }))
 }
 
 fn driver_of_url(target: &str) -> Result<&'static Driver> {
@@ -135,11 +162,46 @@ pub async fn connect_with(target: &str, password: Option<Password>) -> Result<Ar
         return connect_url(target, password).await;
     };
     let named = named::find(name)?;
+    let NamedPlace::Sharded { members, shard_by } = &named.place else {
+        return connect_one(target, password).await;
+    };
     let password = match password {
         Some(password) => Some(password),
         None => named.password()?,
     };
-    let connected = connect_url(&named.url, password).await;
+    let connected = connect_sharded(members, shard_by, password).await;
+    connected.map_err(|error| error.at(format!("{target} of {}", named.file)))
+}
+
+/// Connects to databases of one kind that hold tables together: each row is in the one that its values of the columns
+/// `shard_by` say, in a way that never changes (`docs/sharding.md`). It is the order of `members` that counts. Members
+/// may be away, but not all of them: what is done with their rows then fails, and what is done with others' goes on.
+/// The password is for members that are URLs.
+///
+/// `Config` for fewer than two members, for members of different kinds, or for one that is there twice.
+pub async fn connect_sharded(
+    members: &[String],
+    shard_by: &[String],
+    password: Option<Password>,
+) -> Result<Arc<dyn Target>> {
+    let target = sharded::ShardedTarget::connect(members, shard_by, password).await?;
+    Ok(Arc::new(target))
+}
+
+/// Connects to a single database.
+async fn connect_one(target: &str, password: Option<Password>) -> Result<Arc<dyn Target>> {
+    let Some(name) = target.strip_prefix('@') else {
+        return connect_url(target, password).await;
+    };
+    let named = named::find(name)?;
+    let NamedPlace::Url(url) = &named.place else {
+        return Err(nested(target));
+    };
+    let password = match password {
+        Some(password) => Some(password),
+        None => named.password()?,
+    };
+    let connected = connect_url(url, password).await;
     connected.map_err(|error| error.at(format!("{target} of {}", named.file)))
 }
 
@@ -153,11 +215,14 @@ async fn connect_url(url: &str, password: Option<Password>) -> Result<Arc<dyn Ta
     (driver.connect)(url, password).await
 }
 
-/// `target` as it may be shown: without its password. A name is shown as the URL that it stands for.
+/// `target` as it may be shown: without its password. A name is shown as the URL that it stands for, if it is one.
 pub fn redact(target: &str) -> String {
     let shown = |url: &str| driver_of_url(url).map(|d| (d.redact)(url)).unwrap_or_default();
-    match target.strip_prefix('@') {
-        Some(name) => named::find(name).map_or_else(|_| target.to_owned(), |named| shown(&named.url)),
-        None => shown(target),
+    let Some(name) = target.strip_prefix('@') else {
+        return shown(target);
+    };
+    match named::find(name).map(|named| named.place) {
+        Ok(NamedPlace::Url(url)) => shown(&url),
+        Ok(NamedPlace::Sharded { .. }) | Err(_) => target.to_owned(),
     }
 }

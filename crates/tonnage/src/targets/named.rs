@@ -4,7 +4,14 @@
 //! [shop]
 //! url = "postgresql://app@db.example/shop?sslmode=verify-full"
 //! password_env = "SHOP_PASSWORD"        # or password_file = "shop.password"
+//!
+//! [orders]                              # one table over several databases
+//! members = ["@shop", "postgresql://app@db2.example/shop"]
+//! shard_by = "customer"                 # or ["tenant", "customer"]
+//! hash = "xxh3"                         # the only one there is
 //! ```
+//!
+//! A password of a section with members is for those that are URLs.
 //!
 //! A name is looked up in `./targets.toml`, then in `$XDG_CONFIG_HOME/tonnage/targets.toml` (`~/.config` where that is
 //! not set). A `password_file` without a leading `/` or `~/` lies beside the file that names it. What holds a password
@@ -26,12 +33,22 @@ use crate::{
 
 /// What a name stands for.
 pub(super) struct Named {
-    pub url: String,
+    pub place: NamedPlace,
     /// The file, as it may be shown.
     pub file: String,
     /// `FILE line N: the password of [shop]`, for messages.
     described: String,
     password: Option<PasswordPlace>,
+}
+
+/// One database, or several that hold tables together.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NamedPlace {
+    Url(String),
+    Sharded {
+        members: Vec<String>,
+        shard_by: Vec<String>,
+    },
 }
 
 /// Where the password of a section is. It is looked for only when it is needed.
@@ -63,7 +80,14 @@ pub(super) fn find(name: &str) -> Result<Named> {
     )
 }
 
-const KEYS: [&str; 3] = ["url", "password_env", "password_file"];
+const KEYS: [&str; 6] = [
+    "url",
+    "password_env",
+    "password_file",
+    "hash",
+    "members",
+    "shard_by",
+];
 
 fn find_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Named> {
     if name.is_empty() {
@@ -170,6 +194,7 @@ impl File<'_> {
                 .hint(format!("write [{name}] and below it url = \"..\"")));
         };
         let mut found: [Option<&str>; KEYS.len()] = [None; KEYS.len()];
+        let (mut members, mut shard_by) = (None, None);
         for (key, value) in table {
             let word = key.get_ref().as_ref();
             let Some(at) = KEYS.iter().position(|known| *known == word) else {
@@ -179,27 +204,82 @@ impl File<'_> {
                     None => error.hint(format!("keys are {}", KEYS.join(", "))),
                 });
             };
-            let text = value
-                .get_ref()
-                .as_str()
-                .filter(|text| !text.is_empty())
-                .ok_or_else(|| {
-                    self.wrong(value.span().start, format!("{word} is not a text"))
-                        .hint(format!("write {word} = \"..\""))
-                })?;
-            found[at] = Some(text);
+            match word {
+                "members" => members = Some(self.texts(word, value)?),
+                "shard_by" => shard_by = Some(self.texts(word, value)?),
+                _ => found[at] = Some(self.text_of(word, value)?),
+            }
         }
-        let [url, variable, password_file] = found;
+        let [url, variable, password_file, hash, ..] = found;
         let here = section.span().start;
-        let url = url.ok_or_else(|| {
-            self.wrong(here, format!("[{name}] has no url")).hint(format!(
-                "url = \"{}\"",
-                super::DRIVERS.last().map_or("", |d| d.example)
-            ))
-        })?;
-        let driver =
-            super::driver_of_url(url).map_err(|error| error.at(format!("@{name} of {}", self.shown())))?;
-        let in_url = (driver.redact)(url) != url;
+        let place = match (url, members, shard_by) {
+            (Some(url), None, None) => NamedPlace::Url(url.to_owned()),
+            (None, Some(members), Some(shard_by)) => NamedPlace::Sharded { members, shard_by },
+            (Some(_), ..) => {
+                return Err(self
+                    .wrong(
+                        here,
+                        format!("[{name}] is one database by its url, and several by its members"),
+                    )
+                    .hint("leave url out, or members and shard_by"));
+            }
+            (None, Some(_), None) => {
+                return Err(self
+                    .wrong(
+                        here,
+                        format!("[{name}] has members, and nothing says how rows are shared among them"),
+                    )
+                    .hint("shard_by = \"column\" names the column that decides"));
+            }
+            (None, None, Some(_)) => {
+                return Err(self
+                    .wrong(here, format!("[{name}] is sharded, and has no members"))
+                    .hint("members = [\"..\", \"..\"] names the databases"));
+            }
+            (None, None, None) => {
+                return Err(self.wrong(here, format!("[{name}] has no url")).hint(format!(
+                    "url = \"{}\"",
+                    super::DRIVERS.last().map_or("", |d| d.example)
+                )));
+            }
+        };
+        match (&place, hash) {
+            (_, None) => {}
+            (NamedPlace::Sharded { .. }, Some(super::sharded::HASH)) => {}
+            (NamedPlace::Sharded { .. }, Some(hash)) => {
+                return Err(self
+                    .wrong(
+                        here,
+                        format!("[{name}] has the hash '{hash}', which is not known"),
+                    )
+                    .hint(format!("hash = \"{}\" is the only one", super::sharded::HASH)));
+            }
+            (NamedPlace::Url(_), Some(_)) => {
+                return Err(self
+                    .wrong(
+                        here,
+                        format!("[{name}] has a hash and no members to choose by it"),
+                    )
+                    .hint("leave hash out"));
+            }
+        }
+        let urls: Vec<&str> = match &place {
+            NamedPlace::Url(url) => vec![url],
+            // Those with names have sections of their own.
+            NamedPlace::Sharded { members, .. } => {
+                let members = members.iter().map(String::as_str);
+                members.filter(|member| !member.starts_with('@')).collect()
+            }
+        };
+        let mut drivers = Vec::new();
+        for url in &urls {
+            let driver = super::driver_of_url(url);
+            drivers.push(driver.map_err(|error| error.at(format!("@{name} of {}", self.shown())))?);
+        }
+        let in_url = drivers
+            .iter()
+            .zip(&urls)
+            .any(|(driver, url)| (driver.redact)(url) != *url);
         if in_url && is_open(self.path) {
             return Err(self
                 .wrong(
@@ -217,7 +297,10 @@ impl File<'_> {
                 .wrong(here, format!("[{name}] has more than one password"))
                 .hint("leave one: in the url, password_env or password_file"));
         }
-        if (variable.is_some() || password_file.is_some()) && !driver.passwords {
+        let takes_none = drivers.iter().find(|driver| !driver.passwords);
+        if (variable.is_some() || password_file.is_some())
+            && let Some(driver) = takes_none
+        {
             return Err(self
                 .wrong(
                     here,
@@ -225,13 +308,21 @@ impl File<'_> {
                 )
                 .hint("leave password_env and password_file out"));
         }
+        if (variable.is_some() || password_file.is_some()) && drivers.is_empty() {
+            return Err(self
+                .wrong(
+                    here,
+                    format!("[{name}] has a password, and each of its members has its own section"),
+                )
+                .hint("write password_env or password_file there"));
+        }
         let password = match (variable, password_file) {
             (Some(variable), _) => Some(PasswordPlace::Variable(variable.to_owned())),
             (None, Some(path)) => Some(PasswordPlace::File(self.beside(path, surroundings))),
             (None, None) => None,
         };
         Ok(Named {
-            url: url.to_owned(),
+            place,
             file: self.shown(),
             described: format!(
                 "{} line {}: the password of [{name}]",
@@ -240,6 +331,32 @@ impl File<'_> {
             ),
             password,
         })
+    }
+
+    fn text_of<'a>(&self, word: &str, value: &'a Spanned<DeValue<'_>>) -> Result<&'a str> {
+        let text = value.get_ref().as_str().filter(|text| !text.is_empty());
+        text.ok_or_else(|| {
+            self.wrong(value.span().start, format!("{word} is not a text"))
+                .hint(format!("write {word} = \"..\""))
+        })
+    }
+
+    /// A list of texts, or one by itself.
+    fn texts(&self, word: &str, value: &Spanned<DeValue<'_>>) -> Result<Vec<String>> {
+        let DeValue::Array(items) = value.get_ref() else {
+            return self.text_of(word, value).map(|text| vec![text.to_owned()]);
+        };
+        let texts = items.iter().map(|item| {
+            let text = item.get_ref().as_str().filter(|text| !text.is_empty());
+            text.map(str::to_owned).ok_or_else(|| {
+                self.wrong(
+                    item.span().start,
+                    format!("{word} holds something else than texts"),
+                )
+                .hint(format!("write {word} = [\"..\", \"..\"]"))
+            })
+        });
+        texts.collect()
     }
 
     /// `path` from the home directory, or from that of this file.

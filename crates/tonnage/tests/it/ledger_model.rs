@@ -325,6 +325,7 @@ impl Sequence {
                 single_transaction: false,
                 prepared_by: None,
                 pending: None,
+                member: None,
             },
             table: table.name.clone(),
             preparation,

@@ -11,5 +11,7 @@ mod ledger_model;
 mod mysql;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod puts;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -180,6 +180,7 @@ async fn new_run(database: &Database, table: &str, run_id: &str) -> NewRun {
             single_transaction: false,
             prepared_by: None,
             pending: None,
+            member: None,
         },
         table: table.name,
         preparation: Preparation::Keep,

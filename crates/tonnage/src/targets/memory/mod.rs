@@ -242,6 +242,10 @@ impl Target for Memory {
         Support::Yes
     }
 
+    fn says_key_exists(&self, code: &str) -> bool {
+        code == "23505"
+    }
+
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let state = self.lock();
         if state.away || matches!(state.fault, Some((0, Fault::Away))) {

@@ -405,6 +405,11 @@ impl Target for MysqlTarget {
         }
     }
 
+    fn says_key_exists(&self, code: &str) -> bool {
+        // Of a unique key, by number alone or by name.
+        matches!(code, "1062" | "1169" | "1586")
+    }
+
     fn dialect(&self) -> Option<Dialect> {
         Some(execute::DIALECT)
     }

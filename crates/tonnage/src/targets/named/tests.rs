@@ -35,6 +35,13 @@ impl Place {
         )
     }
 
+    fn url(&self, name: &str) -> String {
+        match self.find(name).unwrap().place {
+            NamedPlace::Url(url) => url,
+            NamedPlace::Sharded { .. } => panic!("@{name} is sharded"),
+        }
+    }
+
     fn password(&self, name: &str) -> Result<Option<Password>> {
         let named = self.find(name)?;
         named.password_in(&|name| self.variables.get(name).cloned())
@@ -65,10 +72,10 @@ fn the_file_in_the_directory_comes_before_the_one_in_the_home() {
         "[shop]\nurl = 'old.db'\n[\"odd name\"]\nurl = 'odd.db'\n",
         0o644,
     );
-    assert_eq!(place.find("shop").unwrap().url, "old.db");
+    assert_eq!(place.url("shop"), "old.db");
     place.write("targets.toml", "[shop]\nurl = 'new.db'\n", 0o644);
-    assert_eq!(place.find("shop").unwrap().url, "new.db");
-    assert_eq!(place.find("odd name").unwrap().url, "odd.db");
+    assert_eq!(place.url("shop"), "new.db");
+    assert_eq!(place.url("odd name"), "odd.db");
     let other = place.directory.path().join("settings");
     fs::create_dir_all(other.join("tonnage")).unwrap();
     place.write(
@@ -79,7 +86,7 @@ fn the_file_in_the_directory_comes_before_the_one_in_the_home() {
     place
         .variables
         .insert("XDG_CONFIG_HOME".to_owned(), other.display().to_string());
-    assert_eq!(place.find("else").unwrap().url, "else.db");
+    assert_eq!(place.url("else"), "else.db");
     assert!(place.find("odd name").is_err());
 }
 
@@ -109,6 +116,26 @@ fn a_password_comes_from_a_variable_or_a_file_and_says_so() {
         assert!(!format!("{password:?}").contains("s3cret"));
     }
     assert_eq!(place.password("d").unwrap(), None);
+}
+
+#[test]
+fn a_section_may_name_several_databases() {
+    let place = Place::new();
+    let text = "[all]\nmembers = ['a.db', '@b']\nshard_by = ['tenant', 'id']\nhash = 'xxh3'\n\
+                [one]\nmembers = ['a.db', 'b.db']\nshard_by = 'id'\n";
+    place.write("targets.toml", text, 0o644);
+    let sharded = |members: [&str; 2], shard_by: &[&str]| NamedPlace::Sharded {
+        members: members.map(str::to_owned).into(),
+        shard_by: shard_by.iter().map(|column| (*column).to_owned()).collect(),
+    };
+    assert_eq!(
+        place.find("all").unwrap().place,
+        sharded(["a.db", "@b"], &["tenant", "id"])
+    );
+    assert_eq!(
+        place.find("one").unwrap().place,
+        sharded(["a.db", "b.db"], &["id"])
+    );
 }
 
 #[test]
@@ -204,6 +231,30 @@ fn what_is_not_right_is_named_by_file_and_line() {
             "shop",
             "@shop of targets.toml: '@other' names no database",
             "",
+        ),
+        (
+            "[shop]\nmembers = ['a.db', 'b.db']\n",
+            "shop",
+            "targets.toml line 1: [shop] has members, and nothing says how rows are shared among them",
+            "shard_by = \"column\" names the column that decides",
+        ),
+        (
+            "[shop]\nmembers = ['a.db', 7]\nshard_by = 'id'\n",
+            "shop",
+            "targets.toml line 2: members holds something else than texts",
+            "write members = [\"..\", \"..\"]",
+        ),
+        (
+            "[shop]\nurl = 'a.db'\nmembers = ['b.db', 'c.db']\nshard_by = 'id'\n",
+            "shop",
+            "targets.toml line 1: [shop] is one database by its url, and several by its members",
+            "leave url out, or members and shard_by",
+        ),
+        (
+            "[shop]\nmembers = ['b.db', 'c.db']\nshard_by = 'id'\nhash = 'crc32'\n",
+            "shop",
+            "targets.toml line 1: [shop] has the hash 'crc32', which is not known",
+            "hash = \"xxh3\" is the only one",
         ),
     ];
     place.write("open", "s3cret", 0o644);

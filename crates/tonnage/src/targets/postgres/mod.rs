@@ -187,6 +187,10 @@ impl Target for PostgresTarget {
         Some(execute::DIALECT)
     }
 
+    fn says_key_exists(&self, code: &str) -> bool {
+        code == "23505"
+    }
+
     async fn describe(&self, statement: &Statement) -> Result<Table> {
         let session = self.session().await?;
         let described = execute::describe(&session, statement).await?;

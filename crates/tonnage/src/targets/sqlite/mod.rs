@@ -209,6 +209,13 @@ impl Target for SqliteTarget {
         }
     }
 
+    fn says_key_exists(&self, code: &str) -> bool {
+        matches!(
+            code,
+            "SQLITE_CONSTRAINT_PRIMARYKEY" | "SQLITE_CONSTRAINT_ROWID" | "SQLITE_CONSTRAINT_UNIQUE"
+        )
+    }
+
     fn dialect(&self) -> Option<Dialect> {
         Some(execute::DIALECT)
     }

@@ -51,6 +51,7 @@ fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
             single_transaction: false,
             prepared_by: None,
             pending: None,
+            member: None,
         },
         table: table.name.clone(),
         preparation: Preparation::Keep,

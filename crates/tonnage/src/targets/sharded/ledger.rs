@@ -1,0 +1,431 @@
+//! The ledger of a run over several databases: each member's own, put together.
+//!
+//! - A slot belongs to member `slot % members`. Every member records the run with all its slots, and moves its own; of
+//!   the others' it knows nothing but that they stand at the beginning.
+//! - Each member's record says which member it is ([`MemberDetail`]), so that a table whose members were put into another
+//!   order, which would send rows elsewhere, is found out before a row is written.
+//! - A run may begin without members that are away. It goes on only with all of them: where one stands that cannot be
+//!   asked is not known. A member that lacks the run then gets it.
+//! - A run is finished member by member, once all its rows are there. So a run that one member has finished is over,
+//!   and what others have open of it is closed by the next run of the same input.
+
+use async_trait::async_trait;
+use futures::future::join_all;
+
+use super::{ShardedTarget, is_away};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Ledger, MemberDetail, NewRun, RunHandle, RunRecord},
+    preparation::Preparation,
+    slot::{Counts, SlotState},
+};
+
+use std::sync::PoisonError;
+
+/// A run that this process works on.
+pub(super) struct Owned {
+    /// Under which it does so; each ownership of a run has another one.
+    epoch: i64,
+    /// Of each member's own ledger; none where the member was away when the run began.
+    handles: Vec<Option<RunHandle>>,
+    /// Of each member, once the run is being finished: its slots are gone with its part of that.
+    counts: Option<Vec<Counts>>,
+}
+
+fn not_begun(name: &str) -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        format!("{name}: it was away when the run began, so the run is not in its ledger"),
+    )
+}
+
+fn sum<'a>(slots: impl Iterator<Item = &'a SlotState>) -> Counts {
+    let mut counts = Counts::default();
+    slots.for_each(|slot| counts.add(slot.counts));
+    counts
+}
+
+impl ShardedTarget {
+    /// The handle of member `at` for a run of this process.
+    pub(super) fn handle_of(&self, run: &RunHandle, at: usize) -> Result<RunHandle> {
+        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = owned.get(&run.run_id).filter(|owned| owned.epoch == run.epoch);
+        let Some(owned) = owned else {
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                "another attempt has taken this run over",
+            ));
+        };
+        match owned.handles.get(at) {
+            Some(Some(handle)) => Ok(handle.clone()),
+            _ => Err(not_begun(&self.names[at])),
+        }
+    }
+
+    fn own(&self, run_id: &str, handles: Vec<Option<RunHandle>>) -> RunHandle {
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = owned.get(run_id).map_or(0, |owned| owned.epoch);
+        let highest = handles.iter().flatten().map(|handle| handle.epoch).max();
+        let epoch = highest.unwrap_or_default().max(before + 1);
+        owned.insert(
+            run_id.to_owned(),
+            Owned {
+                epoch,
+                handles,
+                counts: None,
+            },
+        );
+        RunHandle {
+            run_id: run_id.to_owned(),
+            epoch,
+        }
+    }
+
+    /// Whether this process has begun the run without member `at`.
+    fn lacks(&self, run_id: &str, at: usize) -> bool {
+        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let handle = owned.get(run_id).and_then(|owned| owned.handles.get(at));
+        matches!(handle, Some(None))
+    }
+
+    /// The runs in each member's ledger.
+    async fn runs_of_each(&self) -> Result<Vec<Result<Vec<RunRecord>>>> {
+        self.each(async |_, target| target.ledger().runs().await).await
+    }
+
+    /// Which member of the table member `at` is, for its ledger.
+    async fn detail_of(&self, at: usize, run: &NewRun, truncates: bool) -> Result<MemberDetail> {
+        let table = self.table_of(at, &run.table).await?;
+        Ok(MemberDetail {
+            shard: at as u16,
+            routing: self.routing(),
+            table: table.name.clone(),
+            table_identity: table.identity.clone(),
+            truncates,
+        })
+    }
+
+    /// Refuses a table whose rows were routed otherwise before.
+    fn check_place(&self, at: usize, detail: &MemberDetail, runs: &[RunRecord]) -> Result<()> {
+        for run in runs {
+            let Some(before) = run.detail.member.as_ref().filter(|m| m.table == detail.table) else {
+                continue;
+            };
+            let is_same = before.shard == detail.shard && before.routing == detail.routing;
+            if is_same
+                || before.table_identity.object != detail.table_identity.object
+                || run.counts.written == 0
+            {
+                continue;
+            }
+            let name = &self.names[at];
+            return Err(Error::config(format!(
+                "{name}: run {} has loaded its table {} as member {} of {}, and now it is member {} of {}: rows would \
+                 be looked for elsewhere than they are",
+                run.run_id,
+                detail.table,
+                before.shard + 1,
+                before.routing,
+                detail.shard + 1,
+                detail.routing
+            ))
+            .hint("name the same members in the same order, and the same shard key"));
+        }
+        Ok(())
+    }
+
+    /// Begins the run in member `at`, or finds it begun by an attempt whose answer was lost.
+    async fn start_in(&self, at: usize, run: &NewRun, over: &[String]) -> Result<RunHandle> {
+        let member = &self.members[at];
+        let named = |error: Error| error.at(&member.name);
+        let target = member.target().await?;
+        let ledger = target.ledger();
+        let runs = ledger.runs().await.map_err(named)?;
+        if let Some(begun) = runs.iter().find(|known| known.run_id == run.run_id) {
+            let other = begun.detail.member.as_ref().map(|own| usize::from(own.shard));
+            if let Some(other) = other
+                .filter(|other| *other != at)
+                .and_then(|at| self.names.get(at))
+            {
+                return Err(
+                    Error::config(format!("{} and {other} are the same database", member.name))
+                        .hint("each member is a database of its own"),
+                );
+            }
+            return Ok(RunHandle {
+                run_id: begun.run_id.clone(),
+                epoch: begun.epoch,
+            });
+        }
+        let detail = self.detail_of(at, run, run.preparation.truncates()).await?;
+        self.check_place(at, &detail, &runs)?;
+        let is_left = |known: &&RunRecord| {
+            known.identity == run.identity && known.finished.is_none() && over.contains(&known.run_id)
+        };
+        for left in runs.iter().filter(is_left) {
+            let (handle, slots) = ledger.take_over(&left.run_id).await.map_err(named)?;
+            ledger.finish(&handle, sum(slots.iter())).await.map_err(named)?;
+        }
+        let own = NewRun {
+            table: detail.table.clone(),
+            detail: crate::ledger::RunDetail {
+                member: Some(detail),
+                ..run.detail.clone()
+            },
+            ..run.clone()
+        };
+        ledger.start(&own).await.map_err(named)
+    }
+
+    /// Forgets a run in the members that have begun it, since others will not.
+    async fn withdraw(&self, run_id: &str, handles: &[Option<RunHandle>]) {
+        for (member, _) in self
+            .members
+            .iter()
+            .zip(handles)
+            .filter(|(_, handle)| handle.is_some())
+        {
+            let forgotten = match member.target().await {
+                Ok(target) => target.ledger().forget(run_id).await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = forgotten {
+                tracing::warn!("run {run_id} stays in the ledger of {}: {error}", member.name);
+            }
+        }
+    }
+
+    /// Whether the table of an unfinished run is the one that the run began with, in member `at`.
+    async fn is_still_there(&self, at: usize, detail: &MemberDetail) -> Result<bool> {
+        let target = self.members[at].target().await?;
+        let table = target.table(&detail.table).await?;
+        Ok(table.is_none_or(|table| table.identity.object == detail.table_identity.object))
+    }
+}
+
+/// Ids of the runs that any member has finished.
+fn finished_in_any(runs: &[Result<Vec<RunRecord>>]) -> Vec<String> {
+    let all = runs.iter().flatten().flatten();
+    all.filter(|run| run.finished.is_some())
+        .map(|run| run.run_id.clone())
+        .collect()
+}
+
+#[async_trait]
+impl Ledger for ShardedTarget {
+    async fn runs(&self) -> Result<Vec<RunRecord>> {
+        let mut united: Vec<RunRecord> = Vec::new();
+        for (at, runs) in self.runs_of_each().await?.into_iter().enumerate() {
+            let runs = match runs {
+                Ok(runs) => runs,
+                Err(error) => {
+                    tracing::warn!("its runs are not known: {error}");
+                    continue;
+                }
+            };
+            for mut run in runs {
+                // What was loaded into a member by itself is no run of this table.
+                let Some(member) = run
+                    .detail
+                    .member
+                    .take()
+                    .filter(|member| member.routing == self.routing())
+                else {
+                    continue;
+                };
+                if run.finished.is_none() && !self.is_still_there(at, &member).await? {
+                    tracing::warn!(
+                        "table {} of {} was dropped and created again since run {} began",
+                        member.table,
+                        self.names[at],
+                        run.run_id
+                    );
+                    run.detail.table_identity.shape.push_str("\nanother table");
+                }
+                match united.iter_mut().find(|known| known.run_id == run.run_id) {
+                    None => united.push(run),
+                    Some(known) => {
+                        known.counts.add(run.counts);
+                        known.epoch = known.epoch.max(run.epoch);
+                        known.started = known.started.min(run.started);
+                        known.finished = known.finished.max(run.finished);
+                        if run.detail.table_identity.shape.len() > known.detail.table_identity.shape.len() {
+                            known.detail.table_identity = run.detail.table_identity;
+                        }
+                    }
+                }
+            }
+        }
+        united.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.run_id.cmp(&a.run_id)));
+        Ok(united)
+    }
+
+    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        let over = finished_in_any(&self.runs_of_each().await?);
+        let mut handles = vec![None; self.members.len()];
+        let mut away = None;
+        for at in 0..self.members.len() {
+            match self.start_in(at, run, &over).await {
+                Ok(handle) => handles[at] = Some(handle),
+                Err(error) if is_away(&error) && !run.preparation.truncates() => {
+                    tracing::warn!("its rows are left undone: {error}");
+                    away.get_or_insert(error);
+                }
+                Err(error) => {
+                    self.withdraw(&run.run_id, &handles).await;
+                    return Err(error);
+                }
+            }
+        }
+        match away {
+            Some(error) if handles.iter().all(Option::is_none) => Err(error),
+            _ => Ok(self.own(&run.run_id, handles)),
+        }
+    }
+
+    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
+        self.slots_of(run_id, &(0..self.members.len() as u16).collect::<Vec<_>>())
+            .await
+    }
+
+    async fn slots_of(&self, run_id: &str, slots: &[u16]) -> Result<Vec<SlotState>> {
+        let members = self.members.len();
+        let asked = self.members.iter().enumerate().map(|(at, member)| async move {
+            let wanted = slots.iter().any(|slot| usize::from(*slot) % members == at);
+            if !wanted || self.lacks(run_id, at) {
+                return Ok(Vec::new());
+            }
+            let target = member.target().await?;
+            let mut own = target
+                .ledger()
+                .slots(run_id)
+                .await
+                .map_err(|error| error.at(&member.name))?;
+            own.retain(|slot| usize::from(slot.slot) % members == at);
+            Ok(own)
+        });
+        let mut united = Vec::new();
+        for own in join_all(asked).await {
+            united.extend(own?);
+        }
+        united.sort_by_key(|slot: &SlotState| slot.slot);
+        Ok(united)
+    }
+
+    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+        let each = self.runs_of_each().await?;
+        if finished_in_any(&each).iter().any(|over| over == run_id) {
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                format!("run {run_id} has been finished by another process"),
+            ));
+        }
+        let mut runs = Vec::with_capacity(each.len());
+        for own in each {
+            let own = own.map_err(|error| error.hint("a run goes on once all members can be reached"))?;
+            runs.push(own.into_iter().find(|run| run.run_id == run_id));
+        }
+        let Some(known) = runs.iter().flatten().next().cloned() else {
+            return Err(Error::new(
+                ErrorKind::Fenced,
+                format!("run {run_id} was forgotten"),
+            ));
+        };
+        let members = self.members.len();
+        let mut handles = Vec::with_capacity(members);
+        let mut slots = Vec::new();
+        for (at, own) in runs.iter().enumerate() {
+            let member = &self.members[at];
+            if own.is_some() {
+                let taken = member.target().await?.ledger().take_over(run_id).await;
+                let (handle, states) = taken.map_err(|error| error.at(&member.name))?;
+                handles.push(Some(handle));
+                slots.extend(
+                    states
+                        .into_iter()
+                        .filter(|slot| usize::from(slot.slot) % members == at),
+                );
+                continue;
+            }
+            let Some(detail) = &known.detail.member else {
+                return Err(Error::bug("a run of several databases that does not say so"));
+            };
+            let run = NewRun {
+                run_id: run_id.to_owned(),
+                identity: known.identity.clone(),
+                table: detail.table.clone(),
+                preparation: match detail.truncates {
+                    true => Preparation::Truncate,
+                    false => Preparation::Keep,
+                },
+                detail: known.detail.clone(),
+            };
+            handles.push(Some(self.start_in(at, &run, &[]).await?));
+            let own = (0..known.detail.slots).filter(|slot| usize::from(*slot) % members == at);
+            slots.extend(own.map(|slot| SlotState {
+                slot,
+                ..SlotState::default()
+            }));
+        }
+        slots.sort_by_key(|slot| slot.slot);
+        Ok((self.own(run_id, handles), slots))
+    }
+
+    async fn finish(&self, handle: &RunHandle, _: Counts) -> Result<()> {
+        let members = self.members.len();
+        let kept = {
+            let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+            owned.get(&handle.run_id).and_then(|owned| owned.counts.clone())
+        };
+        let counts = match kept {
+            Some(counts) => counts,
+            None => {
+                let slots = self.slots(&handle.run_id).await?;
+                let of = |at: usize| sum(slots.iter().filter(|slot| usize::from(slot.slot) % members == at));
+                let counts: Vec<_> = (0..members).map(of).collect();
+                let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(owned) = owned.get_mut(&handle.run_id) {
+                    owned.counts = Some(counts.clone());
+                }
+                counts
+            }
+        };
+        for (at, counts) in counts.into_iter().enumerate() {
+            let member = &self.members[at];
+            let own = self.handle_of(handle, at)?;
+            let finished = member.target().await?.ledger().finish(&own, counts).await;
+            finished.map_err(|error| error.at(&member.name))?;
+        }
+        Ok(())
+    }
+
+    async fn forget(&self, run_id: &str) -> Result<bool> {
+        let mut any = false;
+        let mut first_error = None;
+        for (at, member) in self.members.iter().enumerate() {
+            if self.lacks(run_id, at) {
+                continue;
+            }
+            let forgotten = match member.target().await {
+                Ok(target) => target
+                    .ledger()
+                    .forget(run_id)
+                    .await
+                    .map_err(|error| error.at(&member.name)),
+                Err(error) => Err(error),
+            };
+            match forgotten {
+                Ok(was_there) => any |= was_there,
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match first_error {
+            Some(error) => {
+                Err(error.hint("the others have forgotten it; do it again once all can be reached"))
+            }
+            None => Ok(any),
+        }
+    }
+}
