@@ -4,6 +4,7 @@
 //! usage, 3 done with rejects, 130 interrupted, 143 terminated.
 
 mod commands;
+mod confirm;
 mod connection;
 mod interrupt;
 mod options;
@@ -43,6 +44,8 @@ enum Command {
     Ingest(Box<commands::ingest::IngestArgs>),
     Runs(commands::runs::RunsArgs),
     Generate(commands::generate::GenerateArgs),
+    Bench(Box<commands::bench::BenchArgs>),
+    Explain(Box<commands::explain::ExplainArgs>),
     Targets(commands::targets::TargetsArgs),
     Completions(commands::documents::CompletionsArgs),
     Man(commands::documents::ManArgs),
@@ -87,6 +90,8 @@ fn main() -> ExitCode {
             Command::Ingest(args) => commands::ingest::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
+            Command::Bench(args) => commands::bench::run(args, cli.quiet).await,
+            Command::Explain(args) => commands::explain::run(args).await,
             Command::Completions(args) => {
                 commands::documents::completions(args, Cli::command()).map(|()| Ending::Done)
             }

@@ -1,5 +1,7 @@
 //! Values as people write them on a command line.
 
+use std::time::Duration;
+
 use tonnage::plan::Rate;
 
 /// `1000`, `10k`, `5M`, `2G`: powers of ten.
@@ -47,6 +49,19 @@ pub fn rate(text: &str) -> Result<Rate, String> {
         false => count(amount).map(Rate::Rows),
     }
     .map_err(|_| "write rows or bytes a second, such as 50k/s or 20MB/s".to_owned())
+}
+
+/// `500ms`, `2s`, `1.5s`, `3m`: more than nothing.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
+    let found = units
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let amount = found.and_then(|(digits, factor)| Some(digits.trim().parse::<f64>().ok()? * factor));
+    amount
+        .filter(|seconds| *seconds >= 1e-3 && *seconds <= 86_400.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "write a time such as 500ms, 2s or 1m".to_owned())
 }
 
 /// `a=b`.
@@ -100,6 +115,12 @@ mod tests {
         assert_eq!(rate("50k/s"), Ok(Rate::Rows(50_000)));
         assert_eq!(rate("20MB/s"), Ok(Rate::Bytes(20_000_000)));
         assert!(rate("fast").is_err());
+        assert_eq!(seconds("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(seconds("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(seconds("2m"), Ok(Duration::from_secs(120)));
+        for bad in ["", "2", "s", "0s", "-1s", "NaNs", "1e99s", "2h"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
         assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(pair("a=").is_err());
     }

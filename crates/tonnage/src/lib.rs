@@ -46,6 +46,7 @@ pub mod generate;
 pub mod getter;
 pub mod ledger;
 pub mod load;
+pub mod measure;
 pub mod operation;
 pub mod parse;
 pub mod plan;

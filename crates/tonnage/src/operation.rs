@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::statement::Statement;
 
 /// What happens to a row.
@@ -72,7 +74,8 @@ impl Operation {
 }
 
 /// How rows travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Method {
     /// A row a statement, a commit a row.
     Single,
@@ -96,7 +99,8 @@ impl fmt::Display for Method {
 }
 
 /// What a commit promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// Taken by some node, be it one that only keeps it for those that are away: nothing reads it yet.
     None,

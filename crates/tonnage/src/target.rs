@@ -12,6 +12,7 @@ use crate::{
     error::{Error, Result},
     getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
@@ -196,6 +197,11 @@ pub trait Target: Send + Sync {
     async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>> {
         let _ = getters;
         Ok(None)
+    }
+
+    /// What measuring needs of it; none where it cannot be measured.
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        None
     }
 
     /// The ledger beside the tables, or in [`Target::ledger_file`].

@@ -1,7 +1,9 @@
 //! One file a command.
 
+pub mod bench;
 pub mod documents;
 pub mod exec;
+pub mod explain;
 pub mod generate;
 pub mod get;
 pub mod ingest;

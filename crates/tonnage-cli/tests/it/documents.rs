@@ -4,7 +4,16 @@ use std::{fs, path::Path, process::Command};
 
 use crate::support::{Database, Place};
 
-const COMMANDS: &[&str] = &["load", "runs", "generate", "targets", "completions", "man"];
+const COMMANDS: &[&str] = &[
+    "load",
+    "runs",
+    "generate",
+    "bench",
+    "explain",
+    "targets",
+    "completions",
+    "man",
+];
 
 #[test]
 fn every_shell_completes_every_command() {

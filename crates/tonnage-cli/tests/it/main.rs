@@ -2,6 +2,7 @@
 //! servers; see scripts/with-servers.
 
 mod around;
+mod bench;
 mod cassandra;
 mod comforts;
 mod conformance;
@@ -10,6 +11,7 @@ mod database;
 mod documents;
 mod events;
 mod exec;
+mod explain;
 mod faults;
 mod flights;
 mod formats;

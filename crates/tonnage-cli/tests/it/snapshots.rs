@@ -46,6 +46,8 @@ fn help() {
         "ingest",
         "runs",
         "generate",
+        "bench",
+        "explain",
         "targets",
         "completions",
         "man",

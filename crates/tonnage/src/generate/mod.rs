@@ -11,6 +11,7 @@ use arrow::{
     buffer::{OffsetBuffer, ScalarBuffer},
     datatypes::{Schema, SchemaRef},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
@@ -31,7 +32,8 @@ pub use produce::{Generated, Generation, write};
 pub const BATCH_ROWS_MAX: usize = 1 << 20;
 
 /// A kind of row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Workload {
     /// General-ledger lines: few columns, and 25 fields of JSON.
     Journal,

@@ -200,8 +200,11 @@ impl LaneTask {
     /// Brings one write to its commit, at the rate that was asked for.
     async fn execute(&mut self, write: &Write) -> Result<()> {
         self.keep_rate(write).await;
+        let begun = Instant::now();
         let attempts = Attempts::new(&self.shared.plan);
-        self.settle(write, attempts).await
+        self.settle(write, attempts).await?;
+        self.shared.progress.writes.record(begun, Instant::now());
+        Ok(())
     }
 
     /// Brings one write to its commit, over lost connections and lost lock races.

@@ -16,6 +16,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod times;
 mod whole;
 mod write;
 
@@ -45,6 +46,7 @@ pub use self::{
     run::{Progress, Stop},
     shards::ShardReport,
     stages::{LaneReport, Stages},
+    times::WriteTimes,
 };
 use crate::{
     error::{Error, ErrorKind, Result},

@@ -26,6 +26,7 @@ use super::{
     shards::Shards,
     stages::Times,
     throttle::Throttle,
+    times::WriteTimes,
     write::{PIECES_MAX, Write},
 };
 use crate::{
@@ -70,6 +71,8 @@ pub struct Progress {
     pub commits: AtomicU64,
     /// Writes tried again.
     pub retries: AtomicU64,
+    /// How long writes took that are commits of their own.
+    pub writes: WriteTimes,
     /// Whether all rows are there and what the table is still owed is being done: its indexes built, its successor
     /// put into its place.
     pub completing: AtomicBool,

@@ -2,6 +2,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::REJECTS_MAX;
 use crate::{
     error::{Error, Result},
@@ -166,7 +168,8 @@ impl LoadOptions {
 }
 
 /// The operation by name; its key is resolved by the plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// See [`Operation::Insert`](crate::operation::Operation::Insert).
     Insert,

@@ -205,7 +205,9 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
     Ok((format!("made {}", found.created), false))
 }
 
-const COLUMNS: &str = "SELECT column_name, column_default IS NOT NULL, is_nullable, data_type, \
+/// Of a column that takes nulls and has no default MariaDB says that its default is NULL.
+const COLUMNS: &str = "SELECT column_name, column_default IS NOT NULL AND NOT (is_nullable = 'YES' \
+    AND column_default = 'NULL' AND version() LIKE '%MariaDB%'), is_nullable, data_type, \
     character_maximum_length, character_octet_length, numeric_precision, numeric_scale, datetime_precision, \
     collation_name, column_type, extra FROM information_schema.columns \
     WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position";

@@ -18,6 +18,7 @@ mod decode;
 mod encode;
 mod errors;
 mod execute;
+mod gauge;
 mod getter;
 mod ledger;
 mod product;
@@ -52,6 +53,7 @@ use crate::{
     error::{Error, Result},
     getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
@@ -473,6 +475,10 @@ impl Target for MysqlTarget {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let getter = MysqlGetter::open(&self.settings, self.server.packet_bytes_max, request).await?;
         Ok(Box::new(getter))
+    }
+
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        Some(self)
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -17,6 +17,7 @@ mod decode;
 mod encode;
 mod errors;
 mod execute;
+mod gauge;
 mod getter;
 mod ledger;
 mod numeric;
@@ -51,6 +52,7 @@ use crate::{
     error::{Error, Result},
     getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
@@ -364,6 +366,10 @@ impl Target for PostgresTarget {
     async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
         let moment = PostgresMoment::begin(&self.settings).await?;
         Ok(Some(Box::new(moment)))
+    }
+
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        Some(self)
     }
 
     fn ledger(&self) -> &dyn Ledger {

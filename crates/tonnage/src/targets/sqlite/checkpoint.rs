@@ -25,7 +25,7 @@ use super::{
 use crate::error::{Error, ErrorKind, Result};
 
 /// Bytes in the log from which on it is moved into the file.
-const LOG_BYTES: u64 = 32 << 20;
+pub(super) const LOG_BYTES: u64 = 32 << 20;
 
 /// Bytes in the log at which the writer waits for that.
 const LOG_BYTES_MAX: u64 = 256 << 20;

@@ -33,6 +33,8 @@ pub(super) struct Location {
     pub(super) path: PathBuf,
     /// How long a locked file is waited for.
     pub(super) busy_timeout: Duration,
+    /// Whether foreign keys are checked; not in a copy of a table, which stands alone.
+    pub(super) foreign_keys: bool,
 }
 
 impl Location {
@@ -89,7 +91,11 @@ impl Location {
         }
         let path = std::path::absolute(path)
             .map_err(|error| Error::config(format!("'{path}' is not a path: {error}")))?;
-        Ok(Self { path, busy_timeout })
+        Ok(Self {
+            path,
+            busy_timeout,
+            foreign_keys: true,
+        })
     }
 
     /// For messages.
@@ -123,6 +129,34 @@ impl Location {
         }
     }
 
+    /// The file for a table that is made to measure with, beside this one.
+    pub(super) fn scratch(&self, name: &str) -> Self {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".");
+        path.push(name);
+        Self {
+            path: path.into(),
+            ..self.clone()
+        }
+    }
+
+    /// Makes the file with the form of another one.
+    pub(super) fn make(&self, form: Form) -> Result<()> {
+        let connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
+        let failed = |failure| self.failed(failure);
+        let journal = if form.wal { "WAL" } else { "DELETE" };
+        connection
+            .execute_batch(&format!("PRAGMA page_size = {}", form.page_bytes))
+            .map_err(failed)?;
+        connection
+            .query_row(&format!("PRAGMA journal_mode = {journal}"), [], |_| Ok(()))
+            .map_err(failed)?;
+        // The first write fixes the form.
+        connection
+            .execute_batch("PRAGMA user_version = 1")
+            .map_err(failed)
+    }
+
     /// Opens the file, and makes it, in WAL mode, where it is missing or empty.
     pub(super) fn open_or_create(&self) -> Result<Connection> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
@@ -151,9 +185,13 @@ impl Location {
             .query_row("PRAGMA schema_version", [], |_| Ok(()))
             .map_err(failed)?;
         connection
-            .execute_batch("PRAGMA foreign_keys = ON")
+            .execute_batch(&format!("PRAGMA foreign_keys = {}", self.checks()))
             .map_err(failed)?;
         Ok(connection)
+    }
+
+    fn checks(&self) -> &'static str {
+        if self.foreign_keys { "ON" } else { "OFF" }
     }
 
     fn failed(&self, failure: rusqlite::Error) -> Error {
@@ -164,6 +202,31 @@ impl Location {
                 .caused_by(failure);
         }
         errors::error(failure, Doing::Else).at(self.shown())
+    }
+}
+
+/// What is fixed when a file is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Form {
+    /// A page.
+    pub(super) page_bytes: u32,
+    /// Whether it keeps a write-ahead log.
+    pub(super) wal: bool,
+}
+
+impl Form {
+    /// That of a file which is made here.
+    pub(super) const NEW: Self = Self {
+        page_bytes: PAGE_BYTES,
+        wal: true,
+    };
+
+    /// That of an open file.
+    pub(super) fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            page_bytes: connection.query_row("PRAGMA page_size", [], |row| row.get(0))?,
+            wal: is_wal(connection)?,
+        })
     }
 }
 
@@ -188,12 +251,12 @@ fn synchronous(durability: Durability, wal: bool) -> &'static str {
 pub(super) fn writer_settings(
     durability: Durability,
     wal: bool,
-    busy_timeout: Duration,
+    location: &Location,
 ) -> Vec<(&'static str, String)> {
     let mut settings = vec![
         ("synchronous", synchronous(durability, wal).to_owned()),
-        ("foreign_keys", "ON".to_owned()),
-        ("busy_timeout", busy_timeout.as_millis().to_string()),
+        ("foreign_keys", location.checks().to_owned()),
+        ("busy_timeout", location.busy_timeout.as_millis().to_string()),
         ("cache_size", format!("-{CACHE_KIB}")),
     ];
     if wal {
@@ -207,11 +270,11 @@ pub(super) fn writer_settings(
 pub(super) fn set_up_writer(
     connection: &Connection,
     durability: Durability,
-    busy_timeout: Duration,
+    location: &Location,
 ) -> Result<bool> {
     let failed = |failure| errors::error(failure, Doing::Else);
     let wal = is_wal(connection).map_err(failed)?;
-    for (pragma, value) in writer_settings(durability, wal, busy_timeout) {
+    for (pragma, value) in writer_settings(durability, wal, location) {
         // Some of these answer with a row, some do not.
         connection
             .execute_batch(&format!("PRAGMA {pragma} = {value}"))

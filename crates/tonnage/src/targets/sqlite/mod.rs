@@ -19,6 +19,7 @@ mod decode;
 mod encode;
 mod errors;
 mod execute;
+mod gauge;
 mod getter;
 mod identity;
 mod ledger;
@@ -50,6 +51,7 @@ use crate::{
     error::{Error, Result},
     getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::{Foreseen, Preparation},
@@ -101,7 +103,10 @@ impl SqliteTarget {
     ///
     /// `Config` where the URL is wrong, the directory is missing or the file is not a SQLite database.
     pub async fn connect(url: &str) -> Result<Self> {
-        let location = Location::parse(url)?;
+        Self::open(Location::parse(url)?).await
+    }
+
+    async fn open(location: Location) -> Result<Self> {
         let opening = location.clone();
         let control = Thread::start("sqlite-control", move || Control::open(opening)).await?;
         let wal = control
@@ -268,7 +273,7 @@ impl Target for SqliteTarget {
     }
 
     fn settings(&self, durability: Durability) -> Vec<String> {
-        connect::writer_settings(durability, self.wal, self.location.busy_timeout)
+        connect::writer_settings(durability, self.wal, &self.location)
             .into_iter()
             .map(|(pragma, value)| format!("{pragma} = {value}"))
             .collect()
@@ -299,6 +304,10 @@ impl Target for SqliteTarget {
             catalog::foreign_keys(connection, &name)
         })
         .await
+    }
+
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        Some(self)
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -122,7 +122,7 @@ impl Session {
         let mut connection = location
             .open_existing()?
             .ok_or_else(|| Error::schema(format!("{} is gone", location.shown())))?;
-        let wal = connect::set_up_writer(&connection, plan.durability, location.busy_timeout)?;
+        let wal = connect::set_up_writer(&connection, plan.durability, location)?;
         let checkpoints = match wal {
             true => Checkpoints::start(location, &mut connection)?,
             false => None,

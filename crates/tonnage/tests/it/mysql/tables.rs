@@ -44,13 +44,13 @@ async fn columns_keys_and_notes() {
         [
             "id int32 not null default provable",
             "name varchar(20) not null default",
-            "code bytes null default provable",
-            "exact varchar(8) null default provable",
-            "j json null default",
-            "g int32 null default generated provable",
-            "w float32 null default",
-            "shape bytes null default",
-            "sum decimal(10,2) null default provable",
+            "code bytes null provable",
+            "exact varchar(8) null provable",
+            "j json null",
+            "g int32 null generated provable",
+            "w float32 null",
+            "shape bytes null",
+            "sum decimal(10,2) null provable",
         ]
     );
     let keys: Vec<_> = table

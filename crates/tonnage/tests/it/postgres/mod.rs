@@ -20,6 +20,7 @@ macro_rules! on_every_server {
 mod connecting;
 mod gets;
 mod ledger;
+mod measuring;
 mod operations;
 mod partitions;
 mod tables;

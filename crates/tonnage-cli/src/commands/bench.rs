@@ -1,0 +1,322 @@
+//! `tonnage bench`: which way of writing a database takes best.
+
+mod files;
+mod html;
+mod svg;
+mod text;
+
+use std::{
+    cell::OnceCell,
+    fmt::Display,
+    fs,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::Args;
+use tonnage::{
+    Error, ErrorKind, Result,
+    generate::Workload,
+    load::Stop,
+    measure::{
+        Bench, BenchOptions, BenchReport, Budget, Event, Matrix,
+        compare::{Comparison, compare},
+        figures::REPORT_VERSION,
+    },
+    operation::{Durability, Method},
+    plan::Mode,
+    targets::{DRIVERS, redact},
+};
+
+use crate::{
+    Ending, confirm,
+    connection::ConnectionArgs,
+    interrupt::{Interrupt, requested, unless_interrupted},
+    options::{count, seconds},
+    report::write_report,
+};
+
+/// Measure which method, batch size, number of jobs and durability a database takes rows best with
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  tonnage bench sqlite:shop.db
+  tonnage bench postgresql://app@db/shop --workload journal --method array,native --batch-rows 100,1k,10k -j 1,2,4
+  tonnage bench mariadb://app@db/shop --operation insert,upsert --repeat 5 -o before --yes
+  tonnage bench --compare before after
+
+Rows are made up and go into tables of its own, which are removed; none of yours is touched. Each run is a load like any
+other. The order of the runs is random, and one cell is run again and again to show noise and drift.")]
+pub struct BenchArgs {
+    /// The database: a URL, a file, or @NAME of targets.toml
+    #[arg(value_name = "TARGET", required_unless_present = "compare")]
+    target: Option<String>,
+
+    /// The kinds of rows: see tonnage generate --help
+    #[arg(long, value_name = "W,..", value_delimiter = ',', value_parser = workload, default_value = "sbtest", help_heading = "What to measure")]
+    workload: Vec<Workload>,
+
+    /// insert, upsert (every second row is there)
+    #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation, default_value = "insert", help_heading = "What to measure")]
+    operation: Vec<Mode>,
+
+    /// single, batch, array, native [default: all that the database has]
+    #[arg(long, value_name = "M,..", value_delimiter = ',', value_parser = method, help_heading = "What to measure")]
+    method: Vec<Method>,
+
+    /// Rows of a write at most [default: 100,1000,10000]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What to measure")]
+    batch_rows: Vec<u64>,
+
+    /// Connections that write at once [default: 1,2,4; 1 where the database has one writer]
+    #[arg(short, long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What to measure")]
+    jobs: Vec<u64>,
+
+    /// What a commit promises [default: the strongest that the database keeps]
+    #[arg(long, value_name = "D,..", value_delimiter = ',', value_parser = durability, help_heading = "What to measure")]
+    durability: Vec<Durability>,
+
+    /// Leave the primary key out of the tables
+    #[arg(long, help_heading = "What to measure")]
+    no_key: bool,
+
+    /// Keep positions in the ledger, as a load does unless told otherwise; its tables stay where they are made
+    #[arg(long, help_heading = "What to measure")]
+    with_ledger: bool,
+
+    /// Rows of a run at most
+    #[arg(long, value_name = "N", value_parser = count, default_value = "200k", help_heading = "How long")]
+    rows: u64,
+
+    /// Time of a run at most, but for one commit: 500ms, 2s
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "1s", help_heading = "How long")]
+    duration: Duration,
+
+    /// Runs of each cell
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "How long")]
+    repeat: usize,
+
+    /// Runs of each cell before these, which do not count
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How long")]
+    warm_up: usize,
+
+    /// Another seed gives other rows and another order
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "How long")]
+    seed: u64,
+
+    /// Write report.html, cells.csv and report.json into this directory
+    #[arg(short, long, value_name = "DIR", help_heading = "What comes out")]
+    output: Option<PathBuf>,
+
+    /// Write the report as JSON; - is standard output
+    #[arg(long, value_name = "PATH", help_heading = "What comes out")]
+    report: Option<PathBuf>,
+
+    /// Compare two reports instead: directories that -o wrote, or their report.json
+    #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, conflicts_with = "target", help_heading = "What comes out")]
+    compare: Option<Vec<PathBuf>>,
+
+    /// Do not ask before tables are made
+    #[arg(long)]
+    yes: bool,
+
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// Measures, or compares. The answer goes to standard output, all else to standard error.
+pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
+    if let Some([before, after]) = args.compare.as_deref() {
+        print!("{}", text::comparison(&compared(before, after)?));
+        return Ok(Ending::Done);
+    }
+    let Some(place) = args.target.as_deref() else {
+        return Err(Error::config("no database to measure").hint("tonnage bench sqlite:shop.db"));
+    };
+    if let Some(directory) = &args.output {
+        files::check(directory)?;
+    }
+    let target = match unless_interrupted(args.connection.connect(place)).await {
+        Ok(target) => target,
+        Err(interrupted) => return interrupted.ending(),
+    };
+    let bench = Bench::prepare(target, redact(place), options(args)?)?;
+    confirm::allowed("tonnage bench", &bench.place()?, args.yes)?;
+    if !quiet {
+        let cells = bench.cells().run.len();
+        eprintln!(
+            "{cells} cells, {} runs of at most {}: some {}",
+            bench.runs(),
+            text::time(args.duration.as_secs_f64()),
+            text::time(bench.duration().as_secs_f64())
+        );
+    }
+    let stop = Stop::default();
+    let first = OnceCell::new();
+    let watch = |event: Event| {
+        if !quiet {
+            told(&event);
+        }
+    };
+    let ran = tokio::select! {
+        ran = bench.run(stop.clone(), &watch) => ran,
+        interrupt = interrupted(stop, &first) => {
+            let error = Error::new(ErrorKind::Cancelled, "interrupted; tables tonnage_bench_* may be left");
+            return Ok(Ending::Interrupted(interrupt, error));
+        }
+    };
+    if !quiet && std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+    let report = match (ran, first.get()) {
+        (Err(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
+            return Ok(Ending::Interrupted(*interrupt, error));
+        }
+        (ran, _) => ran?,
+    };
+    if let Some(directory) = &args.output {
+        files::write(directory, &report)?;
+    }
+    match &args.report {
+        Some(path) if path == Path::new("-") => write_report(path, &report)?,
+        path => {
+            if let Some(path) = path {
+                write_report(path, &report)?;
+            }
+            print!("{}", text::answer(&report, place));
+        }
+    }
+    if let Some(directory) = args.output.as_deref().filter(|_| !quiet) {
+        eprintln!(
+            "{} has report.html, cells.csv and report.json",
+            directory.display()
+        );
+    }
+    Ok(Ending::Done)
+}
+
+fn options(args: &BenchArgs) -> Result<BenchOptions> {
+    let sizes = |numbers: &[u64]| -> Result<Option<Vec<usize>>> {
+        let sizes = numbers.iter().map(|n| {
+            usize::try_from(*n).map_err(|_| Error::config(format!("{n} is more than this machine can count")))
+        });
+        let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
+        Ok((!sizes.is_empty()).then_some(sizes))
+    };
+    let some = |empty: bool| !empty;
+    Ok(BenchOptions {
+        matrix: Matrix {
+            workloads: args.workload.clone(),
+            operations: args.operation.clone(),
+            methods: some(args.method.is_empty()).then(|| args.method.clone()),
+            batch_rows: sizes(&args.batch_rows)?,
+            jobs: sizes(&args.jobs)?,
+            durability: some(args.durability.is_empty()).then(|| args.durability.clone()),
+        },
+        budget: Budget {
+            rows: args.rows,
+            duration: args.duration,
+            repeats: args.repeat,
+            warm_up: args.warm_up,
+        },
+        seed: args.seed,
+        ledger: args.with_ledger,
+        key: !args.no_key,
+    })
+}
+
+/// The first interrupt ends the run at hand and removes its table; the second leaves at once.
+async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
+    let interrupt = requested().await;
+    let _ = first.set(interrupt);
+    eprintln!("stopping: what was made is removed; interrupt again to leave at once");
+    stop.request();
+    requested().await
+}
+
+/// How far it is: a line that is written over on a terminal, nothing elsewhere but for every tenth run.
+fn told(event: &Event) {
+    let Event::Ran {
+        done,
+        total,
+        setting,
+        rows_per_second,
+    } = event;
+    let rate = match rows_per_second {
+        Some(rate) => format!("{} rows/s", tonnage::measure::answer::Short(*rate)),
+        None => "ruled out".to_owned(),
+    };
+    let line = format!("{done} of {total}: {} {setting}: {rate}", setting.workload);
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{line}");
+    } else if done.is_multiple_of(10) {
+        eprintln!("{line}");
+    }
+}
+
+fn compared(before: &Path, after: &Path) -> Result<Comparison> {
+    Ok(compare(&read(before)?, &read(after)?))
+}
+
+fn read(path: &Path) -> Result<BenchReport> {
+    let file = match path.is_dir() {
+        true => path.join("report.json"),
+        false => path.to_owned(),
+    };
+    let text = fs::read_to_string(&file)
+        .map_err(|e| Error::input(format!("{}: {e}", file.display())).hint("bench -o DIR writes one"))?;
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|e| Error::input(format!("{} is not JSON: {e}", file.display())))?;
+    match value["version"].as_u64() {
+        Some(version) if version == u64::from(REPORT_VERSION) => {}
+        _ => {
+            return Err(Error::input(format!(
+                "{} is no report of a bench of this release",
+                file.display()
+            ))
+            .hint("measure again, with bench -o DIR"));
+        }
+    }
+    serde_json::from_value(value)
+        .map_err(|e| Error::input(format!("{} is no report of a bench: {e}", file.display())))
+}
+
+fn named<T: Display + Copy>(what: &str, all: &[T], text: &str) -> Result<T, String> {
+    let wanted = text.trim().to_ascii_lowercase();
+    all.iter()
+        .copied()
+        .find(|one| one.to_string() == wanted)
+        .ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(T::to_string).collect();
+            format!("{what} are {}", names.join(", "))
+        })
+}
+
+fn workload(text: &str) -> Result<Workload, String> {
+    let all: Vec<Workload> = Workload::all().collect();
+    named("workloads", &all, text)
+}
+
+fn operation(text: &str) -> Result<Mode, String> {
+    let measured = [Mode::Insert, Mode::Upsert];
+    let wanted = text.trim().to_ascii_lowercase();
+    let found = measured.into_iter().find(|mode| mode.name() == wanted);
+    found.ok_or_else(|| "operations that can be measured are insert and upsert".to_owned())
+}
+
+/// A method by its name.
+pub fn method(text: &str) -> Result<Method, String> {
+    let all = [Method::Single, Method::Batch, Method::Array, Method::Native];
+    named("methods", &all, text)
+}
+
+/// A level of durability that any database has, by its name.
+pub fn durability(text: &str) -> Result<Durability, String> {
+    let mut all: Vec<Durability> = Vec::new();
+    for level in DRIVERS.iter().flat_map(|driver| driver.durability) {
+        if !all.contains(level) {
+            all.push(*level);
+        }
+    }
+    named("levels", &all, text)
+}

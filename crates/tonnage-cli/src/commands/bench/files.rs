@@ -1,0 +1,117 @@
+//! The directory of a report: `report.html`, `cells.csv`, `report.json`.
+
+use std::{fmt::Write, fs, path::Path};
+
+use tonnage::{
+    Error, ErrorKind, Result,
+    measure::{
+        BenchReport,
+        figures::{Cell, Run},
+    },
+};
+
+use super::html;
+use crate::report::write_report;
+
+/// Whether a report can go there: refuses one that is there already, before anything is measured.
+pub fn check(directory: &Path) -> Result<()> {
+    let there = ["report.html", "cells.csv", "report.json"]
+        .into_iter()
+        .map(|name| directory.join(name))
+        .find(|path| path.exists());
+    match there {
+        Some(path) => Err(Error::config(format!("{} exists", path.display()))
+            .hint("name another directory: two reports can be compared with --compare")),
+        None => fs::create_dir_all(directory).map_err(|e| refused(directory, &e)),
+    }
+}
+
+/// Writes it.
+pub fn write(directory: &Path, report: &BenchReport) -> Result<()> {
+    let page = directory.join("report.html");
+    fs::write(&page, html::page(report)).map_err(|e| refused(&page, &e))?;
+    let cells = directory.join("cells.csv");
+    fs::write(&cells, csv(&report.cells)).map_err(|e| refused(&cells, &e))?;
+    write_report(&directory.join("report.json"), report)
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> Error {
+    Error::new(ErrorKind::Refused, format!("{}: {error}", path.display()))
+}
+
+/// A column of the file: its name, and its value of a cell.
+type Column = (&'static str, fn(&Cell) -> String);
+
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(String::new, |value| format!("{value:.6}"))
+}
+
+fn of(cell: &Cell, value: fn(&Run) -> Option<f64>) -> String {
+    number(cell.median(value))
+}
+
+const COLUMNS: &[Column] = &[
+    ("workload", |cell| cell.setting.workload.to_string()),
+    ("operation", |cell| cell.setting.operation.name().to_owned()),
+    ("method", |cell| cell.setting.method.to_string()),
+    ("batch_rows", |cell| cell.setting.batch_rows.to_string()),
+    ("jobs", |cell| cell.setting.jobs.to_string()),
+    ("durability", |cell| cell.setting.durability.to_string()),
+    ("runs", |cell| cell.runs.len().to_string()),
+    ("rows_per_second", |cell| {
+        number(Some(cell.rows_per_second.median))
+    }),
+    ("rows_per_second_low", |cell| {
+        number(Some(cell.rows_per_second.low))
+    }),
+    ("rows_per_second_high", |cell| {
+        number(Some(cell.rows_per_second.high))
+    }),
+    ("rows_per_second_per_job", |cell| {
+        number(Some(
+            cell.rows_per_second.median / cell.setting.jobs.max(1) as f64,
+        ))
+    }),
+    ("rows", |cell| of(cell, |run| Some(run.rows as f64))),
+    ("seconds", |cell| of(cell, |run| Some(run.seconds))),
+    ("write_seconds_p50", |cell| {
+        of(cell, |run| Some(run.write_seconds[0]))
+    }),
+    ("write_seconds_p95", |cell| {
+        of(cell, |run| Some(run.write_seconds[1]))
+    }),
+    ("write_seconds_p99", |cell| {
+        of(cell, |run| Some(run.write_seconds[2]))
+    }),
+    ("write_seconds_max", |cell| {
+        of(cell, |run| Some(run.write_seconds[3]))
+    }),
+    ("client_cpu_seconds", |cell| {
+        of(cell, |run| run.client_cpu_seconds)
+    }),
+    ("statements", |cell| of(cell, |run| Some(run.statements as f64))),
+    ("commits", |cell| of(cell, |run| Some(run.commits as f64))),
+    ("retries", |cell| of(cell, |run| Some(run.retries as f64))),
+    ("bytes_sent_per_row", |cell| {
+        number(cell.a_row(|run| Some(run.bytes_sent)))
+    }),
+    ("disk_bytes_per_row", |cell| {
+        number(cell.a_row(|run| run.disk_bytes))
+    }),
+    ("log_bytes_per_row", |cell| {
+        number(cell.a_row(|run| run.log_bytes))
+    }),
+    ("bound_by", |cell| cell.bound_by().to_string()),
+];
+
+/// The cells, with a header. No value needs quotes.
+fn csv(cells: &[Cell]) -> String {
+    let mut text = String::new();
+    let names: Vec<_> = COLUMNS.iter().map(|(name, _)| *name).collect();
+    let _ = writeln!(text, "{}", names.join(","));
+    for cell in cells {
+        let values: Vec<_> = COLUMNS.iter().map(|(_, value)| value(cell)).collect();
+        let _ = writeln!(text, "{}", values.join(","));
+    }
+    text
+}

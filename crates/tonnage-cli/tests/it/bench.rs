@@ -1,0 +1,394 @@
+//! `tonnage bench`: what it measures, what it says, and what it leaves behind.
+
+use serde_json::Value;
+
+use crate::{
+    database,
+    process::{Running, tonnage},
+    support::{ALL, Database, Place},
+};
+
+/// Few rows and all the time that they take: what is counted does not depend on how fast anything is.
+const SMALL: &str = "--rows 200 --duration 10m --repeat 2 --batch-rows 100 --yes";
+
+const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, customer varchar(20)); \
+                      INSERT INTO orders VALUES (1, 'anna'), (2, 'ben')";
+
+fn bench(place: &Place, arguments: &str) -> Value {
+    let ran = place.run(&format!("bench {{db}} {arguments} --report -"));
+    assert_eq!(ran.code, Some(0), "bench {arguments}\n{}", ran.stderr);
+    serde_json::from_str(&ran.stdout_exact).expect("the report is JSON")
+}
+
+fn tables(place: &Place) -> Vec<String> {
+    let sql = match place.database {
+        Database::Sqlite => "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name",
+        Database::Postgres => {
+            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'S') \
+             ORDER BY relname"
+        }
+        Database::MariaDb => {
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = database() ORDER BY table_name"
+        }
+    };
+    place.sql(sql)
+}
+
+/// Nothing of the user's has changed, and nothing else is there.
+fn assert_untouched(place: &Place) {
+    assert_eq!(tables(place), ["orders"], "{:?}", place.database);
+    assert_eq!(
+        place.sql("SELECT id, customer FROM orders ORDER BY id"),
+        ["1|anna", "2|ben"]
+    );
+    let directory = std::fs::read_dir(place.path("")).expect("the directory is there");
+    let left = directory
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .filter(|name| name.contains("tonnage_bench"));
+    assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn every_database_is_measured_and_left_as_it_was() {
+    for database in ALL {
+        let place = Place::with(*database, ORDERS, &[]);
+        let report = bench(
+            &place,
+            &format!("{SMALL} --method single,array,native --operation insert,upsert --jobs 1,2"),
+        );
+        let cells = report["cells"].as_array().expect("cells");
+        let ruled_out = report["ruled_out"].as_array().expect("what was ruled out");
+        let of = |settings: &[Value], operation: &str, method: &str, jobs: u64| {
+            let found = settings.iter().filter(|one| {
+                let setting = &one["setting"];
+                setting["operation"] == operation && setting["method"] == method && setting["jobs"] == jobs
+            });
+            found.count()
+        };
+        for operation in ["insert", "upsert"] {
+            for method in ["single", "array", "native"] {
+                for jobs in [1, 2] {
+                    let possible = match database {
+                        Database::Sqlite => jobs == 1,
+                        // LOAD DATA does nothing but insert.
+                        Database::MariaDb => operation == "insert" || method != "native",
+                        Database::Postgres => true,
+                    };
+                    let case = format!("{database:?} {operation} {method} {jobs}: {ruled_out:?}");
+                    assert_eq!(
+                        of(cells, operation, method, jobs),
+                        usize::from(possible),
+                        "{case}"
+                    );
+                    assert_eq!(
+                        of(ruled_out, operation, method, jobs),
+                        usize::from(!possible),
+                        "{case}"
+                    );
+                }
+            }
+        }
+        for cell in cells {
+            let runs = cell["runs"].as_array().expect("runs");
+            assert_eq!(runs.len(), 2, "{cell}");
+            for run in runs {
+                assert_eq!(
+                    run["rows"], 200,
+                    "{database:?}: every row of the budget is written: {cell}"
+                );
+                assert!(run["seconds"].as_f64() > Some(0.0), "{cell}");
+                let commits = if cell["setting"]["method"] == "single" {
+                    200
+                } else {
+                    2
+                };
+                assert!(run["commits"].as_u64() >= Some(commits), "{database:?} {cell}");
+                assert!(run["disk_bytes"].as_u64() > Some(0), "{database:?} {cell}");
+                match database {
+                    // The file of these tests keeps no write-ahead log.
+                    Database::Sqlite => assert!(run["log_bytes"].is_null(), "{cell}"),
+                    _ => assert!(run["log_bytes"].as_u64() > Some(0), "{database:?} {cell}"),
+                }
+            }
+        }
+        let answers = report["answers"].as_array().expect("answers");
+        assert_eq!(answers.len(), 2);
+        assert!(report["reference"]["runs"].as_array().expect("runs").len() >= 2);
+        assert!(report["generator"][0]["rows_per_second"].as_f64() > Some(0.0));
+        assert_untouched(&place);
+    }
+}
+
+#[test]
+fn every_workload_that_can_be_made_can_be_measured() {
+    for database in ALL {
+        let place = Place::with(*database, ORDERS, &[]);
+        let line =
+            format!("{SMALL} --repeat 1 --method native --jobs 1 --workload journal,sbtest,readings,ycsb");
+        let report = bench(&place, &line.replace("--repeat 2 ", ""));
+        assert_eq!(report["cells"].as_array().map(Vec::len), Some(4), "{report}");
+        assert_untouched(&place);
+    }
+}
+
+#[test]
+fn a_ledger_that_was_asked_for_keeps_nothing_of_a_run() {
+    let place = Place::with(Database::Postgres, ORDERS, &[]);
+    let report = bench(&place, &format!("{SMALL} --method array --jobs 1 --with-ledger"));
+    assert_eq!(report["ledger"], true);
+    assert_eq!(tables(&place), ["orders", "tonnage_runs", "tonnage_slots"]);
+    assert_eq!(place.sql("SELECT count(*) FROM tonnage_runs"), ["0"]);
+    assert_eq!(place.sql("SELECT count(*) FROM tonnage_slots"), ["0"]);
+}
+
+#[test]
+fn the_answer_comes_first_with_the_command_to_run() {
+    let place = Place::new(Database::Sqlite);
+    let ran = place.run(&format!(
+        "bench {{db}} {} --batch-rows 10,100",
+        SMALL.replace("--batch-rows 100 ", "")
+    ));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let mut lines = ran.stdout.lines();
+    let first = lines.next().expect("an answer");
+    assert!(first.contains(" rows/s"), "{first}");
+    let report = bench(&place, SMALL);
+    let answer = &report["answers"][0];
+    if let Some(flags) = answer["flags"].as_str() {
+        let recommended = &answer["recommended"];
+        let cells = report["cells"].as_array().expect("cells");
+        assert!(
+            cells.iter().any(|cell| &cell["setting"] == recommended),
+            "what is recommended was measured"
+        );
+        place.write("rows.csv", "id,k,c,pad\n1,2,c,pad\n");
+        let load = place.run(&format!("load rows.csv {{db}} -t t --create {flags}"));
+        assert_eq!(load.code, Some(0), "{flags}: {}", load.stderr);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_measured_beside_and_not_made() {
+    let place = Place::new(Database::Sqlite);
+    bench(&place, &SMALL.replace(" --yes", ""));
+    let directory = std::fs::read_dir(place.path("")).expect("the directory is there");
+    assert_eq!(directory.count(), 0);
+}
+
+#[test]
+fn nothing_is_made_where_nobody_can_be_asked() {
+    for database in [Database::Postgres, Database::MariaDb] {
+        let place = Place::with(database, ORDERS, &[]);
+        for command in ["bench {db} --rows 10", "explain {db} orders"] {
+            let ran = place.run(command);
+            assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+            assert!(
+                ran.stderr.contains("nobody is there to be asked") && ran.stderr.contains("hint: --yes"),
+                "{}",
+                ran.stderr
+            );
+            assert_untouched(&place);
+        }
+    }
+}
+
+#[test]
+fn a_report_is_three_files_that_need_nothing_else() {
+    let place = Place::with(Database::Postgres, ORDERS, &[]);
+    let lists = "--method single,array,native --jobs 1,2 --durability relaxed,durable";
+    let line = format!(
+        "{} --batch-rows 50,100 {lists} -o out/first",
+        SMALL.replace("--batch-rows 100 ", "")
+    );
+    let ran = place.run(&format!("bench {{db}} {line}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&place.read("out/first/report.json")).expect("JSON");
+    let cells = report["cells"].as_array().expect("cells").len();
+    assert_eq!(cells, 2 * 2 * (1 + 2 + 2));
+    let csv = place.read("out/first/cells.csv");
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    assert!(
+        reader
+            .headers()
+            .expect("a header")
+            .iter()
+            .any(|name| name == "rows_per_second")
+    );
+    let records = reader.records().collect::<Result<Vec<_>, _>>();
+    assert_eq!(records.expect("whole records").len(), cells);
+
+    let page = place.read("out/first/report.html");
+    for outside in ["http:", "https:", "src=", "<link", "@import", "url("] {
+        assert!(!page.contains(outside), "the page asks for {outside}");
+    }
+    assert!(!page.contains(&*place.url()), "the page has the password");
+    assert!(page.contains("prefers-color-scheme:dark"));
+    assert!(!page.contains("NaN") && !page.contains("inf"), "a figure is none");
+    for title in [
+        "Rows a second over rows of a write",
+        "Rows a second over jobs",
+        "over rows of a write and jobs",
+        "The fastest of each method",
+        "A write of these",
+        "Bytes of log a row",
+        "Bytes on disk a row",
+        "Noise and drift",
+        "All cells",
+    ] {
+        assert!(page.contains(title), "the page has '{title}'");
+    }
+    let charts: Vec<&str> = page.split("<svg").skip(1).collect();
+    assert!(charts.len() >= 10, "{} charts", charts.len());
+    for chart in charts {
+        let chart = chart.split("</svg>").next().expect("a chart ends");
+        assert!(
+            chart.contains("<circle") || chart.contains("<rect"),
+            "a chart is empty: {chart}"
+        );
+    }
+    for tag in [
+        "svg", "g", "table", "tr", "td", "ul", "li", "p", "h2", "h3", "text", "title",
+    ] {
+        let opened = page.matches(&format!("<{tag}>")).count() + page.matches(&format!("<{tag} ")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "<{tag}>");
+    }
+
+    let again = place.run(&format!("bench {{db}} {line}"));
+    assert_eq!(again.code, Some(2));
+    assert!(again.stderr.contains("report.html exists"), "{}", again.stderr);
+
+    let same = place.run("bench --compare out/first out/first/report.json");
+    assert_eq!((same.code, same.stderr.as_str()), (Some(0), ""));
+    assert!(
+        same.stdout
+            .starts_with(&format!("0 of {cells} cells changed beyond noise\n")),
+        "{}",
+        same.stdout
+    );
+    let faster = place.read("out/first/report.json");
+    let mut faster: Value = serde_json::from_str(&faster).expect("JSON");
+    for end in ["median", "low", "high"] {
+        let value = &mut faster["cells"][0]["rows_per_second"][end];
+        *value = (value.as_f64().expect("a number") * 1e6).into();
+    }
+    place.write("faster.json", faster.to_string());
+    let changed = place.run("bench --compare out/first faster.json");
+    assert!(
+        changed
+            .stdout
+            .starts_with(&format!("1 of {cells} cells changed beyond noise\n"))
+            && changed.stdout.contains("faster"),
+        "{}",
+        changed.stdout
+    );
+}
+
+#[test]
+fn mistakes_are_told() {
+    let place = Place::new(Database::Sqlite);
+    place.write("report.json", "{}");
+    for (line, told) in [
+        ("bench", "<TARGET>"),
+        (
+            "bench {db} --method fastest",
+            "methods are single, batch, array, native",
+        ),
+        ("bench {db} --workload tpch", "workloads are journal, sbtest"),
+        (
+            "bench {db} --operation delete",
+            "operations that can be measured are insert and upsert",
+        ),
+        ("bench {db} --durability eternal", "levels are "),
+        ("bench {db} --duration 3", "write a time such as 500ms"),
+        ("bench {db} --batch-rows 0", "--batch-rows must be at least 1"),
+        ("bench {db} --jobs 0", "--jobs must be at least 1"),
+        ("bench {db} --repeat 0", "--repeat must be more than 0"),
+        (
+            "bench {db} --rows 50 --method native",
+            "a run has 50 rows only; --rows gives it more",
+        ),
+        ("bench {db} --jobs 2", "SQLite "),
+        (
+            "bench {db} --operation upsert --no-key",
+            "an upsert needs a primary key",
+        ),
+        ("bench orders.csv", "'orders.csv' names no database"),
+        (
+            "bench --compare report.json report.json",
+            "is no report of a bench",
+        ),
+        ("bench --compare none none", "none: "),
+        ("explain {db} orders", "there is no table orders"),
+        ("explain {db} orders --rows 0", "--rows must be from 1 to"),
+    ] {
+        let ran = place.run(line);
+        assert!(matches!(ran.code, Some(1 | 2)), "{line}: {:?}", ran.code);
+        assert!(ran.stderr.contains(told), "{line}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{line}");
+    }
+}
+
+#[test]
+fn an_interrupt_removes_what_was_made() {
+    for (signal, code) in [(2, 130), (15, 143)] {
+        for database in database::Database::all() {
+            database.run("CREATE TABLE orders (id integer PRIMARY KEY)");
+            let mut command = tonnage();
+            // It does not end by itself.
+            command.args([
+                "bench",
+                &database.url(),
+                "--yes",
+                "--duration",
+                "60m",
+                "--rows",
+                "1G",
+            ]);
+            command.args(["--batch-rows", "10", "--method", "array"]);
+            let mut running = Running::start(&mut command);
+            while made(&database) == 0 && !running.has_ended() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            running.signal(signal);
+            let ended = running.wait();
+            ended.expect(code);
+            assert!(
+                ended
+                    .stderr
+                    .contains("interrupted; what was made to measure with is removed"),
+                "{}: {}",
+                database.name(),
+                ended.stderr
+            );
+            assert_eq!(made(&database), 0, "{}", database.name());
+        }
+    }
+}
+
+/// Tables that were made to measure with.
+fn made(database: &database::Database) -> u64 {
+    match database {
+        database::Database::Sqlite(_) => {
+            let url = database.url();
+            let file = std::path::Path::new(url.trim_start_matches("sqlite:"));
+            let directory = std::fs::read_dir(file.parent().expect("a directory")).expect("it is there");
+            let names = directory.map(|entry| entry.expect("an entry").file_name());
+            names
+                .filter(|name| name.to_string_lossy().contains("tonnage_bench"))
+                .count() as u64
+        }
+        _ => {
+            let sql = "SELECT count(*) FROM information_schema.tables WHERE table_name LIKE 'tonnage\\_bench%' \
+                       AND table_schema IN ('public', 'SCHEMA')";
+            let url = database.url();
+            let name = url.rsplit('/').next().expect("a database").to_owned();
+            database.number(&sql.replace("SCHEMA", &name)).expect("a count")
+        }
+    }
+}

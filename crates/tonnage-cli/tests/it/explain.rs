@@ -1,0 +1,259 @@
+//! `tonnage explain`: verdicts on real databases, their reasons, and the table that is only read.
+
+use serde_json::Value;
+
+use crate::support::{
+    Database::{MariaDb, Postgres, Sqlite},
+    Place,
+};
+
+fn explain(place: &Place, arguments: &str) -> Value {
+    let ran = place.run(&format!("explain {{db}} {arguments} --yes --report -"));
+    assert_eq!(ran.code, Some(0), "explain {arguments}\n{}", ran.stderr);
+    serde_json::from_str(&ran.stdout_exact).expect("the report is JSON")
+}
+
+/// What one method did.
+fn by<'a>(report: &'a Value, method: &str) -> &'a Value {
+    let methods = report["methods"].as_array().expect("methods");
+    let found = methods.iter().find(|one| one["method"] == method);
+    found.unwrap_or_else(|| panic!("{method} in {report:#}"))
+}
+
+fn why(one: &Value) -> String {
+    let lines = one["why"].as_array().expect("reasons").iter();
+    lines
+        .map(|line| line.as_str().expect("text"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn postgres_tells_copy_from_insert_by_the_records_of_its_log() {
+    let place = Place::with(
+        Postgres,
+        "CREATE TABLE t (id integer PRIMARY KEY, k integer, name text); CREATE INDEX ON t (k)",
+        &[],
+    );
+    let report = explain(&place, "t --rows 2k");
+    let native = by(&report, "native");
+    assert_eq!(native["taken"], "by_array", "{report:#}");
+    assert!(native["row_records"].as_f64() < Some(0.1), "{report:#}");
+    for method in ["array", "batch", "single"] {
+        let one = by(&report, method);
+        assert_eq!(one["taken"], "row_by_row", "{report:#}");
+        assert_eq!(one["row_records"], 1.0, "{report:#}");
+        assert!(why(one).contains("INSERT adds rows one by one"), "{report:#}");
+    }
+    for method in ["native", "array"] {
+        let one = by(&report, method);
+        assert!(
+            one["index_records"].as_f64() >= Some(1.9),
+            "two indexes: {report:#}"
+        );
+        assert!(one["log_bytes"].as_f64() > Some(0.0), "{report:#}");
+        assert!(why(one).contains("2 indexes"), "{report:#}");
+    }
+    assert_eq!(
+        report["rows_from"],
+        "made up, as the table has fewer than 2000 rows to take"
+    );
+    assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+    let extensions = place.sql("SELECT count(*) FROM pg_extension WHERE extname = 'pg_walinspect'");
+    assert_eq!(extensions, ["0"], "it is created for a moment only");
+    let left = place.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'tonnage\\_bench%'");
+    assert_eq!(left, ["0"]);
+}
+
+#[test]
+fn triggers_and_volatile_defaults_make_copy_go_row_by_row() {
+    let place = Place::with(
+        Postgres,
+        "CREATE TABLE t (name text, k integer); \
+         CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.k := 1; RETURN NEW; END $$; \
+         CREATE TRIGGER stamped BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION stamp(); \
+         CREATE TABLE v (name text, id uuid NOT NULL DEFAULT gen_random_uuid()); \
+         CREATE TABLE s (name text, id bigserial PRIMARY KEY)",
+        &[],
+    );
+    let report = explain(&place, "t --rows 1k --method native");
+    let native = by(&report, "native");
+    assert_eq!(native["taken"], "row_by_row", "{report:#}");
+    assert!(why(native).contains("BEFORE ROW trigger stamped"), "{report:#}");
+    assert!(
+        why(native).contains("the copy, which is without that, was taken by array"),
+        "{report:#}"
+    );
+    assert_eq!(report["lacking"][0], "trigger stamped");
+
+    let report = explain(&place, "v --rows 1k --method native");
+    let native = by(&report, "native");
+    assert_eq!(native["taken"], "row_by_row", "{report:#}");
+    assert!(
+        why(native).contains("column id is left to its default gen_random_uuid()"),
+        "{report:#}"
+    );
+    assert_eq!(report["left_out"][0], "id");
+    let report = explain(&place, "v --rows 1k --method native --columns name,id");
+    assert_eq!(by(&report, "native")["taken"], "by_array", "{report:#}");
+
+    // A number of a sequence is no obstacle, and the table's own sequence is not moved.
+    let report = explain(&place, "s --rows 1k --method native");
+    assert_eq!(by(&report, "native")["taken"], "by_array", "{report:#}");
+    assert_eq!(place.sql("SELECT last_value, is_called FROM s_id_seq"), ["1|f"]);
+}
+
+#[test]
+fn a_role_that_may_not_read_the_log_is_told_what_would_let_it() {
+    let place = Place::new(Postgres);
+    let role = format!("{}_reader", place.name());
+    place.sql(&format!(
+        "CREATE ROLE {role} LOGIN PASSWORD 'plain'; GRANT CREATE ON SCHEMA public TO {role}; \
+         CREATE TABLE t (id integer, name text); ALTER TABLE t OWNER TO {role}"
+    ));
+    let url = place.url();
+    let (_, rest) = url.split_once('@').expect("a URL with a user");
+    let ran = place.run(&format!(
+        "explain postgresql://{role}:plain@{rest} t --rows 500 --yes --report -"
+    ));
+    place.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
+    let native = by(&report, "native");
+    assert_eq!(native["taken"], "unknown", "{report:#}");
+    assert!(
+        why(native).contains("CREATE EXTENSION pg_walinspect"),
+        "{report:#}"
+    );
+    // Only the length of the whole server's log is known, to which other tests add.
+    let bytes = &native["log_bytes"];
+    assert!(bytes.is_null() || bytes.as_f64() > Some(0.0), "{report:#}");
+    assert!(!ran.stdout.contains("plain"), "the report has the password");
+}
+
+#[test]
+fn sqlite_logs_whole_pages_a_commit() {
+    for page_bytes in [512, 4_096, 65_536] {
+        let place = Place::with(
+            Sqlite,
+            &format!(
+                "PRAGMA page_size = {page_bytes}; PRAGMA journal_mode = WAL; \
+                 CREATE TABLE parent (id integer PRIMARY KEY); \
+                 CREATE TABLE t (id integer PRIMARY KEY, parent integer NOT NULL REFERENCES parent, name text)"
+            ),
+            &[],
+        );
+        let report = explain(&place, "t --rows 3k");
+        let single = by(&report, "single");
+        assert_eq!(single["taken"], "row_by_row", "{report:#}");
+        assert!(
+            single["log_bytes"].as_f64() >= Some(f64::from(page_bytes)),
+            "{report:#}"
+        );
+        assert!(
+            why(single).contains(&format!("whole, {page_bytes} bytes")),
+            "{report:#}"
+        );
+        for method in ["native", "array", "batch"] {
+            assert_eq!(
+                by(&report, method)["taken"],
+                "by_array",
+                "{page_bytes}: {report:#}"
+            );
+        }
+        assert_eq!(report["lacking"][0], "checks of its foreign keys");
+        assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+        assert_eq!(place.files(""), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_rollback_journal_has_no_frames_to_count() {
+    let place = Place::with(
+        Sqlite,
+        "PRAGMA journal_mode = DELETE; CREATE TABLE t (id integer, name text)",
+        &[],
+    );
+    let report = explain(&place, "t --rows 100 --method native");
+    let native = by(&report, "native");
+    assert_eq!(native["taken"], "unknown", "{report:#}");
+    assert!(
+        why(native).contains("with a rollback journal each commit writes"),
+        "{report:#}"
+    );
+}
+
+#[test]
+fn mariadb_changes_pages_row_by_row_unless_others_drown_it() {
+    let place = Place::with(
+        MariaDb,
+        "CREATE TABLE t (id bigint PRIMARY KEY AUTO_INCREMENT, k integer, name varchar(50), KEY (k)) ENGINE = InnoDB",
+        &[],
+    );
+    let report = explain(&place, "t --rows 2k --method array,native");
+    for method in ["array", "native"] {
+        let one = by(&report, method);
+        match one["taken"].as_str() {
+            Some("row_by_row") => assert!(one["row_records"].as_f64() >= Some(0.9), "{report:#}"),
+            // The server is that of all tests.
+            _ => assert!(why(one).contains("others do more on it"), "{report:#}"),
+        }
+        assert_eq!(one["rows"], 2_000);
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+    assert_eq!(report["left_out"][0], "id");
+}
+
+#[test]
+fn rows_are_the_tables_own_where_it_has_enough_or_those_of_a_file() {
+    for database in [Sqlite, Postgres, MariaDb] {
+        let place = Place::with(
+            database,
+            "CREATE TABLE t (id integer PRIMARY KEY, name varchar(20))",
+            &[("rows.csv", "id,name\n7,anna\n8,ben\n")],
+        );
+        let values: Vec<String> = (0..50).map(|n| format!("({n}, 'name {n}')")).collect();
+        place.sql(&format!("INSERT INTO t VALUES {}", values.join(", ")));
+        let report = explain(&place, "t --rows 50 --method native,single");
+        assert_eq!(report["rows_from"], "the table itself", "{report:#}");
+        assert_eq!(by(&report, "native")["rows"], 50, "{report:#}");
+        let report = explain(&place, "t rows.csv --method native");
+        assert_eq!(report["rows_from"], "rows.csv");
+        assert_eq!(by(&report, "native")["rows"], 2);
+        assert_eq!(place.sql("SELECT count(*) FROM t"), ["50"], "{database:?}");
+    }
+}
+
+#[test]
+fn the_text_says_verdict_figures_and_reasons() {
+    let place = Place::with(
+        Sqlite,
+        "PRAGMA journal_mode = WAL; CREATE TABLE t (id integer PRIMARY KEY, name text)",
+        &[],
+    );
+    let ran = place.run("explain {db} t --rows 1k --method native,single");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for part in [
+        "INSERT into t of SQLite ",
+        "native   ",
+        "single   ",
+        " WAL frames a row",
+        "columns  name; left to the database: id",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+}
+
+#[test]
+fn rows_that_a_check_refuses_ask_for_rows_of_the_users_own() {
+    let place = Place::with(Postgres, "CREATE TABLE t (a integer CHECK (a < 0))", &[]);
+    let ran = place.run("explain {db} t --rows 100 --yes");
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("hint: rows of your own: tonnage explain"),
+        "{}",
+        ran.stderr
+    );
+    let left = place.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'tonnage\\_bench%'");
+    assert_eq!(left, ["0"]);
+}

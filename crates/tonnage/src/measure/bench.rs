@@ -1,0 +1,544 @@
+//! Running the cells of a matrix.
+//!
+//! Invariants:
+//! - A run is a load like any other, of made-up rows, without rejects. What it measures is what the engine counts.
+//! - Every run has a table of its own, made before and removed after it, whatever became of it. Rows per second are from
+//!   the first write to the last commit, so neither that nor connecting counts.
+//! - A setting that the plan would change (fewer jobs, smaller writes) is not measured under another's name: it is ruled
+//!   out, with the plan's words.
+//! - The order is random and given by the seed; one cell is measured again and again between the others.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    answer::{Evidence, answers},
+    figures::{BenchReport, Bound, Cell, Load, REPORT_VERSION, Reference, Run},
+    gauge::{Gauge, ScratchPlace},
+    rows::Rows,
+    setting::{Budget, Cells, Matrix, RuledOut, Setting, rounds},
+    statistics::{Estimate, Steadiness},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    generate::Workload,
+    load::{Ended, Prepared, Progress, Stop, prepare},
+    operation::Method,
+    plan::{LedgerPlace, LoadOptions, Mode},
+    report::processor_seconds,
+    table::{TableName, TableSpec},
+    target::Target,
+};
+
+/// Runs of other cells between two of the reference.
+const REFERENCE_EVERY: usize = 5;
+/// How often a run is asked whether it is over.
+const LOOK: Duration = Duration::from_millis(20);
+/// How many times its time a run is waited for that has not committed anything.
+const PATIENCE: u32 = 30;
+
+/// What to measure, and how.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// The settings.
+    pub matrix: Matrix,
+    /// How long and how often.
+    pub budget: Budget,
+    /// Decides rows and order.
+    pub seed: u64,
+    /// Whether runs keep their positions in the ledger, as a load does unless told otherwise. Its tables are made in the
+    /// database where they are missing, and stay there.
+    pub ledger: bool,
+    /// Whether tables have the workload's primary key.
+    pub key: bool,
+}
+
+/// What happens while cells are run.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A run is over.
+    Ran {
+        /// Runs that are over.
+        done: usize,
+        /// Runs in all, as far as is known.
+        total: usize,
+        /// Its setting.
+        setting: Setting,
+        /// Rows a second; none where it could not be run.
+        rows_per_second: Option<f64>,
+    },
+}
+
+/// Measuring that has been decided and not begun.
+pub struct Bench {
+    target: Arc<dyn Target>,
+    url: String,
+    options: BenchOptions,
+    cells: Cells,
+    prefix: String,
+}
+
+/// A name for tables of one measuring, of which there is no other.
+pub(super) fn prefix() -> String {
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    // Of the time-ordered kind the last digits are random.
+    format!("tonnage_bench_{}", &id[id.len() - 8..])
+}
+
+/// The gauge of a target. `Config` where it has none.
+pub(super) fn gauge(target: &dyn Target) -> Result<&dyn Gauge> {
+    target.gauge().ok_or_else(|| {
+        Error::config(format!(
+            "{} cannot be measured yet",
+            target.capabilities().product
+        ))
+        .hint("`tonnage targets` lists the databases")
+    })
+}
+
+impl Bench {
+    /// Decides the cells. `url` is only shown, so it must be [redacted](crate::targets::redact). Writes nothing.
+    pub fn prepare(target: Arc<dyn Target>, url: String, options: BenchOptions) -> Result<Self> {
+        gauge(&*target)?;
+        if !options.key && options.matrix.operations.contains(&Mode::Upsert) {
+            return Err(Error::config("an upsert needs a primary key").hint("leave --no-key out"));
+        }
+        for operation in &options.matrix.operations {
+            if !matches!(operation, Mode::Insert | Mode::Upsert) {
+                return Err(
+                    Error::config(format!("{} cannot be measured yet", operation.name()))
+                        .hint("--operation insert,upsert"),
+                );
+            }
+        }
+        let cells = options.matrix.cells(target.capabilities(), &options.budget)?;
+        Ok(Self {
+            target,
+            url,
+            options,
+            cells,
+            prefix: prefix(),
+        })
+    }
+
+    /// The cells to be run.
+    pub fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// Where its tables will be.
+    pub fn place(&self) -> Result<ScratchPlace> {
+        Ok(gauge(&*self.target)?.place(&self.prefix))
+    }
+
+    /// Runs in all, if every cell can be run.
+    pub fn runs(&self) -> usize {
+        let budget = &self.options.budget;
+        let counted = self.cells.run.len() * (budget.repeats + budget.warm_up);
+        counted + counted.div_ceil(REFERENCE_EVERY) + 1
+    }
+
+    /// The time that this takes if every run takes its time.
+    pub fn duration(&self) -> Duration {
+        self.options.budget.duration * self.runs() as u32
+    }
+
+    /// Runs the cells and decides. `Cancelled` where `stop` was requested; what was made is removed in any case.
+    pub async fn run(self, stop: Stop, watch: &(dyn Fn(Event) + Send + Sync)) -> Result<BenchReport> {
+        let began = Instant::now();
+        let budget = self.options.budget;
+        let mut rows = HashMap::new();
+        for workload in &self.options.matrix.workloads {
+            for operation in &self.options.matrix.operations {
+                let (workload, operation, seed) = (*workload, *operation, self.options.seed);
+                let made =
+                    tokio::task::spawn_blocking(move || Rows::make(workload, operation, seed, budget.rows));
+                let made = made
+                    .await
+                    .map_err(|e| Error::bug(format!("rows could not be made: {e}")))??;
+                rows.insert((workload, operation), Arc::new(made));
+            }
+        }
+        let mut running = Running {
+            bench: &self,
+            rows,
+            stop,
+            watch,
+            first_run: Instant::now(),
+            done: 0,
+            total: self.runs(),
+            ruled_out: self.cells.ruled_out.clone(),
+            settings_changed: Vec::new(),
+            notes: Vec::new(),
+        };
+        let (cells, reference) = running.all().await?;
+        let Running {
+            rows,
+            ruled_out,
+            settings_changed,
+            mut notes,
+            ..
+        } = running;
+        let capabilities = self.target.capabilities();
+        let steadiness = reference.steadiness;
+        let answers = answers(&Evidence {
+            cells: &cells,
+            ruled_out: &ruled_out,
+            steadiness,
+            durability_levels: capabilities.durability,
+        });
+        if !self.options.ledger {
+            notes.push(
+                "runs kept no ledger, as tonnage load --ledger none: a load writes its positions with every commit, \
+                 which counts where commits are small (--with-ledger measures that)"
+                    .to_owned(),
+            );
+        }
+        if let Some(steadiness) = steadiness.filter(|s| s.drift.abs() > 0.1) {
+            notes.push(format!(
+                "the database became {:.0}% {} while it was measured",
+                steadiness.drift.abs() * 100.0,
+                if steadiness.drift < 0.0 {
+                    "slower"
+                } else {
+                    "faster"
+                }
+            ));
+        }
+        let mut generator: Vec<_> = rows.values().map(|rows| rows.ceiling()).collect();
+        generator.sort_by(|a, b| a.workload.cmp(&b.workload));
+        generator.dedup_by(|a, b| a.workload == b.workload);
+        Ok(BenchReport {
+            version: REPORT_VERSION,
+            product: capabilities.product.clone(),
+            target: self.url.clone(),
+            processors: processors(),
+            seconds: began.elapsed().as_secs_f64(),
+            seed: self.options.seed,
+            rows_max: budget.rows,
+            run_seconds_max: budget.duration.as_secs_f64(),
+            repeats: budget.repeats,
+            ledger: self.options.ledger,
+            durability_levels: capabilities.durability.to_vec(),
+            answers,
+            cells,
+            ruled_out,
+            reference,
+            generator,
+            settings_changed,
+            notes,
+        })
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Cells while they are run.
+struct Running<'a> {
+    bench: &'a Bench,
+    rows: HashMap<(Workload, Mode), Arc<Rows>>,
+    stop: Stop,
+    watch: &'a (dyn Fn(Event) + Send + Sync),
+    first_run: Instant,
+    done: usize,
+    total: usize,
+    ruled_out: Vec<RuledOut>,
+    settings_changed: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Running<'_> {
+    /// All rounds.
+    async fn all(&mut self) -> Result<(Vec<Cell>, Reference)> {
+        let budget = self.bench.options.budget;
+        let settings = &self.bench.cells.run;
+        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
+        let reference = self.reference().await?;
+        let mut repeated = Vec::new();
+        let mut since = 0;
+        let all = rounds(
+            settings.len(),
+            budget.warm_up + budget.repeats,
+            self.bench.options.seed,
+        );
+        for (round, order) in all.iter().enumerate() {
+            for at in order {
+                let setting = settings[*at];
+                if self.ruled_out.iter().any(|out| out.setting == setting) {
+                    continue;
+                }
+                if usize::is_multiple_of(since, REFERENCE_EVERY) {
+                    self.again(&reference, &mut repeated).await?;
+                }
+                since += 1;
+                if let Some(run) = self.once(&setting).await?
+                    && round >= budget.warm_up
+                {
+                    runs[*at].push(run);
+                }
+            }
+        }
+        self.again(&reference, &mut repeated).await?;
+        let rates: Vec<f64> = repeated.iter().map(|(_, rate)| *rate).collect();
+        let reference = Reference {
+            setting: reference,
+            steadiness: Steadiness::of(&rates),
+            runs: repeated,
+        };
+        let cell = |(setting, runs): (&Setting, Vec<Run>)| {
+            let rates: Vec<f64> = runs.iter().map(|run| run.rows_per_second).collect();
+            Some(Cell {
+                setting: *setting,
+                rows_per_second: Estimate::of(&rates)?,
+                runs,
+            })
+        };
+        Ok((settings.iter().zip(runs).filter_map(cell).collect(), reference))
+    }
+
+    /// The first of those that may be one that can be run; that run does not count.
+    async fn reference(&mut self) -> Result<Setting> {
+        for setting in self.bench.cells.references() {
+            if self.once(&setting).await?.is_some() {
+                return Ok(setting);
+            }
+        }
+        let why = self.ruled_out.first().map(|out| out.why.clone());
+        Err(Error::config(format!(
+            "nothing could be measured: {}",
+            why.unwrap_or_default()
+        )))
+    }
+
+    async fn again(&mut self, reference: &Setting, repeated: &mut Vec<(f64, f64)>) -> Result<()> {
+        if let Some(run) = self.once(reference).await? {
+            repeated.push((run.at_seconds, run.rows_per_second));
+        }
+        Ok(())
+    }
+
+    /// One run of a setting; none where it is ruled out.
+    async fn once(&mut self, setting: &Setting) -> Result<Option<Run>> {
+        if self.stop.requested() {
+            return Err(stopped());
+        }
+        let name = format!("{}_{}", self.bench.prefix, self.done + 1);
+        let ran = self.on_scratch(setting, &name).await;
+        self.done += 1;
+        let run = match ran {
+            Ok(run) => Some(run),
+            Err(error) if self.stop.requested() => {
+                tracing::debug!("{error}");
+                return Err(stopped());
+            }
+            Err(error) if error.kind() == ErrorKind::Bug => return Err(error),
+            Err(error) => {
+                self.ruled_out.push(RuledOut {
+                    setting: *setting,
+                    why: error.to_string(),
+                });
+                None
+            }
+        };
+        (self.watch)(Event::Ran {
+            done: self.done,
+            total: self.total.max(self.done),
+            setting: *setting,
+            rows_per_second: run.as_ref().map(|run| run.rows_per_second),
+        });
+        Ok(run)
+    }
+
+    /// One run on a table of its own.
+    async fn on_scratch(&mut self, setting: &Setting, name: &str) -> Result<Run> {
+        let bench = self.bench;
+        let gauge = gauge(&*bench.target)?;
+        let scratch = gauge.scratch(name).await?;
+        let target = scratch.unwrap_or_else(|| bench.target.clone());
+        let ran = self.on_table(setting, target, name).await;
+        let discarded = gauge.discard(name).await;
+        let run = ran?;
+        discarded.map_err(|e| {
+            e.at(format!(
+                "{name}, which was made to measure with, cannot be removed"
+            ))
+        })?;
+        Ok(run)
+    }
+
+    async fn on_table(&mut self, setting: &Setting, target: Arc<dyn Target>, name: &str) -> Result<Run> {
+        let options = &self.bench.options;
+        let rows = self
+            .rows
+            .get(&(setting.workload, setting.operation))
+            .ok_or_else(|| Error::bug("a workload without rows"))?
+            .clone();
+        let table = TableName::bare(name);
+        target
+            .create(&TableSpec {
+                name: table.clone(),
+                columns: setting.workload.columns(),
+                key: match options.key {
+                    true => setting.workload.key().iter().map(|k| (*k).to_owned()).collect(),
+                    false => Vec::new(),
+                },
+            })
+            .await?;
+        let url = self.bench.url.clone();
+        if rows.there() > 0 {
+            let fill = LoadOptions {
+                ledger: LedgerPlace::None,
+                ..LoadOptions::new(table.clone())
+            };
+            let fill = prepare(target.clone(), url.clone(), Box::new(rows.source_there()), fill).await?;
+            let Ended { error, .. } = fill.run(Arc::default(), self.stop.clone()).await?;
+            if let Some(error) = error {
+                return Err(error);
+            }
+        }
+        let asked = LoadOptions {
+            mode: setting.operation,
+            method: Some(setting.method),
+            batch_rows: Some(setting.batch_rows),
+            jobs: Some(setting.jobs),
+            durability: Some(setting.durability),
+            ledger: match options.ledger {
+                true => LedgerPlace::Target,
+                false => LedgerPlace::None,
+            },
+            ..LoadOptions::new(table.clone())
+        };
+        let source = Box::new(rows.source(options.budget.rows));
+        let prepared = prepare(target.clone(), url, source, asked).await?;
+        as_asked(setting, &prepared)?;
+        for setting in &prepared.plan().settings_changed {
+            if !self.settings_changed.contains(setting) {
+                self.settings_changed.push(setting.clone());
+            }
+        }
+        let log_before = log(&*target).await?;
+        let at_seconds = self.first_run.elapsed().as_secs_f64();
+        let cpu_before = processor_seconds();
+        let progress: Arc<Progress> = Arc::default();
+        let began = Instant::now();
+        let ended = self.for_its_time(prepared, &progress).await?;
+        let wall = began.elapsed().as_secs_f64();
+        let cpu = processor_seconds()
+            .zip(cpu_before)
+            .map(|(after, before)| after - before);
+        let log_after = log(&*target).await?;
+        if let Some(run) = &ended.report.run_id {
+            target.ledger().forget(run).await?;
+        }
+        if let Some(error) = ended.error.filter(|e| e.kind() != ErrorKind::Cancelled) {
+            return Err(error);
+        }
+        let window = progress.writes.window().filter(|_| ended.report.rows.written > 0);
+        let Some(window) = window else {
+            return Err(Error::new(
+                ErrorKind::Refused,
+                "nothing was committed within the time of a run",
+            )
+            .hint("--duration gives it more"));
+        };
+        let disk = match target.gauge() {
+            Some(gauge) => gauge.disk(&table).await?,
+            None => None,
+        };
+        // All handled rows count, also those of an upsert that were there.
+        let written = ended.report.rows.written + ended.report.rows.skipped.superseded;
+        let seconds = window.as_secs_f64().max(1e-6);
+        let rows_per_second = written as f64 / seconds;
+        let lanes = ended.report.stages.lanes.iter();
+        let idle: f64 = lanes.map(|lane| lane.idle_seconds).sum();
+        let quantile = |share| {
+            let time = progress.writes.quantile(share);
+            time.unwrap_or_default().as_secs_f64()
+        };
+        Ok(Run {
+            at_seconds,
+            rows: written,
+            seconds,
+            rows_per_second,
+            write_seconds: [quantile(0.5), quantile(0.95), quantile(0.99), quantile(1.0)],
+            client_cpu_seconds: cpu,
+            bytes_sent: ended.report.bytes.sent,
+            statements: ended.report.statements,
+            commits: ended.report.commits,
+            retries: ended.report.retries,
+            disk_bytes: disk.map(|disk| disk.bytes),
+            log_bytes: log_after
+                .zip(log_before)
+                .map(|(after, before)| after.saturating_sub(before)),
+            bound_by: Bound::of(&Load {
+                rows_per_second,
+                ceiling: (written > rows.rows_kept()).then(|| rows.ceiling().rows_per_second),
+                idle: idle / (wall * setting.jobs as f64).max(1e-9),
+                busy: cpu.map(|cpu| cpu / wall.max(1e-9)),
+                jobs: setting.jobs,
+                processors: processors(),
+            }),
+        })
+    }
+
+    /// Runs until the rows or the time are used up, but for one commit at least.
+    async fn for_its_time(&self, prepared: Prepared, progress: &Arc<Progress>) -> Result<Ended> {
+        let duration = self.bench.options.budget.duration;
+        let over = Stop::default();
+        let run = prepared.run(progress.clone(), over.clone());
+        let watch = async {
+            let began = Instant::now();
+            loop {
+                tokio::time::sleep(LOOK).await;
+                let enough = began.elapsed() >= duration && progress.writes.count() > 0;
+                if enough || began.elapsed() >= duration * PATIENCE || self.stop.requested() {
+                    over.request();
+                    return std::future::pending::<std::convert::Infallible>().await;
+                }
+            }
+        };
+        tokio::select! {
+            ended = run => ended,
+            never = watch => match never {},
+        }
+    }
+}
+
+fn stopped() -> Error {
+    Error::new(
+        ErrorKind::Cancelled,
+        "interrupted; what was made to measure with is removed",
+    )
+}
+
+async fn log(target: &dyn Target) -> Result<Option<u64>> {
+    match target.gauge() {
+        Some(gauge) => Ok(gauge.log().await?.map(|mark| mark.bytes)),
+        None => Ok(None),
+    }
+}
+
+/// Refuses what the plan has made something else of.
+fn as_asked(setting: &Setting, prepared: &Prepared) -> Result<()> {
+    let plan = prepared.plan();
+    let differs = (plan.jobs != setting.jobs).then_some(("jobs", setting.jobs, plan.jobs));
+    let differs = differs.or_else(|| {
+        let rows = setting.method != Method::Single && plan.batch_rows != setting.batch_rows;
+        rows.then_some(("rows a write", setting.batch_rows, plan.batch_rows))
+    });
+    match differs {
+        None => Ok(()),
+        Some((what, asked, planned)) => Err(Error::config(format!(
+            "of {asked} {what} that were asked for, {planned} would be used{}",
+            plan.notes
+                .iter()
+                .find(|note| note.contains("job") || note.contains("one statement"))
+                .map_or_else(String::new, |note| format!(" ({note})"))
+        ))),
+    }
+}

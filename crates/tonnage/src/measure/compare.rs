@@ -1,0 +1,236 @@
+//! What has changed from one report to another, beyond noise.
+
+use super::{
+    figures::{BenchReport, Cell},
+    setting::Setting,
+    statistics::Estimate,
+};
+
+/// A cell that both reports have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Compared {
+    /// What was measured.
+    pub setting: Setting,
+    /// In the first.
+    pub before: Estimate,
+    /// In the second.
+    pub after: Estimate,
+}
+
+impl Compared {
+    /// The second over the first.
+    pub fn ratio(&self) -> f64 {
+        self.after.median / self.before.median.max(f64::MIN_POSITIVE)
+    }
+
+    /// Whether it changed: the intervals have no point in common. Of single measurements nobody can tell.
+    pub fn changed(&self) -> bool {
+        self.before.samples > 1 && self.after.samples > 1 && !self.before.overlaps(&self.after)
+    }
+}
+
+/// Two reports, cell by cell.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The cells that both have, those that changed most first.
+    pub cells: Vec<Compared>,
+    /// Settings that only the first has.
+    pub only_before: Vec<Setting>,
+    /// Settings that only the second has.
+    pub only_after: Vec<Setting>,
+    /// What makes them hard to compare, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Compares.
+pub fn compare(before: &BenchReport, after: &BenchReport) -> Comparison {
+    let find = |cells: &[Cell], setting: &Setting| {
+        let cell = cells.iter().find(|c| c.setting == *setting);
+        cell.map(|c| c.rows_per_second)
+    };
+    let only = |cells: &[Cell], others: &[Cell]| {
+        let alone = cells.iter().filter(|c| find(others, &c.setting).is_none());
+        alone.map(|c| c.setting).collect()
+    };
+    let mut cells: Vec<Compared> = before
+        .cells
+        .iter()
+        .filter_map(|cell| {
+            Some(Compared {
+                setting: cell.setting,
+                before: cell.rows_per_second,
+                after: find(&after.cells, &cell.setting)?,
+            })
+        })
+        .collect();
+    let size = |c: &Compared| (c.changed(), c.ratio().max(f64::MIN_POSITIVE).ln().abs());
+    cells.sort_by(|a, b| {
+        let ((a_changed, a_size), (b_changed, b_size)) = (size(a), size(b));
+        b_changed.cmp(&a_changed).then(b_size.total_cmp(&a_size))
+    });
+    Comparison {
+        cells,
+        only_before: only(&before.cells, &after.cells),
+        only_after: only(&after.cells, &before.cells),
+        warnings: warnings(before, after),
+    }
+}
+
+fn warnings(before: &BenchReport, after: &BenchReport) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let mut differs = |what: &str, a: String, b: String| {
+        if a != b {
+            warnings.push(format!("{what}: {a} before, {b} after"));
+        }
+    };
+    differs("database", before.product.clone(), after.product.clone());
+    differs(
+        "processors of the client",
+        before.processors.to_string(),
+        after.processors.to_string(),
+    );
+    differs("ledger kept", before.ledger.to_string(), after.ledger.to_string());
+    differs("seed", before.seed.to_string(), after.seed.to_string());
+    differs(
+        "rows of a run at most",
+        before.rows_max.to_string(),
+        after.rows_max.to_string(),
+    );
+    differs(
+        "seconds of a run at most",
+        before.run_seconds_max.to_string(),
+        after.run_seconds_max.to_string(),
+    );
+    let reference = |report: &BenchReport| {
+        let of = report
+            .cells
+            .iter()
+            .find(|c| c.setting == report.reference.setting);
+        of.map(|c| c.rows_per_second)
+    };
+    if before.reference.setting == after.reference.setting
+        && let (Some(a), Some(b)) = (reference(before), reference(after))
+        && !a.overlaps(&b)
+    {
+        warnings.push(format!(
+            "the reference itself changed by {:+.0}%: either everything did, or the machine",
+            (b.median / a.median.max(f64::MIN_POSITIVE) - 1.0) * 100.0
+        ));
+    }
+    warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        generate::Workload,
+        measure::{
+            figures::{REPORT_VERSION, Reference},
+            statistics::Estimate,
+        },
+        operation::{Durability, Method},
+        plan::Mode,
+    };
+
+    fn setting(batch_rows: usize) -> Setting {
+        Setting {
+            workload: Workload::Journal,
+            operation: Mode::Insert,
+            method: Method::Array,
+            batch_rows,
+            jobs: 1,
+            durability: Durability::Durable,
+        }
+    }
+
+    fn report(cells: &[(usize, &[f64])]) -> BenchReport {
+        BenchReport {
+            version: REPORT_VERSION,
+            product: "Example 1".to_owned(),
+            target: "example:".to_owned(),
+            processors: 2,
+            seconds: 1.0,
+            seed: 1,
+            rows_max: 1,
+            run_seconds_max: 1.0,
+            repeats: 3,
+            ledger: false,
+            durability_levels: vec![Durability::Durable],
+            answers: Vec::new(),
+            cells: cells
+                .iter()
+                .map(|(rows, samples)| Cell {
+                    setting: setting(*rows),
+                    rows_per_second: Estimate::of(samples).unwrap(),
+                    runs: Vec::new(),
+                })
+                .collect(),
+            ruled_out: Vec::new(),
+            reference: Reference {
+                setting: setting(1),
+                runs: Vec::new(),
+                steadiness: None,
+            },
+            generator: Vec::new(),
+            settings_changed: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_cells_whose_intervals_lie_apart_have_changed() {
+        let before = report(&[
+            (10, &[90.0, 100.0, 110.0]),
+            (100, &[190.0, 200.0, 210.0]),
+            (1_000, &[300.0]),
+            (5, &[1.0]),
+        ]);
+        let mut after = report(&[
+            (10, &[108.0, 115.0, 120.0]),
+            (100, &[140.0, 150.0, 160.0]),
+            (1_000, &[900.0]),
+            (7, &[1.0]),
+        ]);
+        let compared = compare(&before, &after);
+        let changed: Vec<_> = compared
+            .cells
+            .iter()
+            .map(|c| (c.setting.batch_rows, c.changed()))
+            .collect();
+        assert_eq!(changed, [(100, true), (1_000, false), (10, false)]);
+        assert!((compared.cells[0].ratio() - 0.75).abs() < 1e-12);
+        assert_eq!(compared.only_before, [setting(5)]);
+        assert_eq!(compared.only_after, [setting(7)]);
+        assert_eq!(compared.warnings, [] as [String; 0]);
+
+        after.product = "Example 2".to_owned();
+        after.ledger = true;
+        assert_eq!(
+            compare(&before, &after).warnings,
+            [
+                "database: Example 1 before, Example 2 after",
+                "ledger kept: false before, true after"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_reference_that_changed_warns() {
+        let before = report(&[(1, &[100.0, 101.0])]);
+        let after = report(&[(1, &[50.0, 51.0])]);
+        let warnings = compare(&before, &after).warnings;
+        assert!(
+            warnings[0].starts_with("the reference itself changed by -50%"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn a_report_survives_its_file() {
+        let report = report(&[(10, &[90.0, 100.0, 110.0])]);
+        let text = serde_json::to_string(&report).unwrap();
+        assert!(text.contains("\"workload\":\"journal\""), "{text}");
+        assert_eq!(serde_json::from_str::<BenchReport>(&text).unwrap(), report);
+    }
+}

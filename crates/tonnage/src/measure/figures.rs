@@ -1,0 +1,253 @@
+//! What was measured: runs, the cells that they are of, and all of it as one report.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    answer::Answer,
+    setting::{RuledOut, Setting},
+    statistics::{Estimate, Steadiness, quantile, sorted},
+};
+use crate::operation::Durability;
+
+/// The version of the form of [`BenchReport`]; it changes with every field that is renamed or means something else.
+pub const REPORT_VERSION: u32 = 1;
+
+/// What kept a run from being faster, as far as can be told from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Rows did not come fast enough: nothing is learnt about the database.
+    Generator,
+    /// The processors of this process.
+    Client,
+    /// The database, its log, or the way to it.
+    Database,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Generator => "the generator of rows",
+            Self::Client => "client CPU",
+            Self::Database => "the database",
+        })
+    }
+}
+
+/// What [`Bound::of`] decides from.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Rows a second that were written.
+    pub rows_per_second: f64,
+    /// Rows a second that the generator makes by itself, where this run had rows made; none where all were made before.
+    pub ceiling: Option<f64>,
+    /// The share of their time that lanes waited for rows.
+    pub idle: f64,
+    /// Processors that this process kept busy; none where the system does not tell.
+    pub busy: Option<f64>,
+    /// Lanes.
+    pub jobs: usize,
+    /// Processors of this machine.
+    pub processors: usize,
+}
+
+impl Bound {
+    /// The first that applies: the generator where lanes waited more than half of their time or it was run at 80 % of its
+    /// ceiling; the client where nine tenths of a processor a job, or of all processors, were busy.
+    pub fn of(load: &Load) -> Self {
+        let near = |ceiling: f64| load.rows_per_second >= 0.8 * ceiling;
+        if load.idle > 0.5 || load.ceiling.is_some_and(near) {
+            return Self::Generator;
+        }
+        let processors = load.jobs.min(load.processors).max(1) as f64;
+        match load.busy {
+            Some(busy) if busy >= 0.9 * processors => Self::Client,
+            _ => Self::Database,
+        }
+    }
+}
+
+/// One run of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Seconds since the first run of all, when it began.
+    pub at_seconds: f64,
+    /// Rows committed.
+    pub rows: u64,
+    /// From the first write to the last commit.
+    pub seconds: f64,
+    /// Rows over seconds.
+    pub rows_per_second: f64,
+    /// Seconds of a write, from its begin to its commit, at most: half of them, 95 %, 99 %, all.
+    pub write_seconds: [f64; 4],
+    /// Processor seconds of this process; none where the system does not tell.
+    pub client_cpu_seconds: Option<f64>,
+    /// Payload bytes handed to the driver.
+    pub bytes_sent: u64,
+    /// Statements sent.
+    pub statements: u64,
+    /// Transactions committed.
+    pub commits: u64,
+    /// Writes tried again.
+    pub retries: u64,
+    /// Bytes of the table and its indexes on disk afterwards; none where the database does not tell.
+    pub disk_bytes: Option<u64>,
+    /// Bytes that the database's log grew by meanwhile, whoever wrote them; none where the database does not tell.
+    pub log_bytes: Option<u64>,
+    /// What kept it from being faster.
+    pub bound_by: Bound,
+}
+
+/// A cell and its runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// What was measured.
+    pub setting: Setting,
+    /// Rows a second.
+    pub rows_per_second: Estimate,
+    /// The runs that count, in the order in which they were made.
+    pub runs: Vec<Run>,
+}
+
+impl Cell {
+    /// The median over the runs that have it.
+    pub fn median(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        let values: Vec<f64> = self.runs.iter().filter_map(of).collect();
+        (!values.is_empty()).then(|| quantile(&sorted(&values), 0.5))
+    }
+
+    /// The median of something over its rows.
+    pub fn a_row(&self, of: impl Fn(&Run) -> Option<u64>) -> Option<f64> {
+        self.median(|run| Some(of(run)? as f64 / run.rows.max(1) as f64))
+    }
+
+    /// What most of its runs were bound by.
+    pub fn bound_by(&self) -> Bound {
+        let count = |bound| self.runs.iter().filter(|run| run.bound_by == bound).count();
+        let all = [Bound::Database, Bound::Client, Bound::Generator];
+        all.into_iter()
+            .max_by_key(|bound| count(*bound))
+            .unwrap_or(Bound::Database)
+    }
+}
+
+/// How fast rows of a workload are made by one thread that does nothing else.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ceiling {
+    /// The workload's name.
+    pub workload: String,
+    /// Rows a second.
+    pub rows_per_second: f64,
+    /// Rows that were made before the first run and kept in memory for all of them.
+    pub rows_kept: u64,
+}
+
+/// The cell that was measured again and again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reference {
+    /// It.
+    pub setting: Setting,
+    /// When each run began, in seconds since the first, and its rows a second.
+    pub runs: Vec<(f64, f64)>,
+    /// How they varied; none of fewer than two runs.
+    pub steadiness: Option<Steadiness>,
+}
+
+/// Everything that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BenchReport {
+    /// See [`REPORT_VERSION`].
+    pub version: u32,
+    /// The database and its version.
+    pub product: String,
+    /// Its URL, the password removed.
+    pub target: String,
+    /// Processors of the client's machine.
+    pub processors: usize,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+    /// The seed of rows and order.
+    pub seed: u64,
+    /// Rows of a run at most.
+    pub rows_max: u64,
+    /// Seconds of a run at most.
+    pub run_seconds_max: f64,
+    /// Runs of a cell that count.
+    pub repeats: usize,
+    /// Whether positions were kept in the ledger, as a load does unless told otherwise.
+    pub ledger: bool,
+    /// The levels of durability that the database keeps, weakest first.
+    pub durability_levels: Vec<Durability>,
+    /// The answers, one for each workload and operation.
+    pub answers: Vec<Answer>,
+    /// The cells that were measured, in the order of the matrix.
+    pub cells: Vec<Cell>,
+    /// Those that were not, and why.
+    pub ruled_out: Vec<RuledOut>,
+    /// The one that shows noise and drift.
+    pub reference: Reference,
+    /// What the generator can do.
+    pub generator: Vec<Ceiling>,
+    /// Settings of sessions that the runs changed, a line each.
+    pub settings_changed: Vec<String>,
+    /// What the user should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_bound_by_the_first_that_applies() {
+        let load = Load {
+            rows_per_second: 100.0,
+            ceiling: Some(1_000.0),
+            idle: 0.1,
+            busy: Some(0.3),
+            jobs: 1,
+            processors: 2,
+        };
+        let cases = [
+            (load, Bound::Database),
+            (Load { idle: 0.6, ..load }, Bound::Generator),
+            (
+                Load {
+                    ceiling: Some(120.0),
+                    ..load
+                },
+                Bound::Generator,
+            ),
+            (
+                Load {
+                    ceiling: None,
+                    busy: Some(0.95),
+                    ..load
+                },
+                Bound::Client,
+            ),
+            (
+                Load {
+                    busy: Some(0.95),
+                    jobs: 4,
+                    ..load
+                },
+                Bound::Database,
+            ),
+            (
+                Load {
+                    busy: Some(1.9),
+                    jobs: 4,
+                    ..load
+                },
+                Bound::Client,
+            ),
+            (Load { busy: None, ..load }, Bound::Database),
+        ];
+        for (load, bound) in cases {
+            assert_eq!(Bound::of(&load), bound, "{load:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The seam between measuring and a database: tables of its own, and what the database tells of its work.
+//!
+//! Invariants of every implementation:
+//! - What is made bears the name that it was asked for and lies where no table of the user's is looked for; nothing else
+//!   is made, changed or emptied.
+//! - Whatever was made for a name is gone after [`Gauge::discard`], which succeeds where nothing is there.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    error::Result,
+    operation::Method,
+    table::{Table, TableName},
+    target::Target,
+};
+
+/// Where tables for measuring will be, before any is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScratchPlace {
+    /// For people: `tables tonnage_bench_1f2e_* in PostgreSQL 15.18`.
+    pub shown: String,
+    /// Whether that is outside the database itself, so that nothing of it is touched.
+    pub apart: bool,
+}
+
+/// An empty copy of a user's table.
+pub struct Copied {
+    /// Where it is; none for the database that was asked.
+    pub target: Option<Arc<dyn Target>>,
+    /// Its name there.
+    pub table: TableName,
+    /// What the table has and the copy has not, a phrase each: `trigger audit`.
+    pub lacking: Vec<String>,
+}
+
+/// What a table takes on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    /// The rows themselves; none where they cannot be told from the indexes.
+    pub rows_bytes: Option<u64>,
+    /// Rows and indexes.
+    pub bytes: u64,
+    /// A page.
+    pub page_bytes: u64,
+}
+
+/// How far a database has come with its log: totals that only grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogMark {
+    /// Bytes of log since its beginning.
+    pub bytes: u64,
+    /// Changes of pages, or pages, that were logged, where the database counts them.
+    pub changes: Option<u64>,
+}
+
+/// Records of the log that are about one table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Records {
+    /// They could be counted.
+    Counted {
+        /// What a record is there: `WAL record`.
+        what: &'static str,
+        /// Records of the table's rows; with its indexes, where they cannot be told apart.
+        rows: u64,
+        /// Records of its indexes.
+        indexes: Option<u64>,
+        /// Bytes that the log has because of the table's rows, images taken off; none where only its length is known.
+        bytes: Option<u64>,
+        /// Bytes of images of whole pages, which depend on when the last checkpoint was and not on the method.
+        image_bytes: u64,
+        /// Whether what others do is counted as well, so that the background must be subtracted.
+        shared: bool,
+    },
+    /// They could not.
+    Unknown {
+        /// Why, and what would help, a sentence.
+        why: String,
+    },
+}
+
+/// What the catalogue says of how rows of a table are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// A sentence without a full stop.
+    pub text: String,
+    /// Whether it makes the database take rows one by one although an empty copy without it does not show that.
+    pub decides: bool,
+}
+
+impl Cause {
+    /// What also the copy shows, or what only adds to it.
+    pub fn shown(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            decides: false,
+        }
+    }
+}
+
+/// What measuring needs of a target. See the module.
+#[async_trait]
+pub trait Gauge: Send + Sync {
+    /// Where tables whose names begin with `prefix` will be.
+    fn place(&self, prefix: &str) -> ScratchPlace;
+
+    /// Where the table `name` is to be created; none for the database itself.
+    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>>;
+
+    /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`.
+    async fn copy(&self, table: &Table, name: &str) -> Result<Copied>;
+
+    /// Removes all that was made for `name`. Nothing may use it any more.
+    async fn discard(&self, name: &str) -> Result<()>;
+
+    /// What a table takes on disk; none where the database does not tell.
+    async fn disk(&self, table: &TableName) -> Result<Option<Disk>>;
+
+    /// How far the log is; none where this user may not know.
+    async fn log(&self) -> Result<Option<LogMark>>;
+
+    /// The records about `table` between two marks.
+    async fn records(&self, table: &Table, from: &LogMark, to: &LogMark) -> Result<Records>;
+
+    /// Why an INSERT of `columns` into `table` by `method` would be taken row by row, or costs what it costs.
+    async fn causes(&self, table: &Table, method: Method, columns: &[String]) -> Result<Vec<Cause>>;
+}

@@ -1,0 +1,27 @@
+//! Measuring: which way of writing a database takes best, and what it makes of the rows.
+//!
+//! [`Bench`] runs the cells of a matrix of settings and decides ([`answer`]); [`Explain`] looks at how rows reach the
+//! pages and the log of one table. Both go by loads like any other, on tables of their own: what a database has to do
+//! for that is its [`Gauge`]. Words and numbers are apart: [`BenchReport`] and [`Explained`] hold what was measured,
+//! and who prints them is not known here.
+
+pub mod answer;
+mod bench;
+pub mod compare;
+pub mod explain;
+pub mod figures;
+pub mod gauge;
+mod made_up;
+mod rows;
+pub mod setting;
+pub mod statistics;
+pub mod verdict;
+
+pub use self::{
+    answer::Answer,
+    bench::{Bench, BenchOptions, Event},
+    explain::{Explain, ExplainOptions, Explained},
+    figures::BenchReport,
+    gauge::Gauge,
+    setting::{Budget, Matrix, Setting},
+};

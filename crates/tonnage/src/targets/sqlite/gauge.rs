@@ -1,0 +1,228 @@
+//! What measuring needs: files of its own beside the database, and the frames of their write-ahead logs.
+//!
+//! - The database's own file is only read. Every table that is measured with has a file of its own, of the same page size
+//!   and journal, which is removed with its logs.
+//! - Nobody moves the log of such a file before it has [`LOG_BYTES`], so until then its length counts every frame.
+
+use std::{path::Path, sync::Arc};
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::{
+    SqliteTarget,
+    checkpoint::LOG_BYTES,
+    connect::{Form, Location},
+    errors::{self, Doing},
+};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace},
+    operation::Method,
+    report::Counted,
+    table::{Table, TableName},
+    target::Target,
+};
+
+/// Bytes of a log before its first frame, and of a frame before its page (<https://sqlite.org/fileformat2.html#walformat>).
+const LOG_HEADER: u64 = 32;
+const FRAME_HEADER: u64 = 24;
+
+fn failed(failure: rusqlite::Error) -> Error {
+    errors::error(failure, Doing::Else)
+}
+
+fn beside(path: &Path, ending: &str) -> std::path::PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+impl SqliteTarget {
+    /// A new file of this one's form.
+    async fn scratch_file(&self, location: Location) -> Result<Self> {
+        let form = self
+            .on_existing(Form::NEW, |connection| Form::of(connection).map_err(failed))
+            .await?;
+        let making = location.clone();
+        self.control.run(move |_| making.make(form)).await??;
+        Self::open(location).await
+    }
+}
+
+/// What a table is made of, and what is about it that its copy will not have.
+struct Definition {
+    statements: Vec<String>,
+    lacking: Vec<String>,
+}
+
+fn definition(connection: &Connection, name: &str) -> Result<Definition> {
+    let texts = |sql: &str| -> Result<Vec<String>> {
+        let mut statement = connection.prepare(sql).map_err(failed)?;
+        let found = statement.query_map([name], |row| row.get(0)).map_err(failed)?;
+        found.collect::<rusqlite::Result<_>>().map_err(failed)
+    };
+    let statements = texts(
+        "SELECT sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', 'index') \
+         AND sql IS NOT NULL ORDER BY type = 'index', rowid",
+    )?;
+    let mut lacking = texts(
+        "SELECT 'trigger ' || name FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type = 'trigger' \
+         ORDER BY name",
+    )?;
+    if !texts("SELECT \"table\" FROM pragma_foreign_key_list(?1)")?.is_empty() {
+        lacking.push("checks of its foreign keys".to_owned());
+    }
+    Ok(Definition { statements, lacking })
+}
+
+#[async_trait]
+impl Gauge for SqliteTarget {
+    fn place(&self, prefix: &str) -> ScratchPlace {
+        ScratchPlace {
+            shown: format!("files {}.{prefix}_*", self.location.shown()),
+            apart: true,
+        }
+    }
+
+    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>> {
+        let location = self.location.scratch(name);
+        Ok(Some(Arc::new(self.scratch_file(location).await?)))
+    }
+
+    async fn copy(&self, table: &Table, name: &str) -> Result<Copied> {
+        let of = table.name.name.clone();
+        let Definition { statements, lacking } = self
+            .on_required(move |connection| definition(connection, &of))
+            .await?;
+        let location = Location {
+            // The tables that they lead to are not there.
+            foreign_keys: false,
+            ..self.location.scratch(name)
+        };
+        let target = self.scratch_file(location).await?;
+        target
+            .on_required(move |connection| {
+                for statement in &statements {
+                    connection.execute_batch(statement).map_err(failed)?;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(Copied {
+            target: Some(Arc::new(target)),
+            table: table.name.clone(),
+            lacking,
+        })
+    }
+
+    async fn discard(&self, name: &str) -> Result<()> {
+        let Location { path, .. } = self.location.scratch(name);
+        for ending in ["", "-wal", "-shm", "-journal"] {
+            let path = beside(&path, ending);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::new(
+                        ErrorKind::Refused,
+                        format!("{}: {error}", path.display()),
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn disk(&self, _: &TableName) -> Result<Option<Disk>> {
+        // The file holds nothing else.
+        self.on_existing(None, |connection| {
+            let of = |pragma: &str| -> Result<u64> {
+                let sql = format!("PRAGMA {pragma}");
+                let found: i64 = connection.query_row(&sql, [], |row| row.get(0)).map_err(failed)?;
+                Ok(u64::try_from(found).unwrap_or_default())
+            };
+            let page_bytes = of("page_size")?;
+            Ok(Some(Disk {
+                rows_bytes: None,
+                bytes: of("page_count")? * page_bytes,
+                page_bytes,
+            }))
+        })
+        .await
+    }
+
+    async fn log(&self) -> Result<Option<LogMark>> {
+        let log = beside(&self.location.path, "-wal");
+        self.on_existing(None, move |connection| {
+            let form = Form::of(connection).map_err(failed)?;
+            let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
+            // From here on it may have begun anew.
+            if !form.wal || bytes >= LOG_BYTES {
+                return Ok(None);
+            }
+            let frame = FRAME_HEADER + u64::from(form.page_bytes);
+            Ok(Some(LogMark {
+                bytes,
+                changes: Some(bytes.saturating_sub(LOG_HEADER) / frame),
+            }))
+        })
+        .await
+    }
+
+    async fn records(&self, _: &Table, from: &LogMark, to: &LogMark) -> Result<Records> {
+        let (from_bytes, to_bytes) = (from.bytes, to.bytes);
+        Ok(match (from.changes, to.changes) {
+            (Some(from), Some(to)) => Records::Counted {
+                what: "WAL frame",
+                rows: to.saturating_sub(from),
+                indexes: None,
+                bytes: Some(to_bytes.saturating_sub(from_bytes)),
+                image_bytes: 0,
+                shared: false,
+            },
+            _ => Records::Unknown {
+                why: "the file keeps no write-ahead log whose frames could be counted".to_owned(),
+            },
+        })
+    }
+
+    async fn causes(&self, table: &Table, method: Method, _: &[String]) -> Result<Vec<Cause>> {
+        let name = table.name.name.clone();
+        let (form, indexes, definition) = self
+            .on_required(move |connection| {
+                let form = Form::of(connection).map_err(failed)?;
+                let indexes: i64 = connection
+                    .query_row("SELECT count(*) FROM pragma_index_list(?1)", [&name], |row| {
+                        row.get(0)
+                    })
+                    .map_err(failed)?;
+                Ok((form, indexes, definition(connection, &name)?))
+            })
+            .await?;
+        let mut causes = vec![Cause::shown(match (method, form.wal) {
+            (_, false) => {
+                "with a rollback journal each commit writes a page as it was and as it is".to_owned()
+            }
+            (Method::Single, true) => format!(
+                "each row is a commit, and a commit logs every page that it changes whole, {} bytes",
+                form.page_bytes
+            ),
+            (_, true) => {
+                "a commit logs every page that it changes once, whole, however many of its rows are there"
+                    .to_owned()
+            }
+        })];
+        if indexes > 0 {
+            causes.push(Cause::shown(format!(
+                "{} beside the table: rows that do not come in their order change more pages",
+                Counted(indexes.unsigned_abs(), "index tree")
+            )));
+        }
+        for what in definition.lacking {
+            causes.push(Cause::shown(format!(
+                "{what}: work for every row, by whichever method"
+            )));
+        }
+        Ok(causes)
+    }
+}

@@ -1,0 +1,120 @@
+//! What measuring asks of PostgreSQL: records of the log that are about one table, and copies that stand alone.
+
+use tonnage::{
+    load::Stop,
+    measure::{
+        Explain, ExplainOptions,
+        explain::{ByMethod, Explained},
+        verdict::Taken,
+    },
+    operation::Method,
+    table::TableName,
+};
+
+use super::{Place, Server};
+
+on_every_server! {
+    records_are_counted_by_table_and_kind,
+    a_copy_has_what_the_table_has_and_sequences_of_its_own,
+    an_unlogged_table_leaves_no_records,
+}
+
+async fn explain(place: &Place, table: &str, methods: &[Method]) -> Explained {
+    let options = ExplainOptions {
+        table: TableName::bare(table),
+        files: Vec::new(),
+        columns: None,
+        methods: Some(methods.to_vec()),
+        rows: 1_000,
+        batch_rows: 500,
+        durability: None,
+    };
+    let explain = Explain::prepare(place.target.clone(), "the test server".to_owned(), options)
+        .await
+        .unwrap();
+    explain.run(Stop::default()).await.unwrap()
+}
+
+fn by(explained: &Explained, method: Method) -> &ByMethod {
+    let found = explained.methods.iter().find(|one| one.method == method);
+    found.expect("a method that was asked for")
+}
+
+/// Tables of the place's schema.
+async fn tables(place: &Place) -> Vec<Option<String>> {
+    let sql = format!(
+        "SELECT relname::text FROM pg_class WHERE relnamespace = '{}'::regnamespace AND relkind IN ('r', 'S') ORDER BY 1",
+        place.schema
+    );
+    place.texts(&sql).await
+}
+
+async fn records_are_counted_by_table_and_kind(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE TABLE t (id integer PRIMARY KEY, k integer, name text); CREATE INDEX ON t USING hash (k)",
+        )
+        .await;
+    let explained = explain(&place, "t", &[Method::Native, Method::Array]).await;
+    let (copy, insert) = (by(&explained, Method::Native), by(&explained, Method::Array));
+    assert_eq!(copy.taken, Taken::ByArray, "{explained:?}");
+    assert_eq!(insert.taken, Taken::RowByRow, "{explained:?}");
+    assert_eq!(insert.row_records, Some(1.0), "{explained:?}");
+    assert!(copy.row_records < Some(0.1), "{explained:?}");
+    for one in [copy, insert] {
+        assert!(
+            one.index_records >= Some(2.0),
+            "a record a row in each index: {explained:?}"
+        );
+        assert!(one.log_bytes > Some(50.0), "{explained:?}");
+        assert!(one.rows_a_page > Some(50.0), "{explained:?}");
+    }
+    assert_eq!(tables(&place).await, [Some("t".to_owned())]);
+}
+
+async fn a_copy_has_what_the_table_has_and_sequences_of_its_own(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE TABLE parent (id integer PRIMARY KEY); \
+             CREATE TABLE \"odd \"\"t\" (id serial PRIMARY KEY, n bigint GENERATED ALWAYS AS IDENTITY, \
+                parent integer REFERENCES parent, twice integer GENERATED ALWAYS AS (parent * 2) STORED, \
+                \"odd c\" text UNIQUE)",
+        )
+        .await;
+    let explained = explain(&place, "odd \"t", &[Method::Native]).await;
+    let native = by(&explained, Method::Native);
+    assert_eq!(
+        (native.taken, native.rows),
+        (Taken::ByArray, 1_000),
+        "{explained:?}"
+    );
+    assert_eq!(explained.columns, ["parent", "odd c"]);
+    assert_eq!(explained.left_out, ["id", "n", "twice"]);
+    assert_eq!(explained.lacking, ["foreign key odd \"t_parent_fkey"]);
+    let moved =
+        "SELECT count(*) FROM pg_sequences WHERE schemaname = current_schema() AND last_value IS NOT NULL";
+    assert_eq!(
+        place.number(moved).await,
+        0,
+        "the table's own sequences are where they were"
+    );
+    assert_eq!(
+        tables(&place).await.len(),
+        4,
+        "two tables and their two sequences"
+    );
+}
+
+async fn an_unlogged_table_leaves_no_records(server: Server) {
+    let place = Place::on(server).await;
+    place.run("CREATE UNLOGGED TABLE t (id integer, name text)").await;
+    let explained = explain(&place, "t", &[Method::Array]).await;
+    let array = by(&explained, Method::Array);
+    assert_eq!(array.taken, Taken::Unknown, "{explained:?}");
+    assert!(
+        array.why.iter().any(|why| why.contains("the table is unlogged")),
+        "{explained:?}"
+    );
+}
