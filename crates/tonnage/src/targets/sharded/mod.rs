@@ -114,6 +114,13 @@ impl ShardedTarget {
         if let (true, Some(away)) = (targets.is_empty(), first_away) {
             return Err(away);
         }
+        if let Some(target) = targets.iter().find(|target| target.ledger_file().is_some()) {
+            let product = &target.capabilities().product;
+            return Err(Error::config(format!(
+                "{product} spreads rows over its nodes itself, and is no member of several databases"
+            ))
+            .hint("load into one of them, by its URL"));
+        }
         let capabilities = capabilities(&targets, members.len())?;
         Ok(Self {
             names: members.iter().map(|member| member.name.clone()).collect(),

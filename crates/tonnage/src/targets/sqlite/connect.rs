@@ -76,6 +76,7 @@ impl Location {
         Self {
             path,
             busy_timeout: BUSY_TIMEOUT_DEFAULT,
+            foreign_keys: true,
         }
     }
 
