@@ -105,13 +105,17 @@ fn normal(output: &str, resumed: bool) -> String {
             let number = word.starts_with(|c: char| c.is_ascii_digit());
             let seconds = number && matches!(next.trim_end_matches([',', ':']), "s");
             let drained = words[..at].ends_with(&["the", "buffer,"]);
-            let progress = resumed && number && matches!(next, "rows" | "written" | "resumed" | "commits,");
+            let counted = ["row", "rows", "written", "resumed", "commit,", "commits,"];
+            let progress = resumed && number && counted.contains(&next);
             let bottleneck = words[..at].ends_with(&["bound", "by", "the"]);
             match () {
                 () if run_id => "RUN".to_owned(),
                 () if seconds || progress || drained || number && matches!(next, "rows/s" | "keys/s") => {
                     "N".to_owned()
                 }
+                // A kill may have left one.
+                () if resumed && word == "row" => "rows".to_owned(),
+                () if resumed && word == "commit," => "commits,".to_owned(),
                 () if bottleneck => "BOTTLENECK".to_owned(),
                 () => word.to_owned(),
             }
