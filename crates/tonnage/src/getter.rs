@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::Result,
-    reader::{BatchBounds, ReadColumn},
+    reader::{BatchBounds, ReadColumn, Relation, ScanRequest},
     table::TableName,
     types::ColumnType,
 };
@@ -33,6 +33,22 @@ pub struct GetRequest {
     /// Whether the columns begin a primary or unique key, so that an index leads to each. Else they may be any: those of
     /// a foreign key, say.
     pub keyed: bool,
+}
+
+impl GetRequest {
+    /// The columns wanted, as what reads the whole table is asked for them.
+    pub(crate) fn scan(&self) -> ScanRequest {
+        ScanRequest {
+            relation: Relation::Table(self.table.clone()),
+            columns: self.columns.clone(),
+            texts: self.texts.clone(),
+            filter: None,
+            limit: None,
+            split_by: None,
+            readers: 1,
+            batch: self.batch,
+        }
+    }
 }
 
 /// A column that keys are of.

@@ -103,10 +103,18 @@ impl Cause {
 #[async_trait]
 pub trait Gauge: Send + Sync {
     /// Where tables whose names begin with `prefix` will be.
-    fn place(&self, prefix: &str) -> ScratchPlace;
+    fn place(&self, prefix: &str) -> ScratchPlace {
+        ScratchPlace {
+            shown: format!("tables {prefix}_* in the database"),
+            apart: false,
+        }
+    }
 
     /// Where the table `name` is to be created; none for the database itself.
-    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>>;
+    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>> {
+        let _ = name;
+        Ok(None)
+    }
 
     /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`.
     async fn copy(&self, table: &Table, name: &str) -> Result<Copied>;

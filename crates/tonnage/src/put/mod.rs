@@ -370,12 +370,9 @@ impl BulkPut {
 
 impl Calls {
     fn call(&self, target: &dyn crate::target::Target, reject: &Reject) {
-        let stream = reject
-            .file
-            .strip_prefix("stream ")
-            .and_then(|number| number.parse().ok());
         let entry = Entry {
-            stream: stream.unwrap_or_default(),
+            // Every block bears the name of its stream.
+            stream: streams::number(&reject.file).unwrap_or_default(),
             row: reject.row,
             data: reject.data.clone(),
         };

@@ -91,9 +91,16 @@ impl Streams {
     }
 }
 
+const PREFIX: &str = "stream ";
+
 /// What rejects call a stream.
 pub(super) fn name(stream: usize) -> Arc<str> {
-    format!("stream {stream}").into()
+    format!("{PREFIX}{stream}").into()
+}
+
+/// The stream of that name; none for what is no stream's.
+pub(super) fn number(name: &str) -> Option<usize> {
+    name.strip_prefix(PREFIX)?.parse().ok()
 }
 
 /// Reads streams to their ends, one after another, until none is left or nobody takes their blocks.

@@ -31,7 +31,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     getter::{Answer, GetKey, GetRequest, Getter, KeyRange},
-    reader::{BatchBounds, ReadColumn, Relation, ScanRequest},
+    reader::{BatchBounds, ReadColumn},
 };
 
 /// Keys of an `IN`.
@@ -144,16 +144,7 @@ impl CassandraGetter {
         let keys = request.key.iter().map(|key| encoder(&described, key));
         let keys: Vec<ColumnEncoder> = keys.collect::<Result<_>>()?;
         let together = keys.len() == 1 && request.range.is_none() && exact(&keys[0].kind);
-        let scan = ScanRequest {
-            relation: Relation::Table(request.table.clone()),
-            columns: request.columns.clone(),
-            texts: request.texts.clone(),
-            filter: None,
-            limit: None,
-            split_by: None,
-            readers: 1,
-            batch: request.batch,
-        };
+        let scan = request.scan();
         let (mut names, texts) = reader::select(&described, &scan)?;
         let wanted = names.len();
         let mut cql = String::new();

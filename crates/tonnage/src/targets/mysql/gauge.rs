@@ -3,8 +3,6 @@
 //! Counters are the whole server's, and need no privilege. InnoDB's log tells no records apart, so what is counted is
 //! how often pages were changed: of the table, of its indexes, and of the undo log.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 
@@ -15,11 +13,10 @@ use super::{
 };
 use crate::{
     error::Result,
-    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace},
+    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records},
     operation::Method,
     report::Counted,
     table::{Table, TableName},
-    target::Target,
 };
 
 /// Counters, by the names of MariaDB and MySQL.
@@ -54,17 +51,6 @@ impl MysqlTarget {
 
 #[async_trait]
 impl Gauge for MysqlTarget {
-    fn place(&self, prefix: &str) -> ScratchPlace {
-        ScratchPlace {
-            shown: format!("tables {prefix}_* in the database"),
-            apart: false,
-        }
-    }
-
-    async fn scratch(&self, _: &str) -> Result<Option<Arc<dyn Target>>> {
-        Ok(None)
-    }
-
     async fn copy(&self, table: &Table, name: &str) -> Result<Copied> {
         let mut lacking = self.about(TRIGGERS, &table.name).await?;
         lacking.extend(self.about(FOREIGN_KEYS, &table.name).await?);

@@ -36,7 +36,7 @@ use crate::{
     error::{Error, Result},
     getter::{Answer, GetKey, GetRequest, Getter, KeyRange, no_index},
     load::arrow_bug,
-    reader::{ReadColumn, Relation, ScanRequest},
+    reader::ReadColumn,
     types::ColumnType,
 };
 
@@ -81,16 +81,7 @@ impl MysqlGetter {
         conn.query_drop("SET SESSION TRANSACTION READ ONLY")
             .await
             .map_err(errors::statement)?;
-        let scan = ScanRequest {
-            relation: Relation::Table(request.table.clone()),
-            columns: request.columns.clone(),
-            texts: request.texts.clone(),
-            filter: None,
-            limit: None,
-            split_by: None,
-            readers: 1,
-            batch: request.batch,
-        };
+        let scan = request.scan();
         let found = relation(&mut conn, &version, &settings.database, &scan).await?;
         let (columns, selected) = describe(&mut conn, &scan, &found).await?;
         let mut notes = found.notes(&columns, &scan);

@@ -3,8 +3,6 @@
 //! Records are read with pg_walinspect, where this role may. A superuser who has not got it creates it in a transaction
 //! that is rolled back, so that nothing of it stays. Without it only the length of the log is known.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use tokio_postgres::Client;
 
@@ -17,11 +15,10 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace},
+    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records},
     operation::Method,
     report::Counted,
     table::{Table, TableName},
-    target::Target,
 };
 
 /// What of a table LIKE does not copy and a load would meet.
@@ -135,17 +132,6 @@ async fn read(client: &Client, schema: &str, table: &Table, from: &LogMark, to: 
 
 #[async_trait]
 impl Gauge for PostgresTarget {
-    fn place(&self, prefix: &str) -> ScratchPlace {
-        ScratchPlace {
-            shown: format!("tables {prefix}_* in the database"),
-            apart: false,
-        }
-    }
-
-    async fn scratch(&self, _: &str) -> Result<Option<Arc<dyn Target>>> {
-        Ok(None)
-    }
-
     async fn copy(&self, table: &Table, name: &str) -> Result<Copied> {
         let session = self.session().await?;
         let oid = oid(table)?;

@@ -40,7 +40,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     getter::{Answer, GetKey, GetRequest, Getter, KeyRange, Moment, no_index},
     load::arrow_bug,
-    reader::{BatchBounds, ReadColumn, Relation, ScanRequest},
+    reader::{BatchBounds, ReadColumn},
 };
 
 /// What was committed when it began.
@@ -134,16 +134,7 @@ impl PostgresGetter {
         request: &GetRequest,
     ) -> Result<Self> {
         let client = open(settings, snapshot.as_deref()).await?;
-        let scan = ScanRequest {
-            relation: Relation::Table(request.table.clone()),
-            columns: request.columns.clone(),
-            texts: request.texts.clone(),
-            filter: None,
-            limit: None,
-            split_by: None,
-            readers: 1,
-            batch: request.batch,
-        };
+        let scan = request.scan();
         let found = relation(&client, &scan).await?;
         let (columns, arriving, selected) = describe(&client, &scan, &found).await?;
         let mut notes = found.notes(&columns, &scan);

@@ -36,7 +36,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     getter::{Answer, GetKey, GetRequest, Getter, Moment, RangeEnd, no_index},
     load::arrow_bug,
-    reader::{ReadColumn, Relation, ScanRequest, schema},
+    reader::{ReadColumn, schema},
 };
 
 /// Answers that may wait to be fetched, so that reading goes on meanwhile.
@@ -233,20 +233,7 @@ impl Drop for SqliteGetter {
 impl Looking {
     fn open(connection: Connection, request: &GetRequest) -> Result<(Self, Vec<ReadColumn>, Vec<String>)> {
         array::load_module(&connection).map_err(failed)?;
-        let scanned = Scanned::look(
-            &connection,
-            &ScanRequest {
-                relation: Relation::Table(request.table.clone()),
-                columns: request.columns.clone(),
-                texts: request.texts.clone(),
-                filter: None,
-                limit: None,
-                split_by: None,
-                readers: 1,
-                batch: request.batch,
-            },
-            Classes::OfFirst(CLASSES_ROWS),
-        )?;
+        let scanned = Scanned::look(&connection, &request.scan(), Classes::OfFirst(CLASSES_ROWS))?;
         let gone = || Error::schema(format!("table {} was altered meanwhile", request.table));
         let names: Vec<String> = request.key.iter().map(|key| key.name.clone()).collect();
         let indexed = request.keyed || catalog::is_indexed(&connection, &request.table.name, &names)?;

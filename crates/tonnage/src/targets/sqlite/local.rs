@@ -61,13 +61,10 @@ impl Control {
     }
 
     fn required(&mut self) -> Result<&mut Connection> {
-        let missing = || {
-            Error::new(
-                ErrorKind::Fenced,
-                format!("the ledger {} is gone", self.location.path.display()),
-            )
-        };
-        let missing = missing();
+        let missing = Error::new(
+            ErrorKind::Fenced,
+            format!("the ledger {} is gone", self.location.shown()),
+        );
         self.existing()?.ok_or(missing)
     }
 
