@@ -235,9 +235,12 @@ impl Gauge for PostgresTarget {
             });
         }
         let client = connect::open(&self.settings).await?;
-        // A commit of its own brings to disk what was logged before it.
+        // A commit of its own brings to disk what was logged before it. It must have logged something: the server
+        // does not wait for the disk at the commit of a transaction that only has a number.
         client
-            .batch_execute("SET synchronous_commit = local; SELECT pg_catalog.txid_current()")
+            .batch_execute(
+                "SET synchronous_commit = local; SELECT pg_catalog.pg_logical_emit_message(true, 'tonnage', '')",
+            )
             .await
             .map_err(errors::statement)?;
         let found = client
