@@ -77,7 +77,9 @@ def result(case, rounds, whole):
             notes.append(f"{name} was stopped after {measure.RUN_SECONDS_MAX} s, so its true figures are higher")
         elif len(values) < rounds:
             notes.append(f"{name} ran {len(values)} times only, which took long enough")
-    notes += [f"{name} could not run: {problem}" for name, problem in failed.items()]
+    # Of a long complaint its last line says what it is about.
+    reasons = {name: str(problem).strip().splitlines()[-1] for name, problem in failed.items()}
+    notes += [f"{name} could not run: {reason}" for name, reason in reasons.items()]
     found = {"name": case.name, "title": case.title, "rows": case.rows, "runs": rounds, "warm": case.warm}
     goals = [[goal.text, goal.measured, goal.reached] for goal in goals]
     return found | {"lines": lines, "goals": goals, "notes": notes}, failed

@@ -34,7 +34,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::{SinkExt, StreamExt, TryStreamExt, stream};
+use futures::{SinkExt, Stream, StreamExt, TryStreamExt, stream};
 use tokio_postgres::NoTls;
 use tonnage::{
     Buffer, Database, Row,
@@ -46,6 +46,8 @@ const TABLE: &str = "single_rows (id bigint, device text, value double precision
 const PRODUCERS: u64 = 8;
 /// Rows that are due are put at this pace.
 const TICK: Duration = Duration::from_millis(1);
+/// Calls of a paced producer that wait at once: far more than a journal that keeps up leaves waiting.
+const UNDER_WAY_MAX: usize = 16_384;
 /// The file beside the journal is fsynced this often.
 const FSYNC_EVERY: Duration = Duration::from_millis(10);
 const FSYNC_BYTES: usize = 4_096;
@@ -269,10 +271,13 @@ async fn journaled(
         done??;
     }
     let seconds = started.elapsed().as_secs_f64();
+    buffer.flush_all().await?;
+    let in_table = started.elapsed().as_secs_f64();
     let report = buffer.close().await?;
     let figures = serde_json::json!({
         "rows": report.rows.written,
         "groups": report.metrics.journal_groups,
+        "rows_per_second_in_table": report.rows.written as f64 / in_table,
     });
     Ok((seconds, figures))
 }
@@ -325,6 +330,16 @@ async fn copy(url: &str, rows: Rows, count: u64) -> Outcome<(f64, serde_json::Va
 /// How many rows of a producer are due.
 fn due(started: Instant, rate: u64) -> u64 {
     (started.elapsed().as_secs_f64() * rate as f64 / PRODUCERS as f64) as u64
+}
+
+/// The numbers of a producer's rows, each once its row is due.
+fn when_due(started: Instant, rate: u64, time: Duration) -> impl Stream<Item = u64> {
+    stream::unfold(0, move |number| async move {
+        while number >= due(started, rate) {
+            tokio::time::sleep(TICK).await;
+        }
+        (started.elapsed() < time).then_some((number, number + 1))
+    })
 }
 
 async fn paced_accepted(
@@ -381,21 +396,18 @@ async fn paced_journaled(
     for producer in 0..PRODUCERS {
         let buffer = buffer.clone();
         producers.spawn(async move {
-            let mut puts = tokio::task::JoinSet::new();
-            let mut put = 0;
-            while started.elapsed() < time {
-                while put < due(started, rate) {
-                    let (buffer, row) = (buffer.clone(), rows.put(put * PRODUCERS + producer));
-                    puts.spawn(async move {
-                        let called = Instant::now();
-                        buffer.put(row).await.map(|_| nanos_since(called))
-                    });
-                    put += 1;
+            let put = |number| {
+                let (buffer, row) = (&buffer, rows.put(number * PRODUCERS + producer));
+                async move {
+                    let called = Instant::now();
+                    buffer.put(row).await.map(|_| nanos_since(called))
                 }
-                tokio::time::sleep(TICK).await;
-            }
-            let nanos = puts.join_all().await;
-            nanos.into_iter().collect::<tonnage::Result<Vec<u32>>>()
+            };
+            when_due(started, rate, time)
+                .map(put)
+                .buffer_unordered(UNDER_WAY_MAX)
+                .try_collect::<Vec<u32>>()
+                .await
         });
     }
     let mut nanos = Vec::new();
@@ -415,16 +427,18 @@ async fn paced_journaled(
     Ok((seconds, figures))
 }
 
-/// What appending to a file and fsyncing it takes, again and again until `done`.
+/// What appending to a file and fsyncing it takes, again and again until `done`: from when it was due, so that a disk
+/// that stands still for a while counts for every fsync that it holds up, as it does for every put.
 fn fsyncs(path: &Path, done: &AtomicBool) -> std::io::Result<Vec<u32>> {
     let mut file = File::create(path)?;
     let mut nanos = Vec::new();
+    let mut due = Instant::now();
     while !done.load(Ordering::Relaxed) {
-        let called = Instant::now();
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
         file.write_all(&[7; FSYNC_BYTES])?;
         file.sync_data()?;
-        nanos.push(nanos_since(called));
-        std::thread::sleep(FSYNC_EVERY);
+        nanos.push(nanos_since(due));
+        due += FSYNC_EVERY;
     }
     Ok(nanos)
 }
