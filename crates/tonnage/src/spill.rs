@@ -2,7 +2,9 @@
 //!
 //! Rows are sorted a memory's worth at a time and spilled as runs; then the runs are merged. Rows of equal keys keep
 //! the order in which they came, nulls come first. Runs are anonymous temporary files (`TMPDIR`), which vanish with
-//! the process. At most [`RUNS_MAX`] are merged at once; more are first merged into fewer.
+//! the process. [`FAN_IN`] runs that follow one another are merged into one as soon as there are so many, and so are
+//! those that come of this: a row is written again as often as the number of runs has digits to that base, and files
+//! and memory are as many runs as [`FAN_IN`] times that, less than a hundred up to a tebibyte.
 
 use std::{
     cmp::Ordering,
@@ -24,8 +26,8 @@ use crate::{
     load::arrow_bug,
 };
 
-/// Runs merged at once. Each holds one batch of [`SPILL_BYTES`] in memory.
-const RUNS_MAX: usize = 128;
+/// Runs that are merged into one. Each holds one batch of [`SPILL_BYTES`] in memory meanwhile.
+const FAN_IN: usize = 32;
 /// Arrow bytes of a spilled batch, about.
 const SPILL_BYTES: usize = 256 << 10;
 
@@ -37,7 +39,8 @@ pub(crate) struct Sorter {
     bytes_max: usize,
     held: Vec<RecordBatch>,
     held_bytes: usize,
-    runs: Vec<Run>,
+    /// In the order in which their rows came, each with how often these were merged: never more often than before it.
+    runs: Vec<(u32, Run)>,
 }
 
 /// The bounds of a merged batch: it ends with the row that reaches either.
@@ -77,24 +80,27 @@ impl Sorter {
             return Ok(());
         }
         self.held_bytes = 0;
-        let run = self.spill()?;
-        self.runs.push(run);
-        while self.runs.len() >= RUNS_MAX {
-            let first = self.runs.drain(..RUNS_MAX).collect();
-            let merged = self.merge_to_disk(first)?;
-            self.runs.insert(0, merged);
+        let mut next = (0, self.spill()?);
+        loop {
+            let level = next.0;
+            self.runs.push(next);
+            let alike = self.runs.partition_point(|(merged, _)| *merged > level);
+            if self.runs.len() - alike < FAN_IN {
+                return Ok(());
+            }
+            let runs = self.runs.drain(alike..).map(|(_, run)| run).collect();
+            next = (level + 1, self.merge_to_disk(runs)?);
         }
-        Ok(())
     }
 
     /// All rows were taken.
     pub(crate) fn finish(mut self, bounds: MergedBounds) -> Result<Merge> {
         if !self.held.is_empty() {
             let sorted = self.sorted()?;
-            self.runs.push(Run::Memory(sorted));
+            self.runs.push((0, Run::Memory(sorted)));
         }
-        let runs = std::mem::take(&mut self.runs);
-        self.merge(runs, bounds)
+        let runs = std::mem::take(&mut self.runs).into_iter();
+        self.merge(runs.map(|(_, run)| run).collect(), bounds)
     }
 
     /// One batch of what is held, in key order; equal keys in the order in which they came.
@@ -372,7 +378,7 @@ mod tests {
         let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, false)]));
         let bytes_max = 16 << 10;
         let mut sorter = Sorter::new(schema.clone(), vec![0], bytes_max).unwrap();
-        let mut files_max = 0;
+        let (mut files_max, mut merged_max) = (0, 0);
         for at in 0..BATCHES {
             // Far apart: each number once, in no order.
             let numbers = (at * ROWS..(at + 1) * ROWS).map(|n| n * 7_919 % (ROWS * BATCHES));
@@ -387,12 +393,16 @@ mod tests {
             let held: usize = sorter.held.iter().map(RecordBatch::get_array_memory_size).sum();
             assert_eq!(held, sorter.held_bytes);
             assert!(
-                sorter.runs.iter().all(|run| matches!(run, Run::Disk(_))),
+                sorter.runs.iter().all(|(_, run)| matches!(run, Run::Disk(_))),
                 "a run is in memory"
             );
+            assert!(sorter.runs.is_sorted_by(|(a, _), (b, _)| a >= b));
             files_max = files_max.max(sorter.runs.len());
+            merged_max = merged_max.max(sorter.runs.first().map_or(0, |(merged, _)| *merged));
         }
-        assert!((2..RUNS_MAX).contains(&files_max), "{files_max} files at once");
+        // Hundreds of runs, each written once more and no oftener.
+        assert_eq!(merged_max, 1);
+        assert!((2..2 * FAN_IN).contains(&files_max), "{files_max} files at once");
         let bounds = MergedBounds {
             rows_max: 512,
             bytes_max: usize::MAX,
@@ -407,7 +417,7 @@ mod tests {
             }
             let loaded = merge.cursors.iter().filter_map(|cursor| cursor.batch.as_ref());
             let loaded: usize = loaded.map(RecordBatch::get_array_memory_size).sum();
-            assert!(loaded <= RUNS_MAX * 2 * SPILL_BYTES, "{loaded} bytes are loaded");
+            assert!(loaded <= files_max * 2 * SPILL_BYTES, "{loaded} bytes are loaded");
         }
         assert_eq!(next, ROWS * BATCHES);
     }

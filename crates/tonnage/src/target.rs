@@ -77,6 +77,12 @@ pub trait Target: Send + Sync {
     /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. None where there is neither.
     async fn table(&self, name: &TableName) -> Result<Option<Table>>;
 
+    /// The schema that tables have in their names because it is the database that this is connected to, and that says
+    /// nothing elsewhere; none where schemas are within a database.
+    fn own_schema(&self) -> Option<&str> {
+        None
+    }
+
     /// Names of the tables a user may mean, for "did you mean".
     async fn table_names(&self) -> Result<Vec<String>>;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::support::{BOTH, Database::Sqlite, Place};
+use crate::support::{ALL, BOTH, Database::Sqlite, Place};
 
 const SHOP: &str = "
     CREATE TABLE orders (id integer PRIMARY KEY, customer text, total numeric(10,2));
@@ -177,6 +177,56 @@ fn a_get_that_fails_leaves_no_file() {
             "{}",
             ran.stderr
         );
+    }
+}
+
+#[test]
+fn what_cannot_be_got_is_refused_by_every_server_and_leaves_no_file() {
+    const TABLES: &str = "CREATE TABLE orders (id integer PRIMARY KEY, note varchar(20));
+        CREATE TABLE notes (note varchar(20)); INSERT INTO orders VALUES (1, 'one')";
+    for database in ALL {
+        let place = Place::with(*database, TABLES, &[]);
+        for (arguments, said) in [
+            (
+                "1 two -t orders",
+                "error: arguments row 2, column 'id': 'two' is not an int",
+            ),
+            ("1 -t orders --key number", "has no column 'number'"),
+            ("one -t orders --key note", "begins with (note)\n"),
+            ("1 -t notes", "has no primary or unique key to look rows up by\n"),
+            (
+                "1 -t orders --missing nowhere/gone.csv",
+                "cannot create nowhere/gone.csv",
+            ),
+        ] {
+            let ran = place.run(&format!("get {{db}} {arguments} -o out.csv -q"));
+            assert!(
+                matches!(ran.code, Some(1 | 2)),
+                "{database:?} {arguments}: {}",
+                ran.stderr
+            );
+            assert!(
+                ran.stderr.contains(said),
+                "{database:?} {arguments}: {}",
+                ran.stderr
+            );
+            assert!(
+                ran.stderr.contains("\nhint: "),
+                "{database:?} {arguments}: {}",
+                ran.stderr
+            );
+            assert_eq!(place.files("."), [""; 0], "{database:?} {arguments}");
+        }
+        let ran = place.run("get {db} 1 -t orders -o nowhere/out.csv");
+        assert_eq!(ran.code, Some(1));
+        assert!(
+            ran.stderr.contains("cannot create nowhere/out.csv"),
+            "{}",
+            ran.stderr
+        );
+        let ran = place.run("get {db} 1 -t orders -o /dev/full --format csv");
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.contains("No space left on device"), "{}", ran.stderr);
     }
 }
 

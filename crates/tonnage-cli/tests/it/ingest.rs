@@ -52,6 +52,44 @@ fn each_row_is_acknowledged_by_its_number_and_bad_ones_cost_themselves() {
 }
 
 #[test]
+fn wide_rows_have_their_columns_in_any_order() {
+    const COLUMNS: usize = 500;
+    const ROWS: usize = 40;
+    let columns: Vec<String> = (0..COLUMNS)
+        .map(|at| format!("c{at} integer DEFAULT -1"))
+        .collect();
+    let table = format!("CREATE TABLE wide (id integer, {})", columns.join(", "));
+    let lines: String = (0..ROWS)
+        .map(|row| {
+            // Some rows lack some columns, and some are written in capitals.
+            let step = [1, 3, 7][row % 3];
+            let keys = (0..COLUMNS).map(|at| (at * step + row * 17) % COLUMNS);
+            let keys = keys.filter(|key| row % 4 != 1 || !key.is_multiple_of(5));
+            let name = if row % 10 == 9 { "C" } else { "c" };
+            let members: Vec<_> = keys
+                .map(|key| format!("\"{name}{key}\":{}", row * 1_000 + key))
+                .collect();
+            format!("{{{},\"id\":{row}}}\n", members.join(","))
+        })
+        .collect();
+    for database in BOTH {
+        let place = Place::with(*database, &table, &[]);
+        let ran = place.run_with("ingest {db} -t wide -q", &[], lines.as_bytes());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let found = place.sql("SELECT * FROM wide ORDER BY id");
+        let wanted = (0..ROWS).map(|row| {
+            let value = |key: usize| match row % 4 == 1 && key.is_multiple_of(5) {
+                true => "-1".to_owned(),
+                false => (row * 1_000 + key).to_string(),
+            };
+            let values: Vec<String> = (0..COLUMNS).map(value).collect();
+            format!("{row}|{}", values.join("|"))
+        });
+        assert!(found.iter().cloned().eq(wanted), "{found:#?}");
+    }
+}
+
+#[test]
 fn quiet_says_nothing_and_an_upsert_keeps_the_last() {
     for database in BOTH {
         let place = Place::with(
@@ -95,6 +133,13 @@ fn mistakes_are_refused_with_the_next_step() {
             "ingest {db} -t readings --ack journaled",
             2,
             "error: --ack journaled needs a journal\nhint: --journal DIR names its directory\n",
+        ),
+        (
+            "ingest {db} -t readings --journal j --durability relaxed",
+            2,
+            "error: a journal lets go of rows once they are committed, and at durability relaxed the last commits may be \
+             lost with the machine\n\
+             hint: leave the durability out: with a journal only the drain waits for it\n",
         ),
         (
             "ingest {db} -t readings --journal taken",

@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use crate::support::{BOTH, Database::Sqlite, Place};
+use crate::support::{
+    ALL, BOTH,
+    Database::{MariaDb, Postgres, Sqlite},
+    Place,
+};
 
 const SHOP: &str = "
     CREATE TABLE customers (id integer PRIMARY KEY, name text);
@@ -207,4 +211,43 @@ fn what_cannot_be_finished_takes_the_others_with_it() {
     );
     assert_eq!(place.files("."), ["gone.csv"]);
     assert!(fs::metadata("/dev/full").is_ok());
+}
+
+#[test]
+fn a_table_that_references_itself_comes_once() {
+    const TREE: &str = "
+        CREATE TABLE staff (id integer PRIMARY KEY, boss integer, name varchar(20),
+            FOREIGN KEY (boss) REFERENCES staff (id));
+        CREATE TABLE desks (id integer PRIMARY KEY, sitter integer, FOREIGN KEY (sitter) REFERENCES staff (id));
+        INSERT INTO staff VALUES (1, NULL, 'Ada');
+        INSERT INTO staff VALUES (2, 1, 'Grace'), (3, 1, 'Edsger');
+        INSERT INTO desks VALUES (20, 2), (30, 3)";
+    for database in ALL {
+        let place = Place::with(*database, TREE, &[]);
+        // Its own key leads nowhere else, and is in nobody's way.
+        let ran = place.run("get {db} 2 -t staff --with desks -o '{}.csv'");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert_eq!(place.read("staff.csv"), "id,boss,name\n2,1,Grace\n");
+        assert_eq!(place.read("desks.csv"), "id,sitter\n20,2\n");
+        let schema = match database {
+            Sqlite => String::new(),
+            Postgres => "public.".to_owned(),
+            MariaDb => "{name}.".to_owned(),
+        };
+        let refusal = "error: staff is to come twice: its foreign key staff(boss) = staff(id) leads to itself\n\
+                       hint: each table comes once: get the rows that (boss) names by a get of their own, and those \
+                       that name a row with tonnage unload --where\n"
+            .replace("staff", &format!("{schema}staff"));
+        for on in ["", "--on 'staff(boss) = staff(id)'"] {
+            let ran = place.run(&format!(
+                "get {{db}} 2 -t staff --with staff {on} -o 'again-{{}}.csv'"
+            ));
+            assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+            assert_eq!(ran.stderr, refusal, "{database:?}");
+        }
+        assert_eq!(place.files("."), ["desks.csv", "staff.csv"]);
+        // What the hint says.
+        let ran = place.run("unload {db} -t staff --where 'boss = 1' --columns name -o -");
+        assert_eq!(ran.stdout, "name\nGrace\nEdsger\n");
+    }
 }

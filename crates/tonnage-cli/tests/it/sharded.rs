@@ -22,7 +22,23 @@ impl Shards {
     }
 
     fn with(sql: &str) -> Self {
-        let members = (0..MEMBERS).map(|_| Place::with(Database::Postgres, sql, &[]));
+        Self::on(Database::Postgres, sql)
+    }
+
+    /// Four databases of another kind.
+    fn of(database: Database) -> Self {
+        match database {
+            // It has no decimals, and who looks on must not be in the way of who writes.
+            Database::Sqlite => {
+                let table = TABLE.replace("numeric(10,2)", "text");
+                Self::on(database, &format!("PRAGMA journal_mode = wal; {table}"))
+            }
+            _ => Self::on(database, TABLE),
+        }
+    }
+
+    fn on(database: Database, sql: &str) -> Self {
+        let members = (0..MEMBERS).map(|_| Place::with(database, sql, &[]));
         let shards = Self(members.collect());
         shards.name("orders", &[0, 1, 2, 3]);
         shards
@@ -30,9 +46,13 @@ impl Shards {
 
     /// Names these members, in this order.
     fn name(&self, name: &str, members: &[usize]) {
+        let url = |member: &Place| match member.database {
+            Database::Sqlite => member.path("shop.db").display().to_string(),
+            _ => member.url(),
+        };
         let urls: Vec<_> = members
             .iter()
-            .map(|at| format!("{:?}", self.0[*at].url()))
+            .map(|at| format!("{:?}", url(&self.0[*at])))
             .collect();
         let text = format!(
             "[{name}]\nmembers = [{}]\nshard_by = \"customer\"\n",
@@ -123,12 +143,11 @@ impl Shards {
 
     /// The members' ledgers know one run, which is finished, and their counts add up to `rows`.
     fn check_ledgers(&self, rows: u64) {
-        let ledgers =
-            self.each("SELECT count(*), min(written), bool_and(finished IS NOT NULL) FROM tonnage_runs");
+        let ledgers = self.each("SELECT count(*), min(written), count(finished) FROM tonnage_runs");
         let written: Vec<u64> = ledgers
             .iter()
             .map(|text| match text.split('|').collect::<Vec<_>>().as_slice() {
-                ["1", written, "t"] => written.parse().expect("a count"),
+                ["1", written, "1"] => written.parse().expect("a count"),
                 other => panic!("one finished run: {other:?}"),
             })
             .collect();
@@ -428,8 +447,17 @@ fn a_member_that_is_away_from_the_beginning_gets_its_rows_by_a_resume() {
     assert!(told["shards"][2]["error"].is_string(), "{told:#}");
     let unfinished = count(&told, "/rows/unfinished");
     assert!(unfinished > 0);
-    // It is not forgotten, and not gone on with while the member is away.
-    shards.refused("load orders.csv @orders -t orders --resume");
+    // It is not forgotten, and not gone on with while the member is away: the error says which one it is.
+    let refused = shards.refused("load orders.csv @orders -t orders --resume");
+    let last: Vec<&str> = refused.lines().rev().take(2).collect();
+    assert_eq!(
+        last[0], "hint: a run goes on once all members can be reached; go on with --resume then",
+        "{refused}"
+    );
+    assert!(
+        last[1].starts_with("error: ") && last[1].contains(shards.0[2].name()),
+        "{refused}"
+    );
     let refused = shards.refused("load orders.csv @orders -t orders --truncate --restart");
     assert!(refused.contains("error"), "{refused}");
     shards.bring_back(2);
@@ -448,6 +476,30 @@ fn a_member_that_is_away_from_the_beginning_gets_its_rows_by_a_resume() {
         again.stderr
     );
     assert_eq!(shards.rows(), expected);
+}
+
+#[test]
+fn a_run_begins_only_where_most_members_know_of_it() {
+    let shards = Shards::new();
+    let expected = shards.orders("orders.csv", ROWS);
+    shards.take_away(1);
+    shards.take_away(2);
+    let refused = shards.refused("load orders.csv @orders -t orders");
+    assert!(
+        refused.ends_with("hint: a run begins where most members can be reached, and 2 of 4 are\n"),
+        "{refused}"
+    );
+    let named = [1, 2]
+        .iter()
+        .any(|member: &usize| refused.contains(shards.0[*member].name()));
+    assert!(named, "{refused}");
+    shards.bring_back(2);
+    shards.bring_back(1);
+    assert_eq!(shards.counts(), [0; MEMBERS]);
+    // Nothing is left of it that another attempt would have to go on with.
+    shards.done("load orders.csv @orders -t orders");
+    assert_eq!(shards.rows(), expected);
+    shards.check_ledgers(ROWS);
 }
 
 #[test]
@@ -495,8 +547,14 @@ fn a_member_that_goes_away_under_way_fails_alone() {
 
 #[test]
 fn a_load_that_is_killed_goes_on_where_each_member_stands() {
-    for mode in ["insert", "upsert"] {
-        let shards = Shards::new();
+    for (database, mode) in [
+        (Database::Postgres, "insert"),
+        (Database::Postgres, "upsert"),
+        (Database::MariaDb, "insert"),
+        (Database::MariaDb, "upsert"),
+        (Database::Sqlite, "insert"),
+    ] {
+        let shards = Shards::of(database);
         let expected = shards.orders("orders.csv", ROWS);
         let load = format!("load orders.csv @orders -t orders --mode {mode} --batch-rows 20 --resume");
         let mut kills = 0;
@@ -515,7 +573,7 @@ fn a_load_that_is_killed_goes_on_where_each_member_stands() {
         }
         assert!(kills > 0, "no attempt was killed");
         shards.done(&format!("{load} --jobs-per-shard 2 --report report.json"));
-        assert_eq!(shards.rows(), expected, "{mode}");
+        assert_eq!(shards.rows(), expected, "{database:?} {mode}");
         let told = report(&shards.place().path("report.json"));
         assert_eq!(count(&told, "/rows/read"), ROWS);
         shards.check_ledgers(ROWS);
@@ -525,6 +583,20 @@ fn a_load_that_is_killed_goes_on_where_each_member_stands() {
             runs.contains("finished") && runs.contains("2,000 written"),
             "{runs}"
         );
+        // And out again.
+        shards.done("unload @orders -t orders -j 3 -o all.csv");
+        let all = shards.place().read("all.csv");
+        let mut unloaded: Vec<_> = all.lines().skip(1).map(|line| line.replace(',', "|")).collect();
+        unloaded.sort();
+        assert_eq!(unloaded, expected, "{database:?} {mode}");
+        let got = shards
+            .done("get @orders '106,1' '1,1' -t orders --missing gone.csv -o -")
+            .stdout;
+        assert_eq!(got, "customer,id,total,note\n106,1,1.01,note 1\n");
+        assert_eq!(shards.place().read("gone.csv"), "customer,id\n1,1\n");
+        let found = shards.done("get @orders 106 -t orders -o -").stdout;
+        let of_106 = expected.iter().filter(|row| row.starts_with("106|")).count();
+        assert_eq!(found.lines().count(), of_106 + 1, "{found}");
     }
 }
 

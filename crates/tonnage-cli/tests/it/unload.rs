@@ -90,23 +90,26 @@ fn files_that_are_there_are_replaced_only_on_request() {
 
 #[test]
 fn a_full_disk_leaves_no_file() {
-    let place = Place::new(Sqlite);
-    place.run("generate sbtest --rows 20k -o rows.parquet");
-    place.load("rows.parquet {db} -t sbtest1 --create");
-    std::fs::remove_file(place.path("rows.parquet")).expect("it goes");
-    for output in ["o.csv", "o.parquet", "o.jsonl.gz", "o-{}.arrow", "parts/"] {
-        let told = place.run_cramped(100, &format!("unload shop.db -t sbtest1 -j 2 -o '{output}'"));
-        assert!(told.starts_with("error: cannot write "), "{output}: {told}");
-        assert!(told.contains("File too large"), "{output}: {told}");
-        assert_eq!(place.files("."), [""; 0], "{output}");
+    for database in ALL {
+        let place = Place::new(*database);
+        place.run("generate sbtest --rows 20k -o rows.parquet");
+        place.load("rows.parquet {db} -t sbtest1 --create");
+        std::fs::remove_file(place.path("rows.parquet")).expect("it goes");
+        for output in ["o.csv", "o.parquet", "o.jsonl.gz", "o-{}.arrow", "parts/"] {
+            let unload = format!("unload '{}' -t sbtest1 -j 2 -o '{output}'", place.url());
+            let told = place.run_cramped(100, &unload);
+            assert!(told.starts_with("error: cannot write "), "{output}: {told}");
+            assert!(told.contains("File too large"), "{output}: {told}");
+            assert_eq!(place.files("."), [""; 0], "{output}");
+        }
+        let ran = place.run("unload {db} -t sbtest1 -o /dev/full --format csv");
+        assert_eq!(ran.code, Some(1));
+        assert_eq!(
+            ran.stderr,
+            "error: cannot write /dev/full: No space left on device (os error 28)\n\
+             hint: make room, or end the name in .csv.zst or .parquet to compress it\n"
+        );
     }
-    let ran = place.run("unload {db} -t sbtest1 -o /dev/full --format csv");
-    assert_eq!(ran.code, Some(1));
-    assert_eq!(
-        ran.stderr,
-        "error: cannot write /dev/full: No space left on device (os error 28)\n\
-         hint: make room, or end the name in .csv.zst or .parquet to compress it\n"
-    );
 }
 
 #[test]

@@ -182,9 +182,13 @@ pub(super) async fn arrive(parts: Parts, away: Away) {
     let Some(attached) = attached else {
         return parts.area.end();
     };
-    parts.area.attach(attached.position);
+    let position = attached.position;
     match begin(&parts, attached) {
-        Ok((drain, forms)) => drain.run(forms, Some(away.reader)).await,
+        Ok((drain, forms)) => {
+            // Behind what it counts from, so that metrics never take rows of earlier openings for this one's.
+            parts.area.attach(position);
+            drain.run(forms, Some(away.reader)).await;
+        }
         Err(error) => {
             parts.area.fail(&error);
             parts.area.end();

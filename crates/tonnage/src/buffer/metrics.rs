@@ -50,7 +50,7 @@ pub struct Metrics {
 impl Metrics {
     /// Calls `each` with the name and value of every number; `true` where it only grows.
     pub fn each(&self, mut each: impl FnMut(&'static str, f64, bool)) {
-        let grows: [(&'static str, u64); 12] = [
+        let grows: [(&'static str, u64); 13] = [
             ("rows_in", self.rows_in),
             ("bytes_in", self.bytes_in),
             ("rows_out", self.rows_out),
@@ -62,9 +62,10 @@ impl Metrics {
             ("retries", self.retries),
             ("journal_groups", self.journal_groups),
             ("mark_accepted", self.mark_accepted),
+            ("mark_journaled", self.mark_journaled),
             ("mark_committed", self.mark_committed),
         ];
-        let others: [(&'static str, f64); 8] = [
+        let others: [(&'static str, f64); 7] = [
             ("depth_rows", self.depth_rows as f64),
             ("depth_bytes", self.depth_bytes as f64),
             ("depth_bytes_peak", self.depth_bytes_peak as f64),
@@ -72,7 +73,6 @@ impl Metrics {
             ("rows_in_per_second", self.rows_in_per_second),
             ("rows_out_per_second", self.rows_out_per_second),
             ("journal_bytes", self.journal_bytes as f64),
-            ("mark_journaled", self.mark_journaled as f64),
         ];
         grows
             .into_iter()
@@ -80,5 +80,71 @@ impl Metrics {
         others
             .into_iter()
             .for_each(|(name, value)| each(name, value, false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn each_number_is_named_once_with_its_value() {
+        let metrics = Metrics {
+            depth_rows: 1,
+            depth_bytes: 2,
+            depth_bytes_peak: 3,
+            oldest_seconds: 4.5,
+            rows_in: 5,
+            bytes_in: 6,
+            rows_out: 7,
+            rows_in_per_second: 8.5,
+            rows_out_per_second: 9.5,
+            duplicates: 10,
+            rejected: 11,
+            refused: 12,
+            drains: 13,
+            commits: 14,
+            retries: 15,
+            journal_groups: 16,
+            journal_bytes: 17,
+            mark_accepted: 18,
+            mark_journaled: 19,
+            mark_committed: 20,
+        };
+        let (mut found, mut grows) = (BTreeMap::new(), Vec::new());
+        metrics.each(|name, value, only_grows| {
+            assert_eq!(found.insert(name.to_owned(), value), None, "{name} comes twice");
+            if only_grows {
+                grows.push(name);
+            }
+        });
+        // As a report has them: whatever is added there is named here.
+        let written = serde_json::to_value(metrics).unwrap();
+        let written = written.as_object().unwrap().iter();
+        let written: BTreeMap<String, f64> = written
+            .map(|(name, value)| (name.clone(), value.as_f64().unwrap()))
+            .collect();
+        assert_eq!(found, written);
+        grows.sort_unstable();
+        assert_eq!(
+            grows,
+            [
+                "bytes_in",
+                "commits",
+                "drains",
+                "duplicates",
+                "journal_groups",
+                "mark_accepted",
+                "mark_committed",
+                "mark_journaled",
+                "refused",
+                "rejected",
+                "retries",
+                "rows_in",
+                "rows_out"
+            ]
+        );
     }
 }

@@ -374,8 +374,8 @@ impl Buffer {
         let mut speed = shared.speed.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = speed.at.elapsed();
         if passed >= SPEED_OVER {
-            speed.in_per_second = (rows_in - speed.rows_in) as f64 / passed.as_secs_f64();
-            speed.out_per_second = (rows_out - speed.rows_out) as f64 / passed.as_secs_f64();
+            speed.in_per_second = rows_in.saturating_sub(speed.rows_in) as f64 / passed.as_secs_f64();
+            speed.out_per_second = rows_out.saturating_sub(speed.rows_out) as f64 / passed.as_secs_f64();
             (speed.at, speed.rows_in, speed.rows_out) = (Instant::now(), rows_in, rows_out);
         }
         Metrics {

@@ -240,7 +240,7 @@ impl BufferOptions {
         self
     }
 
-    /// What a commit promises.
+    /// What a commit promises; with a journal no less than that rows survive the loss of power.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.load.durability = Some(durability);
@@ -280,6 +280,15 @@ impl BufferOptions {
                 "{} bytes of journal are less than the {JOURNAL_BYTES_LEAST} that it needs",
                 journal.bytes_max
             )));
+        }
+        if let (Some(_), Some(asked @ (Durability::None | Durability::Relaxed))) =
+            (&self.journal, self.load.durability)
+        {
+            return Err(Error::config(format!(
+                "a journal lets go of rows once they are committed, and at durability {asked} the last commits may be \
+                 lost with the machine"
+            ))
+            .hint("leave the durability out: with a journal only the drain waits for it"));
         }
         Buffer::open(self).await
     }

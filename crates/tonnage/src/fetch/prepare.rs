@@ -142,8 +142,7 @@ async fn tables(target: &dyn Target, options: &GetOptions) -> Result<Tables> {
             return Err(no_table(name, &target.table_names().await?));
         };
         if found.iter().any(|known| known.name == table.name) {
-            return Err(Error::config(format!("{} is to come twice", table.name))
-                .hint("each table comes once; rows of the same table are got by a get of their own"));
+            return Err(twice(target, &table.name).await?);
         }
         found.push(table);
     }
@@ -167,6 +166,25 @@ async fn tables(target: &dyn Target, options: &GetOptions) -> Result<Tables> {
         with: order[1..].iter().map(|at| options.with[at - 1].clone()).collect(),
         joins,
     })
+}
+
+/// The refusal of a table that is named twice, as one might who wants the rows above or below others of a tree.
+async fn twice(target: &dyn Target, name: &TableName) -> Result<Error> {
+    let keys = target.foreign_keys(name).await?;
+    let Some(own) = keys.iter().find(|key| key.table == *name) else {
+        return Ok(Error::config(format!("{name} is to come twice"))
+            .hint("each table comes once; rows of the same table are got by a get of their own"));
+    };
+    let error = Error::config(format!(
+        "{name} is to come twice: its foreign key {name}({}) = {name}({}) leads to itself",
+        own.columns.join(", "),
+        own.key.join(", ")
+    ));
+    Ok(error.hint(format!(
+        "each table comes once: get the rows that ({}) names by a get of their own, and those that name a row with \
+         tonnage unload --where",
+        own.columns.join(", ")
+    )))
 }
 
 impl Prepared {

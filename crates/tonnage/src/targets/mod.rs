@@ -2,6 +2,8 @@
 
 #[cfg(feature = "cassandra")]
 pub mod cassandra;
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
+mod edges;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;

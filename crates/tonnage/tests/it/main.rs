@@ -13,5 +13,6 @@ mod mysql;
 mod postgres;
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod puts;
+mod splits;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -70,6 +70,8 @@ type Rows = BTreeMap<(i64, i64), String>;
 enum Kind {
     Postgres(Vec<Place>),
     Sqlite(tempfile::TempDir),
+    #[cfg(feature = "mysql")]
+    MariaDb(crate::mysql::Place),
 }
 
 impl Kind {
@@ -85,6 +87,8 @@ impl Kind {
             Self::Sqlite(tempfile::tempdir().expect("a directory")),
             Self::Postgres(vec![Place::on(Server::System).await]),
             Self::Postgres(shards),
+            #[cfg(feature = "mysql")]
+            Self::MariaDb(crate::mysql::Place::new().await),
         ];
         for kind in &kinds {
             kind.execute(TABLE).await;
@@ -103,6 +107,8 @@ impl Kind {
                 let connection = rusqlite::Connection::open(directory.path().join("put.db")).expect("a file");
                 connection.execute_batch(sql).expect(sql);
             }
+            #[cfg(feature = "mysql")]
+            Self::MariaDb(place) => place.run(sql).await,
         }
     }
 
@@ -118,6 +124,8 @@ impl Kind {
                 let path = directory.path().join("put.db").display().to_string();
                 Database::connect(&path).await
             }
+            #[cfg(feature = "mysql")]
+            Self::MariaDb(place) => Database::connect(&place.url).await,
         }
         .expect("the database answers")
     }
@@ -144,6 +152,18 @@ impl Kind {
                     .expect("a query");
                 let found = statement.query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)));
                 rows.extend(found.expect("the rows").map(|row| row.expect("a row")));
+            }
+            #[cfg(feature = "mysql")]
+            Self::MariaDb(place) => {
+                let found = place
+                    .texts("SELECT CONCAT_WS('|', tenant, id, state) FROM events")
+                    .await;
+                rows.extend(found.into_iter().flatten().map(|row| {
+                    let mut fields = row.splitn(3, '|');
+                    let mut next = || fields.next().expect("a field");
+                    let number = |text: &str| text.parse().expect("a number");
+                    ((number(next()), number(next())), next().to_owned())
+                }));
             }
         }
         rows

@@ -151,7 +151,16 @@ pub(super) struct Lines {
     bad: Vec<(Place, Flaw)>,
     /// For each column of the source the number of the line that had it last.
     had: Vec<usize>,
+    /// The columns in the order in which the last line had them: most lines have one order.
+    order: Vec<usize>,
+    /// For each column of the source the first of the places at which it is requested, for each of these the next one of
+    /// the same column; [`NOWHERE`] where there is none.
+    first: Vec<usize>,
+    further: Vec<usize>,
 }
+
+/// No place among the columns requested.
+const NOWHERE: usize = usize::MAX;
 
 /// Everything that stays the same for the blocks of a file.
 pub(super) struct Shape<'a> {
@@ -319,33 +328,61 @@ impl Lines {
         self.bad.clear();
         self.had.clear();
         self.had.resize(shape.names.len(), 0);
+        self.order.clear();
+        self.request(shape);
         let stride = shape.request.columns.len();
         let (cells, buffer, had) = (&mut self.cells, &mut self.decoded, &mut self.had);
+        let (order, first, further) = (&mut self.order, &self.first, &self.further);
         for (number, place) in self.places.iter().enumerate() {
-            let first = cells.len();
-            cells.resize(first + stride, Cell::Null);
+            let start = cells.len();
+            cells.resize(start + stride, Cell::Null);
             let bytes = &text[place.start as usize..place.end as usize];
+            let mut keys = 0;
             let read = row(bytes, shape.are_records, |key, raw| {
-                let column = shape.places.get(key).copied();
-                let column = column
-                    .or_else(|| shape.folded?.get(&key.to_lowercase()).copied())
-                    .ok_or_else(|| (shape.unknown)(key.to_owned()))?;
+                let column = match order.get(keys) {
+                    Some(column) if *shape.names[*column] == *key => *column,
+                    _ => shape
+                        .places
+                        .get(key)
+                        .copied()
+                        .or_else(|| shape.folded?.get(&key.to_lowercase()).copied())
+                        .ok_or_else(|| (shape.unknown)(key.to_owned()))?,
+                };
+                match order.get_mut(keys) {
+                    Some(known) => *known = column,
+                    None => order.push(column),
+                }
+                keys += 1;
                 if std::mem::replace(&mut had[column], number + 1) == number + 1 {
                     return Err(Flaw::RepeatedKey(key.to_owned()));
                 }
-                for (at, (index, ty)) in shape.request.columns.iter().enumerate() {
-                    if *index == column {
-                        cells[first + at] = cell(raw, ty, text, buffer)?;
-                    }
+                let mut at = first[column];
+                while let Some((_, ty)) = shape.request.columns.get(at) {
+                    cells[start + at] = cell(raw, ty, text, buffer)?;
+                    at = further[at];
                 }
                 Ok(())
             });
             match read {
                 Ok(()) => self.good.push(*place),
                 Err(flaw) => {
-                    cells.truncate(first);
+                    cells.truncate(start);
                     self.bad.push((*place, flaw));
                 }
+            }
+        }
+    }
+
+    /// Finds the places at which each column of the source is requested.
+    fn request(&mut self, shape: &Shape<'_>) {
+        let columns = &shape.request.columns;
+        self.first.clear();
+        self.first.resize(shape.names.len(), NOWHERE);
+        self.further.clear();
+        self.further.resize(columns.len(), NOWHERE);
+        for (at, (index, _)) in columns.iter().enumerate().rev() {
+            if let Some(first) = self.first.get_mut(*index) {
+                self.further[at] = std::mem::replace(first, at);
             }
         }
     }

@@ -168,6 +168,72 @@ fn values_are_what_their_text_says() {
     }
 }
 
+/// An object of `keys` keys `c0`, `c1` and so on, of which `each` says the value; in an order of its own for each `turn`.
+fn wide(keys: usize, turn: usize, each: impl Fn(usize) -> Option<String>) -> String {
+    // Steps that lead to every key of a number that neither 3 nor 7 divides.
+    let step = [1, 3, 7, 21][turn % 4];
+    let members = (0..keys).map(|at| (at * step + turn * 17) % keys);
+    let members = members.filter_map(|key| Some(format!("\"c{key}\":{}", each(key)?)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn wide_lines_have_their_keys_in_any_order() {
+    const KEYS: usize = 500;
+    const ROWS: usize = 60;
+    let value = |row: usize, key: usize| row * 1_000 + key;
+    let mut text = String::new();
+    for row in 0..ROWS {
+        let line = wide(KEYS, row / 5, |key| match (row, key) {
+            (0, _) => Some(value(row, key).to_string()),
+            // Some lines lack some keys, so that what is behind them stands elsewhere than before.
+            (_, key) if (row + key).is_multiple_of(97) => None,
+            _ => Some(value(row, key).to_string()),
+        });
+        text.push_str(&line);
+        text.push('\n');
+        if row == 7 {
+            text.push_str(&line.replacen('}', ",\"c3\":1}\n", 1));
+        }
+    }
+    let directory = TempDir::new().expect("a directory");
+    let mut source = opened(&directory, &[text.as_bytes()]).expect("JSON lines");
+    let names = source.schema().columns.iter().map(|column| column.name.clone());
+    let names: Vec<String> = names.collect();
+    assert_eq!(names.len(), KEYS);
+    // Every other column, one of them twice.
+    let mut columns: Vec<(usize, ColumnType)> =
+        (0..KEYS).step_by(2).map(|at| (at, ColumnType::Int64)).collect();
+    columns.push((2, ColumnType::TEXT));
+    source
+        .request(&ReadRequest {
+            columns: columns.clone(),
+            block_rows: 16,
+            block_bytes: 1 << 20,
+        })
+        .expect("columns there are");
+    let mut row = 0;
+    let mut rejects = Vec::new();
+    for block in blocks(&mut source) {
+        for at in 0..block.rows.num_rows() {
+            for ((index, _), array) in columns.iter().zip(block.rows.columns()) {
+                let key: usize = names[*index][1..].parse().expect("a number");
+                let found = array.is_valid(at).then(|| {
+                    let formatter = ArrayFormatter::try_new(array, &FormatOptions::default());
+                    formatter.expect("a plain type").value(at).to_string()
+                });
+                let lacks = row > 0 && (row + key).is_multiple_of(97);
+                let wanted = (!lacks).then(|| value(row, key).to_string());
+                assert_eq!(found, wanted, "row {row}, key {key}");
+            }
+            row += 1;
+        }
+        rejects.extend(block.rejects.into_iter().map(|reject| reject.problem.message));
+    }
+    assert_eq!(row, ROWS);
+    assert_eq!(rejects, ["key 'c3' is there twice"]);
+}
+
 #[test]
 fn a_bad_line_costs_its_own_row() {
     let text: &[u8] = b"{\"a\":1,\"b\":\"x\"}\n\

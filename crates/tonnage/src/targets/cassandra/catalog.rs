@@ -25,6 +25,8 @@ pub(super) struct Described {
     pub partition: Vec<usize>,
     /// Positions of the columns that order a partition's rows.
     pub clustering: Vec<usize>,
+    /// Whether some columns belong to a partition rather than to its rows.
+    pub has_static: bool,
 }
 
 impl Described {
@@ -40,6 +42,14 @@ impl Described {
             .iter()
             .map(|at| quote(&self.table.columns[*at].name));
         names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether a column may be null in what is read. A partition that has values of static columns and no rows is read
+    /// as a row without its clustering columns.
+    pub fn may_lack(&self, name: &str) -> bool {
+        self.position(name).is_none_or(|at| {
+            !self.partition.contains(&at) && (self.has_static || !self.clustering.contains(&at))
+        })
     }
 
     /// A column's place.
@@ -65,12 +75,13 @@ where
 
 /// The database and its version, and the name of its cluster.
 pub(super) async fn product(session: &Session) -> Result<(String, String)> {
-    let cql = "SELECT cluster_name, release_version FROM system.local WHERE key = 'local'";
-    let local: Vec<(String, String)> = texts(session, cql, Vec::new()).await?;
-    let (cluster, release) = local
+    let cql = "SELECT cluster_name, release_version, partitioner FROM system.local WHERE key = 'local'";
+    let local: Vec<(String, String, String)> = texts(session, cql, Vec::new()).await?;
+    let (cluster, release, partitioner) = local
         .into_iter()
         .next()
         .ok_or_else(|| Error::bug("a node that does not know itself"))?;
+    check_partitioner(&partitioner)?;
     let cql = "SELECT version FROM system.versions WHERE key = 'local'";
     let scylla: Result<Vec<(String,)>> = texts(session, cql, Vec::new()).await;
     let product = match scylla.ok().and_then(|rows| rows.into_iter().next()) {
@@ -78,6 +89,18 @@ pub(super) async fn product(session: &Session) -> Result<(String, String)> {
         None => format!("Cassandra {release}"),
     };
     Ok((product, cluster))
+}
+
+/// Refuses a cluster whose tokens are other numbers: ranges of them would leave rows out.
+fn check_partitioner(partitioner: &str) -> Result<()> {
+    let name = partitioner.rsplit('.').next().unwrap_or_default();
+    match name {
+        "Murmur3Partitioner" => Ok(()),
+        other => Err(Error::config(format!(
+            "the cluster's partitioner is {other}, whose tokens are not known here"
+        ))
+        .hint("a cluster with the Murmur3Partitioner, the default since Cassandra 1.2, can be used")),
+    }
 }
 
 /// What to say where this machine's clock, by which rows are stamped, is not that of a node.
@@ -147,8 +170,17 @@ pub(super) async fn describe(
 ) -> Result<Option<Described>> {
     let keyspace = name.schema.as_deref().unwrap_or(keyspace);
     let names = names(session, keyspace).await?;
+    let views = views(session, keyspace).await?;
     let Some(found) = find_by_name(&names, &name.name, |known| known) else {
-        return Ok(None);
+        let Some((view, base)) = find_by_name(&views, &name.name, |(view, _)| view) else {
+            return Ok(None);
+        };
+        return Err(Error::schema(format!(
+            "{view} is a materialized view of {base}, and follows it by itself"
+        ))
+        .hint(format!(
+            "name {base}; what the view shows is read by tonnage unload --query 'SELECT .. FROM {view}'"
+        )));
     };
     let key = vec![keyspace.to_owned(), found.clone()];
     let cql = "SELECT id, default_time_to_live FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?";
@@ -171,7 +203,8 @@ pub(super) async fn describe(
         let placed = rows.iter().enumerate().filter(|(_, row)| row.1 == wanted);
         placed.map(|(at, _)| at).collect::<Vec<_>>()
     };
-    let views = views(session, keyspace, found).await?;
+    let own = views.iter().filter(|(_, base)| base == found);
+    let views: Vec<&str> = own.map(|(view, _)| view.as_str()).collect();
     let (partition, clustering) = (placed("partition_key"), placed("clustering"));
     let columns = rows
         .iter()
@@ -196,6 +229,7 @@ pub(super) async fn describe(
         keyspace: keyspace.to_owned(),
         partition: partition.clone(),
         clustering: clustering.clone(),
+        has_static: rows.iter().any(|row| row.1 == "static"),
         table: Table {
             name: TableName {
                 schema: name.schema.as_ref().map(|_| keyspace.to_owned()),
@@ -237,19 +271,17 @@ async fn kinds(
     Ok(specs.iter().map(|spec| Kind::of(spec.typ())).collect())
 }
 
-/// The materialized views of a table.
-async fn views(session: &Session, keyspace: &str, table: &str) -> Result<Vec<String>> {
+/// The materialized views of a keyspace, each with its table.
+async fn views(session: &Session, keyspace: &str) -> Result<Vec<(String, String)>> {
     let cql = "SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = ?";
-    let rows: Vec<(String, String)> = texts(session, cql, vec![keyspace.to_owned()]).await?;
-    let own = rows.into_iter().filter(|(_, base)| base == table);
-    Ok(own.map(|(view, _)| view).collect())
+    texts(session, cql, vec![keyspace.to_owned()]).await
 }
 
 fn notes(
     rows: &[(String, String, i32, String)],
     kinds: &[Option<Kind>],
     time_to_live: Option<i32>,
-    views: &[String],
+    views: &[&str],
 ) -> Vec<String> {
     let mut notes = vec![
         "Cassandra does not tell whether a key exists: an insert replaces the loaded columns of a row that has its \
@@ -286,7 +318,17 @@ fn notes(
 
 #[cfg(test)]
 mod tests {
-    use super::off;
+    use super::{check_partitioner, off};
+
+    #[test]
+    fn a_cluster_of_other_tokens_is_refused() {
+        assert!(check_partitioner("org.apache.cassandra.dht.Murmur3Partitioner").is_ok());
+        let refused = check_partitioner("org.apache.cassandra.dht.RandomPartitioner").unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the cluster's partitioner is RandomPartitioner, whose tokens are not known here"
+        );
+    }
 
     #[test]
     fn a_clock_that_is_off_is_told() {

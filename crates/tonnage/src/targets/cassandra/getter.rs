@@ -84,13 +84,18 @@ fn encoder(described: &Described, key: &GetKey) -> Result<ColumnEncoder> {
     })
 }
 
-/// Whether values of a type are equal only if they are the same bytes. The server takes one of several equal values of an
-/// `IN` for all of them, though another scale of a decimal is another partition.
+/// Whether values of a type are equal only if they are the same bytes, and those of a key only if they are written alike.
+/// The server takes one of several equal values of an `IN` for all of them, though another scale of a decimal is another
+/// partition; and an address is written in several ways.
 fn exact(kind: &Kind) -> bool {
     match kind {
         Kind::Scalar(native) => !matches!(
             native,
-            NativeType::Decimal | NativeType::Varint | NativeType::Float | NativeType::Double
+            NativeType::Decimal
+                | NativeType::Varint
+                | NativeType::Float
+                | NativeType::Double
+                | NativeType::Inet
         ),
         _ => false,
     }
@@ -172,11 +177,7 @@ impl CassandraGetter {
         );
         let mut statement = session.prepare(cql).await.map_err(errors::prepare)?;
         statement.set_is_idempotent(true);
-        let in_key = |name: &str| {
-            let key = described.table.primary_key();
-            key.is_some_and(|key| key.columns.iter().any(|column| column == name))
-        };
-        let (columns, decoders) = reader::columns(&statement, &texts, |name| !in_key(name))?;
+        let (columns, decoders) = reader::columns(&statement, &texts, |name| described.may_lack(name))?;
         let naming = reader::naming(&described, &columns, &decoders);
         Ok(Self {
             ring: Ring::of(&session, &described),

@@ -193,11 +193,11 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
     let (cql, texts, ranges) = match &request.relation {
         Relation::Query(query) => {
             let query = bare_query(query)?;
-            if request.columns.is_some() || request.filter.is_some() {
-                return Err(
-                    Error::config("a query says itself which columns and rows are wanted")
-                        .hint("leave --columns and --where out"),
-                );
+            if request.columns.is_some() || request.filter.is_some() || request.limit.is_some() {
+                return Err(Error::config(
+                    "a query says itself which columns and rows are wanted, and how many",
+                )
+                .hint("leave --columns, --where and --limit out"));
             }
             (query.to_owned(), None, Vec::new())
         }
@@ -220,7 +220,13 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
                 cql.push_str(&format!(" {word} {filter}"));
             }
             if let Some(limit) = request.limit {
-                cql.push_str(&format!(" LIMIT {}", limit.clamp(1, i32::MAX as u64)));
+                let limit = i32::try_from(limit).map_err(|_| {
+                    Error::config(format!(
+                        "a limit of {limit} rows is more than Cassandra counts to"
+                    ))
+                    .hint(format!("it is {} at most", i32::MAX))
+                })?;
+                cql.push_str(&format!(" LIMIT {}", limit.max(1)));
             }
             if filter.is_some() {
                 cql.push_str(" ALLOW FILTERING");
@@ -238,22 +244,20 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
         );
     }
     statement.set_is_idempotent(true);
-    let texts = texts.unwrap_or_else(|| {
-        let specs = statement.get_current_result_set_col_specs();
-        let names = specs.get();
-        names
-            .iter()
-            .map(|spec| request.texts.iter().any(|name| name == spec.name()))
-            .collect()
-    });
-    if texts.is_empty() {
-        return Err(Error::config("the query returns no rows").hint("write a query that only reads"));
-    }
-    let in_key = |name: &str| {
-        let key = described.as_ref().and_then(|found| found.table.primary_key());
-        key.is_some_and(|key| key.columns.iter().any(|column| column == name))
+    let texts = match texts {
+        Some(texts) => texts,
+        None => {
+            let specs = statement.get_current_result_set_col_specs();
+            let names: Vec<&str> = specs.get().iter().map(|spec| spec.name()).collect();
+            if names.is_empty() {
+                return Err(Error::config("the query returns no rows").hint("write a query that only reads"));
+            }
+            let found = wanted(request, "the query", names.iter().copied(), 0..names.len())?;
+            found.into_iter().map(|(_, text)| text).collect()
+        }
     };
-    let (columns, decoders) = columns(&statement, &texts, |name| !in_key(name))?;
+    let may_lack = |name: &str| described.as_ref().is_none_or(|found| found.may_lack(name));
+    let (columns, decoders) = columns(&statement, &texts, may_lack)?;
     let naming = described
         .as_ref()
         .map(|found| naming(found, &columns, &decoders))

@@ -338,6 +338,10 @@ impl Target for MysqlTarget {
         Ok(Some(described.table))
     }
 
+    fn own_schema(&self) -> Option<&str> {
+        Some(&self.settings.database)
+    }
+
     async fn table_names(&self) -> Result<Vec<String>> {
         catalog::names(&mut self.session().await?.0, &self.settings.database).await
     }

@@ -2,9 +2,9 @@
 //!
 //! Boundaries are values of the columns of the primary key, found by walking down its index, or of another column, found
 //! by sorting it once, in the order in which the server compares them. They are at like distances in rows, so that no
-//! value of a key's first column, however frequent, makes a large part. Each part begins at its
-//! boundary and ends before the next; the first has no beginning, the last no end, and nulls are a part of their own, so
-//! whatever the boundaries are, every row is in one part.
+//! value of a key's first column, however frequent, makes a large part; and a value of another column, or null, that very
+//! many rows have is cut by the primary key as well. Each part begins at its boundary and ends before the next; the first
+//! has no beginning, the last no end, and nulls are apart, so whatever the boundaries are, every row is in one part.
 
 use mysql_async::{Conn, Value, prelude::Queryable};
 
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     reader::ScanRequest,
+    targets::edges::{Boundary, edges},
 };
 
 /// Splits for each reader: enough that none is left with a large one at the end.
@@ -25,6 +26,8 @@ const SPLITS_PER_READER: usize = 8;
 const SPLIT_ROWS: u64 = 20_000;
 /// Splits at most, should the server's estimate of a table's rows be far too low.
 const SPLITS_MAX: usize = 1_024;
+/// How much smaller splits are made where the estimate was far too high.
+const STEP_CUT: u64 = 8;
 
 /// The longest text or bytes that are taken for a boundary of a sorted column.
 const BOUNDARY_BYTES_MAX: usize = 100;
@@ -94,9 +97,10 @@ enum Side {
     After,
 }
 
-/// The condition for rows that stand so to `boundary`, values of the columns `names`: of the first column in which they
-/// differ.
+/// The condition for rows that stand so to `boundary`, values of the first of the columns `names`: of the first column in
+/// which they differ.
 fn beside(names: &[String], boundary: &[String], side: Side) -> String {
+    let names = &names[..boundary.len()];
     let at = |last: usize| {
         let equal = names.iter().zip(boundary).take(last);
         let mut all: Vec<String> = equal.map(|(name, value)| format!("{name} = {value}")).collect();
@@ -132,7 +136,6 @@ pub(super) async fn by_key(
     let table = quote_table(&described.table.name);
     let from = format!("{table} FORCE INDEX (PRIMARY)");
     let names: Vec<String> = columns.iter().map(|column| quote(column)).collect();
-    let list = names.join(", ");
     let rows: Option<Option<u64>> = conn
         .exec_first(
             "SELECT table_rows FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
@@ -146,27 +149,50 @@ pub(super) async fn by_key(
     let rows = rows.flatten().unwrap_or(0);
     let parts = (request.readers * SPLITS_PER_READER) as u64;
     let mut step = (rows / parts).max(SPLIT_ROWS);
-    let mut boundaries: Vec<Vec<String>> = Vec::new();
-    loop {
-        let after = boundaries.last().map_or_else(String::new, |last| {
-            format!(" WHERE {}", beside(&names, last, Side::After))
-        });
-        let next = format!("SELECT {list} FROM {from}{after} ORDER BY {list} LIMIT 1 OFFSET {step}");
-        let found: Option<mysql_async::Row> = conn.exec_first(next, ()).await.map_err(errors::statement)?;
-        let Some(found) = found else {
-            break;
-        };
-        let values = found.unwrap().into_iter().zip(columns);
-        let boundary = values.map(|(value, column)| literal(described, column, &value));
-        boundaries.push(boundary.collect::<Result<_>>()?);
-        if boundaries.len().is_multiple_of(SPLITS_MAX / 2) {
-            step = step.saturating_mul(2);
+    let boundaries = loop {
+        let mut found: Vec<Vec<String>> = Vec::new();
+        let mut distance = step;
+        while let Some(next) = after(conn, described, &from, columns, found.last(), distance).await? {
+            found.push(next);
+            if found.len().is_multiple_of(SPLITS_MAX / 2) {
+                distance = distance.saturating_mul(2);
+            }
         }
-    }
-    Ok(ranges(&names, &boundaries, None)
+        // There may be far fewer rows than the server believes.
+        if step == SPLIT_ROWS || found.len() as u64 >= parts / 2 {
+            break found;
+        }
+        step = (step / STEP_CUT).max(SPLIT_ROWS);
+    };
+    Ok(ranges(&names, &boundaries)
         .iter()
         .map(|condition| query.of(&from, condition.as_deref()))
         .collect())
+}
+
+/// The key of the row that is `distance` rows behind the one whose key is `last`, or behind the first; none where there
+/// are not so many.
+async fn after(
+    conn: &mut Conn,
+    described: &Described,
+    from: &str,
+    columns: &[&str],
+    last: Option<&Vec<String>>,
+    distance: u64,
+) -> Result<Option<Vec<String>>> {
+    let names: Vec<String> = columns.iter().map(|column| quote(column)).collect();
+    let list = names.join(", ");
+    let behind = last.map_or_else(String::new, |last| {
+        format!(" WHERE {}", beside(&names, last, Side::After))
+    });
+    let next = format!("SELECT {list} FROM {from}{behind} ORDER BY {list} LIMIT 1 OFFSET {distance}");
+    let found: Option<mysql_async::Row> = conn.exec_first(next, ()).await.map_err(errors::statement)?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    let values = found.unwrap().into_iter().zip(columns);
+    let boundary = values.map(|(value, column)| literal(described, column, &value));
+    boundary.collect::<Result<_>>().map(Some)
 }
 
 /// Cuts by the column that the user has named.
@@ -210,30 +236,73 @@ pub(super) async fn by_column(
         name.clone()
     };
     let parts = request.readers * SPLITS_PER_READER;
+    let key: Vec<(&str, &Described)> = match source {
+        Source::Table(described) => {
+            let mut columns = key_columns(described);
+            columns.retain(|known| *known != column);
+            columns.into_iter().map(|column| (column, &**described)).collect()
+        }
+        Source::Query(_) => Vec::new(),
+    };
+    let names: Vec<String> = std::iter::once(name.clone())
+        .chain(key.iter().map(|(column, _)| quote(column)))
+        .collect();
+    let list = names.join(", ");
     // Names that no column has by chance: an order by a column would mean the name.
-    let (boundary, number, count) = ("`tonnage boundary`", "`tonnage number`", "`tonnage count`");
+    let (number, count) = ("`tonnage number`", "`tonnage count`");
+    let outer: Vec<String> = (0..names.len())
+        .map(|at| format!("`tonnage boundary {at}`"))
+        .collect();
+    let inner: Vec<String> = std::iter::once(&value)
+        .chain(&names[1..])
+        .zip(&outer)
+        .map(|(value, outer)| format!("{value} AS {outer}"))
+        .collect();
     let boundaries = format!(
-        "SELECT {boundary} FROM (SELECT {value} AS {boundary}, ROW_NUMBER() OVER (ORDER BY {name}) AS {number}, \
-         COUNT(*) OVER () AS {count} FROM {whole} WHERE {name} IS NOT NULL) AS numbered \
+        "SELECT `tonnage group`, {} FROM (SELECT {}, ROW_NUMBER() OVER (ORDER BY {list}) AS {number}, \
+         DENSE_RANK() OVER (ORDER BY {name}) AS `tonnage group`, COUNT(*) OVER () AS {count} FROM {whole}) AS numbered \
          WHERE {number} % GREATEST({count} DIV {parts}, 1) = 0 AND {number} < {count} \
-         ORDER BY {number} LIMIT {SPLITS_MAX}"
+         ORDER BY {number} LIMIT {SPLITS_MAX}",
+        outer.join(", "),
+        inner.join(", ")
     );
     let rows: Vec<mysql_async::Row> = conn.exec(boundaries, ()).await.map_err(errors::statement)?;
-    let columns = probe.columns();
-    let form = columns.first().map_or(Form::Text, Form::of);
-    let mut literals = Vec::with_capacity(rows.len());
+    let form = probe.columns().first().map_or(Form::Text, Form::of);
+    let mut found = Vec::with_capacity(rows.len());
     for row in rows {
-        match row.unwrap().into_iter().next() {
-            // The server sorts by the beginnings of long values, and boundaries have to be in order.
-            Some(Value::Bytes(bytes)) if bytes.len() > BOUNDARY_BYTES_MAX => {}
-            Some(value) => literals.push(vec![written(&value, form)]),
-            None => {}
+        let mut values = row.unwrap().into_iter();
+        let (Some(group), Some(value)) = (values.next(), values.next()) else {
+            return Err(Error::bug("a boundary without its values"));
+        };
+        let others: Vec<Value> = values.collect();
+        let is_long =
+            |value: &Value| matches!(value, Value::Bytes(bytes) if bytes.len() > BOUNDARY_BYTES_MAX);
+        // The server sorts by the beginnings of long values, and boundaries have to be in order.
+        if is_long(&value) || others.iter().any(is_long) {
+            continue;
         }
+        let keys = key.iter().zip(&others);
+        found.push(Boundary {
+            group: mysql_async::from_value_opt(group)
+                .map_err(|_| Error::bug("the number of a boundary's group is none"))?,
+            value: (value != Value::NULL).then(|| written(&value, form)),
+            key: keys
+                .map(|((column, described), value)| literal(described, column, value))
+                .collect::<Result<_>>()?,
+        });
     }
-    let nulls = format!("{name} IS NULL");
-    Ok(ranges(&[name], &literals, Some(nulls))
-        .iter()
-        .map(|condition| query.of(&whole, condition.as_deref()))
+    let edges = edges(found);
+    let values = ranges(&names, &edges.values).into_iter();
+    let values = values.map(|range| range.unwrap_or_else(|| format!("{name} IS NOT NULL")));
+    let nulls = ranges(&names[1..], &edges.nulls)
+        .into_iter()
+        .map(|range| match range {
+            Some(range) => format!("{name} IS NULL AND {range}"),
+            None => format!("{name} IS NULL"),
+        });
+    Ok(values
+        .chain(nulls)
+        .map(|condition| query.of(&whole, Some(&condition)))
         .collect())
 }
 
@@ -262,25 +331,19 @@ impl Form {
     }
 }
 
-/// Conditions on `names` that every row meets one of; `nulls` is the condition for nulls, where there may be any.
-fn ranges(names: &[String], boundaries: &[Vec<String>], nulls: Option<String>) -> Vec<Option<String>> {
-    let mut conditions = Vec::with_capacity(boundaries.len() + 2);
-    for at in 0..=boundaries.len() {
-        let from = at
-            .checked_sub(1)
-            .map(|at| beside(names, &boundaries[at], Side::From));
+/// Conditions on the columns `names`, of which every row without nulls meets one: each begins at a boundary and ends
+/// before the next. A boundary has values of the first columns. Without a boundary there is no condition.
+fn ranges(names: &[String], boundaries: &[Vec<String>]) -> Vec<Option<String>> {
+    let range = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| boundaries.get(at));
+        let from = before.map(|boundary| beside(names, boundary, Side::From));
         let to = boundaries
             .get(at)
             .map(|boundary| beside(names, boundary, Side::Before));
         let both: Vec<_> = from.into_iter().chain(to).collect();
-        conditions.push(match (both.is_empty(), &nulls) {
-            (true, None) => None,
-            (true, Some(nulls)) => Some(format!("NOT ({nulls})")),
-            (false, _) => Some(both.join(" AND ")),
-        });
-    }
-    conditions.extend(nulls.map(Some));
-    conditions
+        (!both.is_empty()).then(|| both.join(" AND "))
+    };
+    (0..=boundaries.len()).map(range).collect()
 }
 
 fn literal(described: &Described, column: &str, value: &Value) -> Result<String> {
@@ -339,22 +402,26 @@ mod tests {
                 .map(|c| Some((*c).to_owned()))
                 .collect::<Vec<_>>()
         };
-        let (k, nulls) = (texts(&["`k`"]), Some("`k` IS NULL".to_owned()));
+        let k = texts(&["`k`"]);
         assert_eq!(
-            ranges(&k, &[texts(&["1"]), texts(&["5"])], nulls.clone()),
-            some(&["`k` < 1", "`k` >= 1 AND `k` < 5", "`k` >= 5", "`k` IS NULL"])
+            ranges(&k, &[texts(&["1"]), texts(&["5"])]),
+            some(&["`k` < 1", "`k` >= 1 AND `k` < 5", "`k` >= 5"])
         );
-        assert_eq!(ranges(&k, &[], None), [None]);
-        assert_eq!(
-            ranges(&k, &[], nulls),
-            some(&["NOT (`k` IS NULL)", "`k` IS NULL"])
-        );
+        assert_eq!(ranges(&k, &[]), [None]);
         let both = texts(&["a", "b"]);
         assert_eq!(
-            ranges(&both, &[texts(&["1", "2"]), texts(&["1", "7"])], None),
+            ranges(&both, &[texts(&["1", "2"]), texts(&["1", "7"])]),
             some(&[
                 "(a < 1 OR a = 1 AND b < 2)",
                 "(a > 1 OR a = 1 AND b >= 2) AND (a < 1 OR a = 1 AND b < 7)",
+                "(a > 1 OR a = 1 AND b >= 7)",
+            ])
+        );
+        assert_eq!(
+            ranges(&both, &[texts(&["1"]), texts(&["1", "7"])]),
+            some(&[
+                "a < 1",
+                "a >= 1 AND (a < 1 OR a = 1 AND b < 7)",
                 "(a > 1 OR a = 1 AND b >= 7)",
             ])
         );

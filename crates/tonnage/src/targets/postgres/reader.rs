@@ -155,6 +155,11 @@ pub(super) async fn relation(client: &Client, request: &ScanRequest) -> Result<F
                     name: described.table.name.clone(),
                     kind: described.kind.clone(),
                     row_security: described.row_security,
+                    key: described
+                        .table
+                        .primary_key()
+                        .map(|key| key.columns.clone())
+                        .unwrap_or_default(),
                 },
                 described: Some(described),
             }),

@@ -1,9 +1,10 @@
 //! Cutting a table or a query into queries whose rows are disjoint and, together, everything exactly once.
 //!
 //! Plain tables are cut by ranges of pages. The last range has no end, as the table may have grown since its pages were
-//! counted; a row has one place for as long as the snapshot lasts. Partitioned and inherited tables are cut within each
-//! of their tables. By a column, boundaries are values of the column itself, sampled, so that a skewed column makes
-//! ranges of like size; nulls are a part of their own.
+//! counted; a row has one place for as long as the snapshot lasts. Long values that are kept apart (TOAST) count where
+//! their rows are. Partitioned and inherited tables are cut within each of their tables. By a column, boundaries are
+//! values of the column itself, sampled, so that a skewed column makes ranges of like size; nulls are apart. A value, or
+//! null, that very many rows have is cut by the primary key as well.
 
 use tokio_postgres::Client;
 
@@ -17,6 +18,7 @@ use crate::{
     error::{Error, Result},
     reader::ScanRequest,
     table::TableName,
+    targets::edges::{Boundary, edges},
 };
 
 /// Where rows come from.
@@ -33,6 +35,8 @@ pub(super) enum Source {
         kind: String,
         /// Row security applies to this role.
         row_security: bool,
+        /// The columns of its primary key.
+        key: Vec<String>,
     },
 }
 
@@ -62,7 +66,10 @@ const MEMBERS: &str = "\
     SELECT n.nspname::text, c.relname::text, c.relkind::text, \
            CASE WHEN c.relkind IN ('r', 'm') THEN pg_catalog.pg_relation_size(c.oid) / \
                 pg_catalog.current_setting('block_size')::int8 ELSE 0 END, \
-           pg_catalog.has_table_privilege(c.oid, 'SELECT') \
+           pg_catalog.has_table_privilege(c.oid, 'SELECT'), \
+           CASE WHEN c.relkind IN ('r', 'm') AND c.reltoastrelid <> 0 \
+                THEN pg_catalog.pg_relation_size(c.reltoastrelid) / pg_catalog.current_setting('block_size')::int8 \
+                ELSE 0 END \
     FROM member JOIN pg_catalog.pg_class c ON c.oid = member.oid \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind <> 'p' ORDER BY c.oid <> $1, 1, 2";
@@ -71,6 +78,8 @@ const MEMBERS: &str = "\
 struct Member {
     name: TableName,
     pages: i64,
+    /// The same with those of the values that are kept apart.
+    all_pages: i64,
     /// Whether it can be cut by pages.
     is_plain: bool,
     readable: bool,
@@ -123,6 +132,7 @@ pub(super) async fn cut(
         name,
         kind,
         row_security,
+        ..
     } = source
     else {
         return alone(Vec::new());
@@ -147,8 +157,8 @@ pub(super) async fn cut(
             "one job: row security is that of the whole table".to_owned(),
         ]);
     }
-    let pages: i64 = members.iter().map(|member| member.pages).sum();
-    let step = (pages / SPLITS_MAX + 1).max(SPLIT_PAGES);
+    let all_pages: i64 = members.iter().map(|member| member.all_pages).sum();
+    let split_pages = (all_pages / SPLITS_MAX + 1).max(SPLIT_PAGES);
     let mut notes = Vec::new();
     let mut queries = Vec::new();
     for member in &members {
@@ -157,10 +167,12 @@ pub(super) async fn cut(
             true => from,
             false => format!("{} AS {}", quote_table(&member.name), quote(&name.name)),
         };
-        if member.pages <= step || !member.is_plain {
+        if member.pages <= 1 || member.all_pages <= split_pages || !member.is_plain {
             queries.push(query.of(&from, &[]));
             continue;
         }
+        // So many of the table's own that all of a split's are about as many as a split has.
+        let step = (member.pages.saturating_mul(split_pages) / member.all_pages).max(1);
         if version < PAGE_RANGES_VERSION {
             notes = vec![
                 "one job a table: this server finds pages by reading all of them (14 and later do not); \
@@ -186,12 +198,14 @@ async fn members(client: &Client, oid: u32) -> Result<Vec<Member>> {
     rows.iter()
         .map(|row| {
             let kind: String = get(row, 2)?;
+            let (pages, apart): (i64, i64) = (get(row, 3)?, get(row, 5)?);
             Ok(Member {
                 name: TableName {
                     schema: Some(get(row, 0)?),
                     name: get(row, 1)?,
                 },
-                pages: get(row, 3)?,
+                pages,
+                all_pages: pages.saturating_add(apart),
                 is_plain: kind == "r" || kind == "m",
                 readable: get(row, 4)?,
             })
@@ -228,7 +242,31 @@ async fn by_column(
     column: &str,
 ) -> Result<Cut> {
     let name = quote(column);
-    let probe = format!("SELECT {name} FROM {whole}");
+    let mut sampled = whole.to_owned();
+    let mut key: Vec<String> = Vec::new();
+    if let Source::Table {
+        oid,
+        kind,
+        key: primary,
+        ..
+    } = source
+        && matches!(kind.as_str(), "r" | "m" | "p")
+    {
+        let members = members(client, *oid).await?;
+        // What inherits from a table may have nulls in its key, which are in no range.
+        if (kind == "p" || members.len() == 1) && readable(client, *oid, primary).await? {
+            let others = primary.iter().filter(|known| *known != column);
+            key = others.map(|column| quote(column)).collect();
+        }
+        let pages: i64 = members.iter().map(|member| member.pages).sum();
+        if pages > SAMPLE_PAGES {
+            let percent = SAMPLE_PAGES as f64 * 100.0 / pages as f64;
+            sampled.push_str(&format!(" TABLESAMPLE SYSTEM ({percent}) REPEATABLE (0)"));
+        }
+    }
+    let names: Vec<&str> = std::iter::once(&name).chain(&key).map(String::as_str).collect();
+    let list = names.join(", ");
+    let probe = format!("SELECT {list} FROM {whole}");
     let prepared = client.prepare(&probe).await.map_err(|e| {
         let is_missing = e.code().is_some_and(|code| code.code() == "42703");
         match is_missing {
@@ -244,33 +282,27 @@ async fn by_column(
         .prepare(&checked)
         .await
         .map_err(|e| of_condition(e, request))?;
-    let (oid, modifier) = prepared
-        .columns()
-        .first()
-        .map_or((0, -1), |column| (column.type_().oid(), column.type_modifier()));
-    let mut sampled = whole.to_owned();
-    if let Source::Table { oid, kind, .. } = source
-        && matches!(kind.as_str(), "r" | "m" | "p")
-    {
-        let pages: i64 = members(client, *oid)
-            .await?
-            .iter()
-            .map(|member| member.pages)
-            .sum();
-        if pages > SAMPLE_PAGES {
-            let percent = SAMPLE_PAGES as f64 * 100.0 / pages as f64;
-            sampled.push_str(&format!(" TABLESAMPLE SYSTEM ({percent}) REPEATABLE (0)"));
-        }
-    }
     let parts = request.readers.max(1) * SPLITS_PER_READER;
-    let fractions: Vec<f64> = (1..parts).map(|at| at as f64 / parts as f64).collect();
     // The server writes its own values as literals of their own type.
+    let literals = prepared.columns().iter().enumerate().map(|(at, column)| {
+        let (oid, modifier) = (column.type_().oid(), column.type_modifier());
+        format!("pg_catalog.quote_literal(v{at}::pg_catalog.text) || '::' || pg_catalog.format_type({oid}, {modifier})")
+    });
+    let literals: Vec<_> = literals.collect();
+    let values: Vec<_> = names
+        .iter()
+        .enumerate()
+        .map(|(at, name)| format!("{name} AS v{at}"))
+        .collect();
     let boundaries = format!(
-        "SELECT pg_catalog.quote_literal(b::pg_catalog.text) || '::' || pg_catalog.format_type($2, $3) \
-         FROM (SELECT DISTINCT unnest(b) AS b FROM (SELECT percentile_disc($1::float8[]) WITHIN GROUP (ORDER BY {name}) \
-         AS b FROM {sampled} WHERE {name} IS NOT NULL) AS s) AS d ORDER BY d.b"
+        "SELECT grouped, {} FROM (SELECT {}, pg_catalog.row_number() OVER (ORDER BY {list}) AS numbered, \
+         pg_catalog.dense_rank() OVER (ORDER BY {name}) AS grouped, pg_catalog.count(*) OVER () AS counted \
+         FROM {sampled}) AS s \
+         WHERE numbered % greatest(counted / {parts}, 1) = 0 AND numbered < counted ORDER BY numbered",
+        literals.join(", "),
+        values.join(", ")
     );
-    let rows = client.query(&boundaries, &[&fractions, &oid, &modifier]).await;
+    let rows = client.query(&boundaries, &[]).await;
     let rows = rows.map_err(|e| {
         let has_no_order = e.code().is_some_and(|code| code.code() == "42883");
         match has_no_order {
@@ -280,18 +312,23 @@ async fn by_column(
             false => errors::statement(e).at(format!("--split-by {column}")),
         }
     })?;
-    let literals: Vec<String> = rows.iter().map(|row| get(row, 0)).collect::<Result<_>>()?;
-    let mut conditions = Vec::with_capacity(literals.len() + 2);
-    for at in 0..=literals.len() {
-        let from = at.checked_sub(1).map(|at| format!("{name} >= {}", literals[at]));
-        let to = literals.get(at).map(|literal| format!("{name} < {literal}"));
-        let both: Vec<_> = from.into_iter().chain(to).collect();
-        conditions.push(match both.is_empty() {
-            true => format!("{name} IS NOT NULL"),
-            false => both.join(" AND "),
-        });
+    let boundary = |row: &tokio_postgres::Row| {
+        Ok(Boundary {
+            group: get(row, 0)?,
+            value: get(row, 1)?,
+            key: (2..=names.len()).map(|at| get(row, at)).collect::<Result<_>>()?,
+        })
+    };
+    let edges = edges(rows.iter().map(boundary).collect::<Result<_>>()?);
+    let mut conditions = ranges(&names, &edges.values);
+    if let [all] = conditions.as_mut_slice() {
+        *all = format!("{name} IS NOT NULL");
     }
-    conditions.push(format!("{name} IS NULL"));
+    let nulls = ranges(&names[1..], &edges.nulls).into_iter();
+    conditions.extend(nulls.map(|range| match range.as_str() {
+        "" => format!("{name} IS NULL"),
+        range => format!("{name} IS NULL AND {range}"),
+    }));
     let mut notes = Vec::new();
     if matches!(source, Source::Query(_)) {
         notes.push(format!("the query runs {} times, once a split", conditions.len()));
@@ -305,10 +342,62 @@ async fn by_column(
     })
 }
 
+/// Whether this role may read these columns of a table.
+async fn readable(client: &Client, oid: u32, columns: &[String]) -> Result<bool> {
+    let row = client
+        .query_one(
+            "SELECT COALESCE(pg_catalog.bool_and(pg_catalog.has_column_privilege($1::oid, name, 'SELECT')), true) \
+             FROM unnest($2::text[]) AS name",
+            &[&oid, &columns],
+        )
+        .await;
+    get(&row.map_err(errors::statement)?, 0)
+}
+
+/// Conditions on the columns `names`, of which every row without nulls meets one: each begins at an edge and ends before
+/// the next. An edge has values of the first columns. Without an edge it is one that says nothing.
+fn ranges(names: &[&str], edges: &[Vec<String>]) -> Vec<String> {
+    let beside = |edge: &Vec<String>, operator: &str| match edge.as_slice() {
+        [one] => format!("{} {operator} {one}", names[0]),
+        several => format!(
+            "({}) {operator} ({})",
+            names[..several.len()].join(", "),
+            several.join(", ")
+        ),
+    };
+    let range = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| edges.get(at));
+        let from = before.map(|edge| beside(edge, ">="));
+        let to = edges.get(at).map(|edge| beside(edge, "<"));
+        from.into_iter().chain(to).collect::<Vec<_>>().join(" AND ")
+    };
+    (0..=edges.len()).map(range).collect()
+}
+
 /// The server's refusal of a query with the user's condition in it.
 fn of_condition(error: tokio_postgres::Error, request: &ScanRequest) -> Error {
     match (&request.filter, error.as_db_error()) {
         (Some(filter), Some(_)) => errors::statement(error).at(format!("the condition ({filter})")),
         _ => of_query(error, request),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn ranges_leave_nothing_out() {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(ranges(&["a", "k"], &[]), [""]);
+        assert_eq!(
+            ranges(&["a", "k"], &[texts(&["1"]), texts(&["1", "7"]), texts(&["3"])]),
+            [
+                "a < 1",
+                "a >= 1 AND (a, k) < (1, 7)",
+                "(a, k) >= (1, 7) AND a < 3",
+                "a >= 3"
+            ]
+        );
     }
 }

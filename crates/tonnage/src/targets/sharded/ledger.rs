@@ -4,8 +4,9 @@
 //!   the others' it knows nothing but that they stand at the beginning.
 //! - Each member's record says which member it is ([`MemberDetail`]), so that a table whose members were put into another
 //!   order, which would send rows elsewhere, is found out before a row is written.
-//! - A run may begin without members that are away. It goes on only with all of them: where one stands that cannot be
-//!   asked is not known. A member that lacks the run then gets it.
+//! - A run may begin without members that are away, but not without most: so whoever begins another one of the same input
+//!   meets a member that knows of it. It goes on only with all of them: where one stands that cannot be asked is not
+//!   known. A member that lacks the run then gets it.
 //! - A run is finished member by member, once all its rows are there. So a run that one member has finished is over,
 //!   and what others have open of it is closed by the next run of the same input.
 
@@ -21,6 +22,9 @@ use crate::{
 };
 
 use std::sync::PoisonError;
+
+/// What to do about a member that is away.
+const BACK: &str = "a run goes on once all members can be reached; go on with --resume then";
 
 /// A run that this process works on.
 pub(super) struct Owned {
@@ -277,8 +281,15 @@ impl Ledger for ShardedTarget {
                 }
             }
         }
+        let begun = handles.iter().flatten().count();
         match away {
-            Some(error) if handles.iter().all(Option::is_none) => Err(error),
+            Some(error) if begun * 2 <= handles.len() => {
+                self.withdraw(&run.run_id, &handles).await;
+                Err(error.hint(format!(
+                    "a run begins where most members can be reached, and {begun} of {} are",
+                    handles.len()
+                )))
+            }
             _ => Ok(self.own(&run.run_id, handles)),
         }
     }
@@ -322,10 +333,11 @@ impl Ledger for ShardedTarget {
         }
         let mut runs = Vec::with_capacity(each.len());
         for own in each {
-            let own = own.map_err(|error| error.hint("a run goes on once all members can be reached"))?;
+            let own = own.map_err(|error| error.hint(BACK))?;
             runs.push(own.into_iter().find(|run| run.run_id == run_id));
         }
-        let Some(known) = runs.iter().flatten().next().cloned() else {
+        let mut begun = runs.iter().enumerate();
+        let Some((begun_in, known)) = begun.find_map(|(at, run)| Some((at, run.clone()?))) else {
             return Err(Error::new(
                 ErrorKind::Fenced,
                 format!("run {run_id} was forgotten"),
@@ -353,7 +365,9 @@ impl Ledger for ShardedTarget {
             let run = NewRun {
                 run_id: run_id.to_owned(),
                 identity: known.identity.clone(),
-                table: detail.table.clone(),
+                table: self
+                    .asked(&known.detail.table)
+                    .unwrap_or_else(|| self.plain(begun_in, &detail.table)),
                 preparation: match detail.truncates {
                     true => Preparation::Truncate,
                     false => Preparation::Keep,

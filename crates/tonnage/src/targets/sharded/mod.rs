@@ -78,6 +78,8 @@ pub(super) struct ShardedTarget {
     capabilities: Capabilities,
     /// Tables of each member, by what they are called: a table by its name, a statement's parameters by its text.
     known: Mutex<BTreeMap<String, Vec<Option<Arc<Table>>>>>,
+    /// By what tables are called here, the names that were asked for: by these each member finds its own.
+    asked: Mutex<BTreeMap<String, TableName>>,
     /// The runs that this process has begun or taken over, by their ids.
     owned: Mutex<BTreeMap<String, Owned>>,
 }
@@ -128,6 +130,7 @@ impl ShardedTarget {
             key: key.to_vec(),
             capabilities,
             known: Mutex::default(),
+            asked: Mutex::default(),
             owned: Mutex::default(),
         })
     }
@@ -188,6 +191,12 @@ impl ShardedTarget {
             .unwrap_or_else(|| vec![None; self.members.len()])
     }
 
+    /// The name that was asked for where a table is called so here.
+    fn asked(&self, called: &str) -> Option<TableName> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.get(called).cloned()
+    }
+
     /// The table of member `at`, which is defined as in the others.
     async fn table_of(&self, at: usize, name: &TableName) -> Result<Arc<Table>> {
         let called = name.to_string();
@@ -226,8 +235,18 @@ impl ShardedTarget {
         }))
     }
 
-    /// One table for all members, of which those that are away are told of.
-    fn united(&self, first: &Table, away: &[String], typed: bool) -> Table {
+    /// A name by which any member finds its own table: without the schema that is the database of member `at`.
+    fn plain(&self, at: usize, name: &TableName) -> TableName {
+        let target = self.members.get(at).and_then(|member| member.target.get());
+        let own = target.and_then(|target| target.own_schema());
+        match own.is_some() && own == name.schema.as_deref() {
+            true => TableName::bare(&name.name),
+            false => name.clone(),
+        }
+    }
+
+    /// One table for all members, called `name`, of which those that are away are told of.
+    fn united(&self, first: &Table, name: TableName, away: &[String], typed: bool) -> Table {
         let mut notes = first.notes.clone();
         notes.extend(
             away.iter()
@@ -248,9 +267,10 @@ impl ShardedTarget {
         }
         Table {
             identity: TableIdentity {
-                object: format!("{:032x} {}", xxh3_128(object.as_bytes()), first.name),
+                object: format!("{:032x} {name}", xxh3_128(object.as_bytes())),
                 shape: alike::shape(first),
             },
+            name,
             notes,
             ..first.clone()
         }
@@ -261,6 +281,18 @@ impl ShardedTarget {
             "{what} would have to happen in {} databases at one moment, which nothing makes sure of",
             self.members.len()
         ))
+    }
+}
+
+/// The name of a table within a member. `Config` where it says that it is in another database: each member has its own.
+fn within(target: &dyn Target, name: &TableName) -> Result<TableName> {
+    match (&name.schema, target.own_schema()) {
+        (Some(schema), Some(own)) if schema != own => Err(Error::config(format!(
+            "{name} is not in the database '{own}', which is the member"
+        ))
+        .hint(format!("name it without its database: {}", name.name))),
+        (Some(_), Some(_)) => Ok(TableName::bare(&name.name)),
+        _ => Ok(name.clone()),
     }
 }
 
@@ -386,7 +418,11 @@ impl Target for ShardedTarget {
     }
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
-        let answers = self.each(async |_, target| target.table(name).await).await?;
+        let asked = self.asked(&name.to_string());
+        let name = asked.as_ref().unwrap_or(name);
+        let answers = self
+            .each(async |_, target| target.table(&within(&*target, name)?).await)
+            .await?;
         let mut away = Vec::new();
         let mut first: Option<(usize, &Table)> = None;
         let mut without = None;
@@ -411,13 +447,15 @@ impl Target for ShardedTarget {
             .hint("create it there as it is in the others"));
         }
         alike::key_types(table, &self.key)?;
-        let united = self.united(table, &away, true);
+        let united = self.united(table, self.plain(at, &table.name), &away, true);
         let tables = answers
             .into_iter()
             .map(|answer| answer.ok().flatten().map(Arc::new));
         let tables: Vec<_> = tables.collect();
         self.keep(name.to_string(), tables.clone());
         self.keep(united.name.to_string(), tables);
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(united.name.to_string(), name.clone());
         Ok(Some(united))
     }
 
@@ -579,10 +617,10 @@ impl Target for ShardedTarget {
                 }
             }
         }
-        let Some((_, table)) = first else {
+        let Some((at, table)) = first else {
             return Err(Error::bug("no member has described a statement"));
         };
-        let united = self.united(table, &away, false);
+        let united = self.united(table, self.plain(at, &table.name), &away, false);
         let tables = answers.into_iter().map(|answer| answer.ok().map(Arc::new));
         self.keep(statement.text().to_owned(), tables.collect());
         Ok(united)

@@ -3,7 +3,8 @@
 //! - The splits of the members take turns, so that readers at work are in different members. A split is in one member
 //!   and comes once.
 //! - A member's readers are lent: whoever opens one of its splits takes one, and gives it back at the split's end. They
-//!   are taken in the order of the splits, so a split that others wait for is never kept waiting by later ones.
+//!   are taken in the order of the splits, so a split that others wait for is never kept waiting by later ones. One that
+//!   fails is not given back, and whoever waits for one then is told so.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 
 use super::ShardedTarget;
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     reader::{Reader, Relation, ScanRequest, Snapshot},
     target::Target,
 };
@@ -31,10 +32,13 @@ struct LentState {
     idle: Vec<Box<dyn Reader>>,
     /// The split of this member whose turn it is to take one.
     next: usize,
+    /// Whether one has failed: what is read is of no use any more.
+    failed: bool,
 }
 
 impl Lent {
-    async fn take(&self, split: usize) -> Box<dyn Reader> {
+    /// `Cancelled` where another one has failed: its error is the one to tell.
+    async fn take(&self, split: usize) -> Result<Box<dyn Reader>> {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -42,12 +46,18 @@ impl Lent {
             changed.as_mut().enable();
             {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                if state.failed {
+                    return Err(Error::new(
+                        ErrorKind::Cancelled,
+                        format!("{}: reading it has failed elsewhere", self.name),
+                    ));
+                }
                 if state.next == split
                     && let Some(reader) = state.idle.pop()
                 {
                     state.next += 1;
                     self.changed.notify_waiters();
-                    return reader;
+                    return Ok(reader);
                 }
             }
             changed.await;
@@ -58,6 +68,14 @@ impl Lent {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.idle.push(reader);
         self.changed.notify_waiters();
+    }
+
+    /// The error of one that has failed, now that nobody waits for it any more.
+    fn fail(&self, error: Error) -> Error {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.failed = true;
+        self.changed.notify_waiters();
+        error.at(&self.name)
     }
 }
 
@@ -81,9 +99,9 @@ impl Reader for MembersReader {
             return Err(Error::bug("a split that is not there"));
         };
         let lent = &self.members[member];
-        let mut reader = lent.take(own).await;
+        let mut reader = lent.take(own).await?;
         if self.left != Some(0) {
-            reader.open(own).await.map_err(|error| error.at(&lent.name))?;
+            reader.open(own).await.map_err(|error| lent.fail(error))?;
         }
         self.at = Some((member, reader));
         Ok(())
@@ -96,7 +114,7 @@ impl Reader for MembersReader {
         let lent = &self.members[*member];
         let batch = match self.left {
             Some(0) => None,
-            _ => reader.next().await.map_err(|error| error.at(&lent.name))?,
+            _ => reader.next().await.map_err(|error| lent.fail(error))?,
         };
         let Some(mut batch) = batch else {
             if let Some((_, reader)) = self.at.take() {
@@ -110,6 +128,15 @@ impl Reader for MembersReader {
             *left -= rows as u64;
         }
         Ok(Some(batch))
+    }
+}
+
+impl Drop for MembersReader {
+    /// Another one may wait for what this one has taken.
+    fn drop(&mut self) {
+        if let Some((member, reader)) = self.at.take() {
+            self.members[member].give_back(reader);
+        }
     }
 }
 
@@ -163,6 +190,7 @@ pub(super) async fn scan(target: &ShardedTarget, request: &ScanRequest) -> Resul
             state: Mutex::new(LentState {
                 idle: readers,
                 next: 0,
+                failed: false,
             }),
             changed: Notify::new(),
         });
@@ -219,4 +247,75 @@ pub(super) async fn scan(target: &ShardedTarget, request: &ScanRequest) -> Resul
         })
         .collect();
     Ok(united)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads nothing, or fails.
+    struct Played {
+        fails: bool,
+    }
+
+    #[async_trait]
+    impl Reader for Played {
+        async fn open(&mut self, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        async fn next(&mut self) -> Result<Option<RecordBatch>> {
+            match self.fails {
+                true => Err(Error::schema("a value that cannot be read")),
+                false => Ok(None),
+            }
+        }
+    }
+
+    /// Two who read three splits of the only member, which lends one reader.
+    fn two(fails: bool) -> (MembersReader, MembersReader) {
+        let reader: Box<dyn Reader> = Box::new(Played { fails });
+        let members = Arc::new(vec![Lent {
+            name: "db1".to_owned(),
+            state: Mutex::new(LentState {
+                idle: vec![reader],
+                next: 0,
+                failed: false,
+            }),
+            changed: Notify::new(),
+        }]);
+        let splits = Arc::new(vec![(0, 0), (0, 1), (0, 2)]);
+        let reads = || MembersReader {
+            members: members.clone(),
+            splits: splits.clone(),
+            at: None,
+            left: None,
+        };
+        (reads(), reads())
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_reader_gets_it_or_is_told_that_it_has_failed() {
+        let (mut first, mut second) = two(false);
+        first.open(0).await.unwrap();
+        let waiting = tokio::spawn(async move { second.open(1).await.map(|()| second) });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        assert!(first.next().await.unwrap().is_none());
+        let second = waiting.await.unwrap().unwrap();
+        // What nobody reads to its end is given back too.
+        let waiting = tokio::spawn(async move { first.open(2).await });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(second);
+        waiting.await.unwrap().unwrap();
+
+        let (mut first, mut second) = two(true);
+        first.open(0).await.unwrap();
+        let waiting = tokio::spawn(async move { second.open(1).await });
+        tokio::task::yield_now().await;
+        let failed = first.next().await.unwrap_err();
+        assert_eq!(failed.to_string(), "db1: a value that cannot be read");
+        assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::Cancelled);
+    }
 }

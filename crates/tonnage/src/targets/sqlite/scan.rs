@@ -2,8 +2,9 @@
 //!
 //! Tables are cut by ranges of rowids. Rowids may be spread as they like: a range whose ends are probed is cut in its
 //! middle, what is empty falls out, and the one that seems to have the most rows is cut next. So a few rows far apart cost
-//! ranges of their own and take none from where the others are. By a column, boundaries are values at equal distances in its order, so that skew makes no large split; nulls are a part of
-//! their own. A column without a declared type, as most of a query's are, is what all of its values are.
+//! ranges of their own and take none from where the others are. By a column, boundaries are values at equal distances in
+//! its order, and where very many rows have a value, or none, their rowids, so that skew makes no large split; nulls are
+//! apart. A column without a declared type, as most of a query's are, is what all of its values are.
 
 use rusqlite::{Connection, types::Value};
 
@@ -16,6 +17,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     reader::{ReadColumn, Relation, ScanRequest, bare_query, left_out, no_table, wanted},
+    targets::edges::{Boundary, edges},
     types::ColumnType,
 };
 
@@ -456,47 +458,73 @@ fn by_column(
         );
     }
     let name = quote(column);
-    let some = format!("{name} IS NOT NULL");
     let count: i64 = connection
-        .query_row(&place.select("count(*)", Some(&some)), [], |row| row.get(0))
+        .query_row(&place.select("count(*)", None), [], |row| row.get(0))
         .map_err(failed)?;
     let parts = (request.readers.max(1) * SPLITS_PER_READER) as i64;
     let step = (count / parts).max(1);
-    let ordered = format!("{name} AS k, row_number() OVER (ORDER BY {name}) - 1 AS n");
+    let rowid = place.rowid.as_deref();
+    let order = rowid.map_or_else(|| name.clone(), |rowid| format!("{name}, {rowid}"));
+    let ordered = format!(
+        "{name} AS k, {} AS r, dense_rank() OVER (ORDER BY {name}) AS g, row_number() OVER (ORDER BY {order}) - 1 AS n",
+        rowid.unwrap_or("NULL")
+    );
     let sql = format!(
-        "SELECT DISTINCT k FROM ({}) WHERE n > 0 AND n % {step} = 0 ORDER BY k",
-        place.select(&ordered, Some(&some))
+        "SELECT g, k, r FROM ({}) WHERE n > 0 AND n % {step} = 0 ORDER BY n",
+        place.select(&ordered, None)
     );
     let mut statement = connection.prepare(&sql).map_err(failed)?;
-    let boundaries: Vec<Value> = statement
-        .query_map([], |row| row.get(0))
+    let boundary = |row: &rusqlite::Row<'_>| {
+        Ok(Boundary {
+            group: row.get(0)?,
+            value: row.get::<_, Option<Value>>(1)?,
+            key: row.get::<_, Option<Value>>(2)?.into_iter().collect(),
+        })
+    };
+    let boundaries: Vec<Boundary<Value>> = statement
+        .query_map([], boundary)
         .and_then(Iterator::collect)
         .map_err(failed)?;
-    let mut splits = Vec::with_capacity(boundaries.len() + 2);
-    for at in 0..=boundaries.len() {
-        let from = at.checked_sub(1).and_then(|at| boundaries.get(at));
-        let to = boundaries.get(at);
-        let mut conditions = Vec::new();
-        let mut parameters = Vec::new();
-        for (operator, value) in [(">=", from), ("<", to)] {
-            if let Some(value) = value {
-                parameters.push(value.clone());
-                conditions.push(format!("{name} {operator} ?{}", parameters.len()));
-            }
-        }
+    let edges = edges(boundaries);
+    let names: Vec<&str> = std::iter::once(name.as_str()).chain(rowid).collect();
+    let split = |(conditions, parameters): (Vec<String>, Vec<Value>)| Split {
+        sql: place.select(list, Some(&conditions.join(" AND "))),
+        parameters,
+    };
+    let values = ranges(&names, &edges.values).map(|(mut conditions, parameters)| {
         if conditions.is_empty() {
-            conditions.push(some.clone());
+            conditions.push(format!("{name} IS NOT NULL"));
         }
-        splits.push(Split {
-            sql: place.select(list, Some(&conditions.join(" AND "))),
-            parameters,
-        });
-    }
-    splits.push(Split {
-        sql: place.select(list, Some(&format!("{name} IS NULL"))),
-        parameters: Vec::new(),
+        split((conditions, parameters))
     });
-    Ok(splits)
+    let nulls = ranges(&names[1..], &edges.nulls).map(|(mut conditions, parameters)| {
+        conditions.push(format!("{name} IS NULL"));
+        split((conditions, parameters))
+    });
+    Ok(values.chain(nulls).collect())
+}
+
+/// Conditions on the columns `names`, with their parameters, of which every row without nulls meets one: each begins at an
+/// edge and ends before the next. An edge has values of the first columns. Without an edge there is no condition.
+fn ranges(names: &[&str], edges: &[Vec<Value>]) -> impl Iterator<Item = (Vec<String>, Vec<Value>)> {
+    (0..=edges.len()).map(move |at| {
+        let from = at.checked_sub(1).and_then(|at| edges.get(at));
+        let (mut conditions, mut parameters) = (Vec::new(), Vec::new());
+        for (operator, edge) in [(">=", from), ("<", edges.get(at))] {
+            let Some(edge) = edge else { continue };
+            let first = parameters.len() + 1;
+            let numbers: Vec<_> = (first..first + edge.len())
+                .map(|number| format!("?{number}"))
+                .collect();
+            conditions.push(format!(
+                "({}) {operator} ({})",
+                names[..edge.len()].join(", "),
+                numbers.join(", ")
+            ));
+            parameters.extend(edge.iter().cloned());
+        }
+        (conditions, parameters)
+    })
 }
 
 /// SQLite's refusal of SQL that the user has written.

@@ -10,6 +10,7 @@ async fn keys_of_several_types() {
         "CREATE TABLE texts (k text PRIMARY KEY, v text)",
         "CREATE TABLE uuids (k uuid PRIMARY KEY, v text)",
         "CREATE TABLE decimals (k decimal PRIMARY KEY, v text)",
+        "CREATE TABLE addresses (k inet PRIMARY KEY, v text)",
     ])
     .await;
     for row in [
@@ -21,6 +22,7 @@ async fn keys_of_several_types() {
         "texts (k, v) VALUES ('007', 'agent')",
         "uuids (k, v) VALUES (6f1f1d70-2b3c-4d5e-8f90-a1b2c3d4e5f6, 'one')",
         "decimals (k, v) VALUES (1.5, 'half')",
+        "addresses (k, v) VALUES ('::1', 'home')",
     ] {
         place.run(&format!("INSERT INTO {row}")).await;
     }
@@ -46,6 +48,13 @@ async fn keys_of_several_types() {
         case("uuids", &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"], &["one"], &[]),
         // Keys of a partition are equal if they are the same bytes, and a scale is some of them.
         case("decimals", &["1.5", "1.50"], &["half"], &["1.50"]),
+        // Two keys that are one row are each answered.
+        case(
+            "addresses",
+            &["::1", "0:0:0:0:0:0:0:1", "::2"],
+            &["home", "home"],
+            &["::2"],
+        ),
     ];
     check(&place.target().await, &cases).await;
 }
@@ -93,4 +102,94 @@ async fn keys_of_several_columns() {
     );
     let refused = collect(get(&target, "p").keys(["1"])).await.unwrap_err();
     assert!(refused.to_string().contains("a key without 'b'"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_partition_of_static_columns_alone_is_a_row_without_the_others() {
+    let place = Place::new(&[
+        "CREATE TABLE t (a int, b int, s text static, v text, PRIMARY KEY (a, b))",
+        "INSERT INTO t (a, s) VALUES (1, 'alone')",
+        "INSERT INTO t (a, b, s, v) VALUES (2, 5, 'shared', 'row')",
+    ])
+    .await;
+    let alone = serde_json::json!({"a": 1, "b": null, "s": "alone", "v": null});
+    let row = serde_json::json!({"a": 2, "b": 5, "s": "shared", "v": "row"});
+    let mut wanted = [alone, row];
+    wanted.sort_by_key(ToString::to_string);
+    assert_eq!(place.unload("t", &[]).await, wanted);
+    let target = place.target().await;
+    let got = collect(get(&target, "t").columns(["s"]).keys(["1", "2", "3"]))
+        .await
+        .unwrap();
+    assert_eq!(got.rows, ["alone", "shared"]);
+    assert_eq!(got.missing, ["3"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_read_as_asked_is_refused_before_a_file_is_made() {
+    let place = Place::new(&[
+        "CREATE TABLE t (a int PRIMARY KEY, v text)",
+        "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND a IS NOT NULL PRIMARY KEY (v, a)",
+        "INSERT INTO t (a, v) VALUES (1, 'one')",
+    ])
+    .await;
+    let (database, path) = (place.database().await, place.path("out.csv"));
+    let query = || database.unload_query("SELECT a, v FROM t").to(&path);
+    let file = place.write("t.csv", "a,v\n1,one\n");
+    for (refused, why) in [
+        (query().limit(1).run().await.err(), "and how many"),
+        (
+            query().columns(["a"]).run().await.err(),
+            "which columns and rows are wanted",
+        ),
+        (
+            query().text(["w"]).run().await.err(),
+            "the query has no column 'w'",
+        ),
+        (
+            database
+                .unload("t")
+                .limit(3_000_000_000)
+                .to(&path)
+                .run()
+                .await
+                .err(),
+            "a limit of 3000000000 rows is more than Cassandra counts to",
+        ),
+        (
+            database.unload("by_v").to(&path).run().await.err(),
+            "by_v is a materialized view of t, and follows it by itself",
+        ),
+        (
+            database.load(&file).table("by_v").run().await.err(),
+            "by_v is a materialized view of t, and follows it by itself",
+        ),
+        (
+            collect(get(&place.target().await, "by_v").keys(["one"]))
+                .await
+                .err(),
+            "by_v is a materialized view of t, and follows it by itself",
+        ),
+    ] {
+        let refused = refused.unwrap_or_else(|| panic!("{why}: it is not refused"));
+        assert!(refused.to_string().contains(why), "{why}: {refused}");
+        assert!(refused.hint_text().is_some(), "{refused}");
+        assert!(!path.exists(), "{why}");
+    }
+    // What the hint says.
+    place.run("INSERT INTO t (a, v) VALUES (2, 'two')").await;
+    let view = loop {
+        database
+            .unload_query("SELECT a FROM by_v WHERE v = 'two'")
+            .to(&path)
+            .overwrite()
+            .run()
+            .await
+            .unwrap();
+        let read = std::fs::read_to_string(&path).unwrap();
+        if read.lines().count() > 1 {
+            break read;
+        }
+    };
+    assert_eq!(view, "a\n2\n");
 }

@@ -372,3 +372,31 @@ async fn a_moment_that_is_lost_ends_the_get() {
     let error = moment.getter(&request).await.err().expect("the state is gone");
     assert!(!error.is_transient(), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_may_have_their_tables_in_schemas_of_their_own() {
+    let places = [Place::on(Server::System).await, Place::on(Server::System).await];
+    for place in &places {
+        place.run("CREATE TABLE t (k bigint PRIMARY KEY, v text)").await;
+    }
+    let urls = places.iter().map(|place| &place.url);
+    let database = tonnage::Database::connect_sharded(urls, ["k"]).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.csv");
+    let lines: String = (0..100).map(|k| format!("{k},v{k}\n")).collect();
+    std::fs::write(&file, format!("k,v\n{lines}")).unwrap();
+    database
+        .load(file.display().to_string())
+        .table("t")
+        .run()
+        .await
+        .unwrap();
+    for place in &places {
+        assert!(place.number("SELECT count(*) FROM t").await > 20);
+    }
+    let keys: Vec<String> = (0..101).map(|k| k.to_string()).collect();
+    let get = database.bulk_get("t").keys(keys).columns(["v"]).ordered();
+    let got = collect(get).await.unwrap();
+    let wanted: Vec<String> = (0..100).map(|k| format!("v{k}")).collect();
+    assert_eq!((got.rows, got.missing), (wanted, vec!["100".to_owned()]));
+}
