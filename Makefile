@@ -7,7 +7,7 @@ help:
 	@echo 'make test         check and unit: all that must pass'
 	@echo 'make check        formatter, clippy and documentation, without warnings'
 	@echo 'make unit         all tests, with servers of their own'
-	@echo 'make test-faults  a hundred kills of an ingest under load, and of its database'
+	@echo 'make test-faults  a hundred rounds of faults against every target: for a night'
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make clean        remove what was built'
 
@@ -28,10 +28,12 @@ unit: tools
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
 
+# One seed again: make test-faults TONNAGE_FAULT_SEED=1234 FAULTS=faults::rounds_of_mariadb
 test-faults: tools
 	cargo build --workspace --locked
-	TONNAGE_FAULT_ROUNDS=100 scripts/with-servers \
-	cargo test --locked --package tonnage-cli --test it faults -- --nocapture
+	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
+	TONNAGE_FAULT_ROUNDS=$(or $(TONNAGE_FAULT_ROUNDS),100) scripts/with-servers \
+	cargo test --locked --workspace --test it $(or $(FAULTS),faults) -- --nocapture
 
 bench: tools
 	cargo build --release --locked --package tonnage-cli

@@ -4,6 +4,8 @@ use std::{io::Write, path::Path};
 
 use tonnage::{Error, ErrorKind, Result};
 
+use crate::Ending;
+
 /// Writes `report` to `path`; `-` is standard output.
 pub fn write_report(path: &Path, report: &impl serde::Serialize) -> Result<()> {
     let mut json = serde_json::to_string_pretty(report)
@@ -14,4 +16,18 @@ pub fn write_report(path: &Path, report: &impl serde::Serialize) -> Result<()> {
         false => std::fs::write(path, json),
     };
     written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
+}
+
+/// The end of a run whose report was written, or not: how the run ended matters more than that its report is missing.
+pub fn after_report(ending: Result<Ending>, written: Result<()>) -> Result<Ending> {
+    match (ending, written) {
+        (ending, Ok(())) => ending,
+        (Ok(Ending::Done | Ending::Rejects), Err(missing)) => {
+            Err(missing.hint("the run itself has ended well"))
+        }
+        (ending, Err(missing)) => {
+            tracing::warn!("{missing}");
+            ending
+        }
+    }
 }

@@ -77,6 +77,12 @@ impl Error {
         Self::new(ErrorKind::Bug, message).hint("this is a defect of tonnage; please report it")
     }
 
+    /// A run that another process goes on with.
+    pub(crate) fn fenced() -> Self {
+        Self::new(ErrorKind::Fenced, "another process has taken this run over")
+            .hint("`tonnage runs` shows it; this process has stopped")
+    }
+
     /// Adds the next step, shown on a line of its own.
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {

@@ -158,4 +158,9 @@ pub trait Ledger: Send + Sync {
     /// Removes the run; its rows stay, but for those in a shadow, which is dropped; indexes that it owes are built
     /// again. False where there is none.
     async fn forget(&self, run_id: &str) -> Result<bool>;
+
+    /// The same of a run that is still `handle`'s and of which nothing has been committed: looks and forgets in one
+    /// transaction, which waits for those in flight. False where the run stays, since another process has taken it over
+    /// or a commit whose answer was lost has happened after all.
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool>;
 }

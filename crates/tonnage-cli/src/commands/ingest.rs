@@ -32,6 +32,7 @@ use crate::{
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{count, size},
+    report::{after_report, write_report},
 };
 
 /// How long an interrupted ingest with a journal waits for the database.
@@ -264,13 +265,14 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         Ok(report) => (report, read.err()),
         Err(error) => (watched.stop().await, Some(error)),
     };
-    if let Some(path) = &args.report {
-        write_report(path, &report)?;
-    }
+    let written = match &args.report {
+        Some(path) => write_report(path, &report),
+        None => Ok(()),
+    };
     if !quiet {
         eprint!("{}", summary(&report));
     }
-    finish(args, &report, error, interrupt)
+    after_report(finish(args, &report, error, interrupt), written)
 }
 
 async fn open(args: &IngestArgs) -> Result<Buffer> {
@@ -394,14 +396,6 @@ async fn print(lines: String) -> std::io::Result<()> {
         output.write_all(lines.as_bytes()).and_then(|()| output.flush())
     });
     written.await.unwrap_or(Ok(()))
-}
-
-fn write_report(path: &std::path::Path, report: &BufferReport) -> Result<()> {
-    let mut json = serde_json::to_string_pretty(report)
-        .map_err(|e| Error::bug(format!("the report cannot be written as JSON: {e}")))?;
-    json.push('\n');
-    std::fs::write(path, json)
-        .map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))
 }
 
 fn finish(

@@ -31,7 +31,7 @@ use crate::{
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count, pair, rate, size},
     progress::{self, Style},
-    report::write_report,
+    report::{after_report, write_report},
 };
 
 /// How a command is called, for messages.
@@ -532,10 +532,11 @@ impl RowsArgs {
                 return Ok(Ending::Interrupted(interrupt, error));
             }
         };
-        if let Some(path) = &self.report {
-            write_report(path, &ended.report)?;
-        }
-        finish(ended, quiet, first.get().copied())
+        let written = match &self.report {
+            Some(path) => write_report(path, &ended.report),
+            None => Ok(()),
+        };
+        after_report(finish(ended, quiet, first.get().copied()), written)
     }
 }
 

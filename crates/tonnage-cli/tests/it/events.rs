@@ -35,6 +35,11 @@ impl Chance {
         Self(seed)
     }
 
+    /// What `seed` chooses.
+    pub fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

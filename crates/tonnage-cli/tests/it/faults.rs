@@ -1,436 +1,83 @@
-//! `tonnage ingest` killed under load, and its database with it: every row that was acknowledged as journaled stands in
-//! the table once, and none that was not sent.
+//! Loads that are hit by faults, over every target: killed, cut off, stalled, taken over, out of room, with a wrong clock,
+//! with a server that dies. Whatever happened, once a load has been gone on with to its end the table holds every row
+//! once with every value, the rejects every bad row once, and the account agrees.
 //!
-//! A few rounds, or TONNAGE_FAULT_ROUNDS of them: `make test-faults` asks for a hundred.
+//! A few rounds, or TONNAGE_FAULT_ROUNDS of them a target: `make test-faults` asks for a hundred. A round tells its
+//! seed; TONNAGE_FAULT_SEED runs the round of one seed alone.
 
-use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread::{JoinHandle, sleep},
-    time::Duration,
-};
+mod buffer;
+mod disk;
+mod overload;
+mod round;
+mod scenario;
+mod servers;
+mod target;
+mod wire;
 
-use rusqlite::Connection;
-use tempfile::TempDir;
+use self::target::Target;
+use crate::events::Chance;
 
-use crate::{
-    database::{Database, variable},
-    events::Chance,
-    process::{Running, tonnage},
-};
+/// Rounds of a target where nobody asks for more: one of each operation.
+const ROUNDS: u64 = 4;
 
-const READINGS: &str =
-    "CREATE TABLE readings (id integer NOT NULL, device text, value double precision, state text)";
-const ROUNDS: u64 = 6;
-/// Ports tried until a server starts, and starts after it was killed.
-const PORTS_TRIED: u32 = 10;
-const STARTS_TRIED: u32 = 1_000;
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(1);
+/// How many rounds are asked for, if any number is.
+fn asked() -> Option<u64> {
+    let rounds = std::env::var("TONNAGE_FAULT_ROUNDS").ok()?;
+    Some(rounds.parse().expect("TONNAGE_FAULT_ROUNDS is a number"))
+}
 
-fn rounds() -> u64 {
-    match std::env::var("TONNAGE_FAULT_ROUNDS") {
-        Ok(rounds) => rounds.parse().expect("TONNAGE_FAULT_ROUNDS is a number"),
-        Err(_) => ROUNDS,
+fn rounds(few: u64) -> u64 {
+    asked().unwrap_or(few)
+}
+
+/// Runs rounds against `target`, of each operation as many.
+fn rounds_against(mut target: Target) {
+    if let Ok(seed) = std::env::var("TONNAGE_FAULT_SEED") {
+        let seed = seed.parse().expect("TONNAGE_FAULT_SEED is a number");
+        return round::run(&mut target, seed);
     }
-}
-
-/// A database that can be taken away.
-trait Fallible {
-    fn url(&self) -> String;
-    /// Takes it away at once, whatever is under way.
-    fn fail(&mut self);
-    fn recover(&mut self);
-    /// Whether nobody answers while it is away: a journal that was in use opens without it.
-    fn is_unreachable(&self) -> bool;
-    /// The ids in the table.
-    fn ids(&self) -> Vec<u64>;
-}
-
-/// An ingest that is fed without end.
-struct Load {
-    child: Child,
-    sent: Arc<AtomicU64>,
-    acknowledged: Arc<AtomicU64>,
-    threads: [JoinHandle<()>; 2],
-}
-
-fn command(url: &str, directory: &Path) -> Command {
-    let mut command = tonnage();
-    let fixed = [
-        "-t",
-        "readings",
-        "--journal",
-        "journal",
-        "--ack",
-        "journaled",
-        "--rejects",
-        "r.jsonl",
-    ];
-    command.arg("ingest").arg(url).args(fixed).current_dir(directory);
-    command
-}
-
-impl Load {
-    /// Feeds rows from id `first` on.
-    fn start(url: &str, directory: &Path, first: u64, mut chance: Chance) -> Self {
-        let drain_age = chance.one(&["1", "20", "1000"]);
-        let mut child = command(url, directory)
-            .args(["--drain-age", drain_age])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("the binary starts");
-        let (sent, acknowledged) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let mut input = child.stdin.take().expect("a pipe to it");
-        let output = child.stdout.take().expect("a pipe from it");
-        let feeding = {
-            let sent = sent.clone();
-            std::thread::spawn(move || {
-                let mut next = first;
-                loop {
-                    let count = chance.below(200) + 1;
-                    let lines: String = (next..next + count).map(line).collect();
-                    next += count;
-                    sent.fetch_add(count, Ordering::SeqCst);
-                    // What is killed reads no more.
-                    if input.write_all(lines.as_bytes()).is_err() {
-                        return;
-                    }
-                    sleep(Duration::from_millis(chance.below(8)));
-                }
-            })
-        };
-        let counting = {
-            let acknowledged = acknowledged.clone();
-            std::thread::spawn(move || {
-                for _ in BufReader::new(output).lines().map_while(Result::ok) {
-                    acknowledged.fetch_add(1, Ordering::SeqCst);
-                }
-            })
-        };
-        Self {
-            child,
-            sent,
-            acknowledged,
-            threads: [feeding, counting],
-        }
-    }
-
-    /// Waits until so many more rows are acknowledged.
-    fn goes_on(&mut self, rows: u64) {
-        let goal = self.acknowledged.load(Ordering::SeqCst) + rows;
-        while self.acknowledged.load(Ordering::SeqCst) < goal {
-            let ended = self.child.try_wait().expect("the child can be asked");
-            assert_eq!(ended, None, "it ended by itself");
-            sleep(LOOK);
-        }
-    }
-
-    /// SIGKILL; how many rows were sent at most, and how many acknowledged.
-    fn kill(mut self) -> (u64, u64) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it can be waited for");
-        self.threads
-            .into_iter()
-            .for_each(|thread| thread.join().expect("a thread ends"));
-        let of = |count: &AtomicU64| count.load(Ordering::SeqCst);
-        (of(&self.sent), of(&self.acknowledged))
-    }
-}
-
-fn line(id: u64) -> String {
-    format!(
-        "{{\"id\": {id}, \"device\": \"d{}\", \"value\": {id}.5}}\n",
-        id % 9
-    )
-}
-
-/// SIGKILL under load again and again, and the database taken away in half of the rounds. It comes back before the kill,
-/// after it, or only when the next life has taken rows without it.
-fn killed_under_load(mut database: impl Fallible) {
-    let directory = tempfile::tempdir().expect("a temporary directory");
     let mut chance = Chance::new();
-    let (mut sent, mut acknowledged) = (0, BTreeSet::new());
-    let mut is_away = false;
-    for round in 0..rounds() {
-        let first = sent + 1;
-        let mut load = Load::start(&database.url(), directory.path(), first, chance.another());
-        if is_away {
-            load.goes_on(1 + chance.below(500));
-            database.recover();
-            is_away = false;
-        }
-        if round % 2 == 1 {
-            load.goes_on(1 + chance.below(500));
-            database.fail();
-            is_away = true;
-            load.goes_on(1 + chance.below(2_000));
-            if chance.below(2) == 0 {
-                database.recover();
-                is_away = false;
-                load.goes_on(1 + chance.below(2_000));
-            }
-        } else if round % 8 == 6 {
-            // Also while it connects, takes the run over or replays the journal.
-            sleep(Duration::from_micros(chance.below(100_000)));
-        } else {
-            load.goes_on(1 + chance.below(2_000));
-        }
-        let (sent_now, acknowledged_now) = load.kill();
-        sent += sent_now;
-        // Acknowledged in the order in which they were sent.
-        acknowledged.extend(first..first + acknowledged_now);
-        if is_away && (!database.is_unreachable() || chance.below(2) == 0) {
-            database.recover();
-            is_away = false;
-        }
+    let operations = target.operations().len() as u64;
+    for number in 0..rounds(ROUNDS) {
+        let seed = (chance.next() >> 1) / operations * operations + number % operations;
+        round::run(&mut target, seed);
     }
-    if is_away {
-        database.recover();
-    }
-    let mut last = command(&database.url(), directory.path());
-    Running::start(last.arg("-q")).wait().expect(0);
-    let found = database.ids();
-    let distinct: BTreeSet<u64> = found.iter().copied().collect();
-    assert_eq!(found.len(), distinct.len(), "a row stands twice");
-    let missing: Vec<_> = acknowledged.difference(&distinct).take(5).collect();
-    assert!(missing.is_empty(), "{missing:?} are missing");
-    assert!(
-        distinct.iter().all(|id| (1..=sent).contains(id)),
-        "a row was never sent"
-    );
-    assert!(
-        !directory
-            .path()
-            .join("r.jsonl")
-            .metadata()
-            .is_ok_and(|file| file.len() > 0)
-    );
-    eprintln!(
-        "{} rounds: {sent} rows sent, {} acknowledged, {} in the table",
-        rounds(),
-        acknowledged.len(),
-        found.len()
-    );
-}
-
-/// A table that somebody else locks: it is away as long.
-struct Locked {
-    database: Database,
-    lock: Option<Connection>,
-}
-
-impl Locked {
-    fn new(database: Database) -> Self {
-        database.run(READINGS);
-        Self { database, lock: None }
-    }
-}
-
-impl Fallible for Locked {
-    fn url(&self) -> String {
-        self.database.url()
-    }
-
-    fn fail(&mut self) {
-        let url = self.database.url();
-        let Some(path) = url.strip_prefix("sqlite:") else {
-            return self.database.run("LOCK TABLES readings WRITE");
-        };
-        let lock = Connection::open(path).expect("a database file");
-        lock.busy_timeout(Duration::from_secs(600))
-            .expect("a busy timeout");
-        lock.execute_batch("BEGIN IMMEDIATE")
-            .expect("the lock is had in its turn");
-        self.lock = Some(lock);
-    }
-
-    fn recover(&mut self) {
-        if self.lock.take().is_none() {
-            self.database.run("UNLOCK TABLES");
-        }
-    }
-
-    fn is_unreachable(&self) -> bool {
-        false
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        numbers(self.database.rows("SELECT id FROM readings"))
-    }
-}
-
-fn numbers(rows: Vec<crate::database::Row>) -> Vec<u64> {
-    let id = |row: crate::database::Row| row[0].as_deref().expect("an id").parse().expect("a number");
-    rows.into_iter().map(id).collect()
-}
-
-/// A server of PostgreSQL of the test's own.
-struct Cluster {
-    directory: TempDir,
-    programs: PathBuf,
-    is_root: bool,
-    port: u16,
-}
-
-impl Cluster {
-    fn start() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let id = Command::new("id").arg("-u").output().expect("id starts");
-        let mut cluster = Self {
-            programs: variable("TONNAGE_TEST_POSTGRES_PROGRAMS").into(),
-            is_root: id.stdout == b"0\n",
-            directory,
-            port: 0,
-        };
-        let place = cluster.directory.path().join("place");
-        std::fs::create_dir(&place).expect("a directory");
-        if cluster.is_root {
-            // The server does not run as root, and has to find its way to its data.
-            run(Command::new("chmod").arg("711").arg(cluster.directory.path()));
-            run(Command::new("chown").arg("postgres:").arg(&place));
-        }
-        let settings = [
-            "-U",
-            "tonnage",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C.UTF-8",
-            "--no-sync",
-        ];
-        run(cluster.program("initdb").args(settings));
-        let started = (0..PORTS_TRIED).any(|_| {
-            // Another may take the port between the look and the start.
-            let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            cluster.port = free.local_addr().expect("its address").port();
-            drop(free);
-            cluster.starts()
-        });
-        assert!(started, "{}", cluster.log());
-        cluster.execute(READINGS);
-        cluster
-    }
-
-    /// A program of the server's, as its user and for its data.
-    fn program(&self, name: &str) -> Command {
-        let program = self.programs.join(name);
-        let mut command = match self.is_root {
-            true => Command::new("setpriv"),
-            false => Command::new(&program),
-        };
-        if self.is_root {
-            command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--"]);
-            command.arg(program);
-        }
-        let place = self.directory.path().join("place");
-        command.arg("-D").arg(place.join("data")).current_dir(place);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
-    }
-
-    /// Whether it starts on its port.
-    fn starts(&self) -> bool {
-        let options = format!(
-            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''",
-            self.port
-        );
-        let mut start = self.program("pg_ctl");
-        start.args(["-w", "-t", "600", "-l", "server.log", "-o", &options, "start"]);
-        start.status().expect("pg_ctl starts").success()
-    }
-
-    fn log(&self) -> String {
-        let log = self.directory.path().join("place/server.log");
-        std::fs::read_to_string(log).unwrap_or_default()
-    }
-
-    fn execute(&self, sql: &str) -> Vec<crate::database::Row> {
-        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(async {
-            let connected = tokio_postgres::connect(&self.url(), tokio_postgres::NoTls).await;
-            let (client, connection) = connected.expect("the server answers");
-            tokio::spawn(connection);
-            let rows = client.simple_query(sql).await.expect("the statement runs");
-            let rows = rows.into_iter().filter_map(|message| match message {
-                tokio_postgres::SimpleQueryMessage::Row(row) => Some(vec![row.get(0).map(str::to_owned)]),
-                _ => None,
-            });
-            rows.collect()
-        })
-    }
-}
-
-impl Fallible for Cluster {
-    fn url(&self) -> String {
-        format!(
-            "postgresql://tonnage@127.0.0.1:{}/postgres?sslmode=disable",
-            self.port
-        )
-    }
-
-    /// SIGKILL of the server; its sessions find out by themselves.
-    fn fail(&mut self) {
-        let file = self.directory.path().join("place/data/postmaster.pid");
-        let text = std::fs::read_to_string(file).expect("the server runs");
-        let process = text.lines().next().expect("its process id");
-        run(Command::new("kill").arg("-KILL").arg(process));
-    }
-
-    fn recover(&mut self) {
-        // It starts once the sessions of the one that was killed have ended.
-        let started = (0..STARTS_TRIED).any(|_| {
-            sleep(Duration::from_millis(100));
-            self.starts()
-        });
-        assert!(started, "{}", self.log());
-    }
-
-    fn is_unreachable(&self) -> bool {
-        true
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        numbers(self.execute("SELECT id FROM readings"))
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self
-            .program("pg_ctl")
-            .args(["-m", "immediate", "-w", "stop"])
-            .status();
-    }
-}
-
-fn run(command: &mut Command) {
-    let status = command.status().expect("the program starts");
-    assert!(status.success(), "{command:?}: {status}");
 }
 
 #[test]
-fn killed_under_load_into_sqlite() {
-    killed_under_load(Locked::new(Database::sqlite()));
+fn rounds_of_sqlite() {
+    rounds_against(Target::sqlite());
 }
 
 #[test]
-fn killed_under_load_into_mariadb() {
-    killed_under_load(Locked::new(Database::mariadb()));
+fn rounds_of_postgres() {
+    rounds_against(Target::postgres());
 }
 
 #[test]
-fn killed_under_load_into_postgres() {
-    killed_under_load(Cluster::start());
+fn rounds_of_partitioned_postgres() {
+    rounds_against(Target::partitioned());
+}
+
+#[test]
+fn rounds_of_sharded_postgres() {
+    rounds_against(Target::sharded());
+}
+
+#[test]
+fn rounds_of_mariadb() {
+    rounds_against(Target::mariadb());
+}
+
+#[test]
+fn a_load_whose_server_says_nothing_any_more_can_be_interrupted() {
+    for mut target in [Target::postgres(), Target::mariadb()] {
+        round::run_stalled(&mut target, Chance::new().next());
+    }
+}
+
+#[test]
+fn rounds_of_cassandra() {
+    // Where many rounds are asked for, nobody else has the cluster.
+    rounds_against(Target::cassandra(asked().is_some()));
 }

@@ -158,6 +158,12 @@ impl Proxy {
         self.shared.armed.store(true, Ordering::SeqCst);
     }
 
+    /// The same, as `chance` has it; no cuts more are to come where `cuts` is 0.
+    pub fn arm_by(&self, cuts: u64, chance: Chance) {
+        *self.shared.chance.lock().expect("no panic holds it") = chance;
+        self.arm(cuts);
+    }
+
     /// Cuts once, at the next COMMIT after a statement with `text` in it.
     pub fn mark(&self, text: &'static str, cut: Cut) {
         *self.shared.marked.lock().expect("no panic holds it") = Some((text, cut));

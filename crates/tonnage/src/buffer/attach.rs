@@ -112,9 +112,10 @@ pub(super) async fn take(
 ) -> Result<(Owned, Arc<RejectsFile>)> {
     let target = &*planner.target;
     let owned = own(target, plan, journal, options.load.rejects.as_deref()).await?;
-    let rejects = match owned.rejected + owned.position {
-        0 => RejectsFile::create(&owned.rejects),
-        _ => {
+    let rejects = match owned.is_new {
+        true => RejectsFile::create(&owned.rejects),
+        // Also where nothing was committed: a process that was killed may have left records.
+        false => {
             let before = [(0, owned.rejected)].into_iter().filter(|(_, n)| *n > 0);
             RejectsFile::resume(&owned.rejects, &before.collect())
         }
@@ -124,7 +125,7 @@ pub(super) async fn take(
         Err(error) => {
             // A run that has not begun keeps no path that cannot be written to.
             if owned.is_new {
-                target.ledger().forget(&owned.handle.run_id).await?;
+                target.ledger().forget_unbegun(&owned.handle).await?;
             }
             Err(error)
         }

@@ -12,7 +12,7 @@ use super::process::{self, is_abandoned};
 use crate::{
     error::{Error, Result},
     ledger::{InputIdentity, NewRun, RunDetail, RunHandle},
-    load::Attempts,
+    load::{Attempts, RejectsFile},
     plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Plan},
     preparation::Preparation,
     target::Target,
@@ -107,6 +107,7 @@ pub(super) async fn own(
         }
     };
     let rejects = std::path::absolute(&rejects).unwrap_or(rejects);
+    RejectsFile::check(&rejects)?;
     let run = NewRun {
         identity,
         table: plan.table.name.clone(),

@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{rejects, retry::Attempts};
+use super::{
+    rejects::{self, RejectsFile},
+    retry::Attempts,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
-    plan::{Attempt, LoadOptions, Plan, SlotBy},
+    plan::{Attempt, LoadOptions, OnError, Plan, SlotBy},
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
     slot::SlotState,
@@ -40,6 +43,22 @@ impl Ownership {
     /// Whether an earlier attempt has committed anything.
     pub fn has_begun(&self) -> bool {
         self.slots.iter().any(|slot| slot.counts.total() > 0)
+    }
+
+    /// A run that has been finished before.
+    fn over(run: &RunRecord) -> Self {
+        Self {
+            handle: Some(RunHandle {
+                run_id: run.run_id.clone(),
+                epoch: run.epoch,
+            }),
+            slots: Vec::new(),
+            rejects: PathBuf::from(&run.detail.rejects),
+            resumed: true,
+            finished: true,
+            resumable: false,
+            notes: vec![format!("run {} has loaded all of this already", run.run_id)],
+        }
     }
 
     /// A run without a ledger.
@@ -117,7 +136,13 @@ pub async fn own(
         };
         return start(ledger, plan, run, false, Vec::new()).await;
     };
-    let runs = ledger.runs().await?;
+    let mut attempts = Attempts::new(plan);
+    let runs = loop {
+        match ledger.runs().await {
+            Ok(runs) => break runs,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
     // A finished run may have left another table behind than it found.
     let left =
         |r: &&RunRecord| r.finished.is_some() && self::identity(&r.detail, true).as_ref() == Some(&identity);
@@ -137,6 +162,10 @@ pub async fn own(
         (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
         (Some(run), Attempt::Resume) => return resume(ledger, plan, run, &detail, options).await,
         (Some(run), Attempt::Restart) => {
+            if void.is_none() && plan.on_error == OnError::Reject {
+                // Refused before anything is forgotten.
+                RejectsFile::check(Path::new(&detail.rejects))?;
+            }
             // Taking the run over first shuts out a process that still works on it.
             let (_, slots) = take_over(ledger, plan, &run.run_id).await?;
             if void.is_some() && slots.iter().any(|slot| slot.counts.total() > 0) {
@@ -159,18 +188,7 @@ pub async fn own(
         }
         (None, Attempt::Resume) => {
             if let Some(run) = finished {
-                return Ok(Ownership {
-                    handle: Some(RunHandle {
-                        run_id: run.run_id.clone(),
-                        epoch: run.epoch,
-                    }),
-                    slots: Vec::new(),
-                    rejects: PathBuf::from(&run.detail.rejects),
-                    resumed: true,
-                    finished: true,
-                    resumable: false,
-                    notes: vec![format!("run {} has loaded all of this already", run.run_id)],
-                });
+                return Ok(Ownership::over(run));
             }
         }
         (None, _) => {
@@ -181,6 +199,21 @@ pub async fn own(
                 ));
             }
         }
+    }
+    // What it would find in its file when it goes on must be its own.
+    let same_file = |run: &&RunRecord| {
+        run.finished.is_none() && run.identity != identity && run.detail.rejects == detail.rejects
+    };
+    if let Some(other) = runs
+        .iter()
+        .find(same_file)
+        .filter(|_| plan.on_error == OnError::Reject)
+    {
+        return Err(Error::config(format!(
+            "rejects file {} is that of run {}, which is unfinished",
+            detail.rejects, other.run_id
+        ))
+        .hint("name another with --rejects, or finish that run first with --resume"));
     }
     let run = NewRun {
         run_id: new_id,
@@ -207,6 +240,14 @@ async fn start(
     resumable: bool,
     notes: Vec<String>,
 ) -> Result<Ownership> {
+    if plan.on_error == OnError::Reject
+        && let Err(error) = RejectsFile::check(Path::new(&run.detail.rejects))
+    {
+        // It may be that of another process, which has begun the same load just now.
+        let runs = ledger.runs().await.unwrap_or_default();
+        let rival = |r: &&RunRecord| r.finished.is_none() && r.identity == run.identity;
+        return Err(runs.iter().find(rival).map_or(error, refuse_unfinished));
+    }
     let mut attempts = Attempts::new(plan);
     let handle = loop {
         match ledger.start(&run).await {
@@ -249,7 +290,17 @@ async fn resume(
     if options.truncate && !plan.single_transaction {
         tracing::info!("--truncate: the table was emptied when the run started and is not emptied again");
     }
-    let (handle, slots) = take_over(ledger, plan, &run.run_id).await?;
+    let (handle, slots) = match take_over(ledger, plan, &run.run_id).await {
+        Err(error) if error.kind() == ErrorKind::Fenced => {
+            // Its process may have come to the end just now.
+            let runs = ledger.runs().await.unwrap_or_default();
+            let over = runs
+                .iter()
+                .find(|r| r.run_id == run.run_id && r.finished.is_some());
+            return over.map(Ownership::over).ok_or(error);
+        }
+        taken => taken?,
+    };
     let mut notes = vec![format!("going on with run {}", run.run_id)];
     let rejects = PathBuf::from(&run.detail.rejects);
     if options

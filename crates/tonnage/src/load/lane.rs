@@ -483,18 +483,14 @@ impl LaneTask {
                 Ok(None)
             }
             Claim::Moved => {
-                let fenced = || {
-                    Error::new(ErrorKind::Fenced, "another process has taken this run over")
-                        .hint("`tonnage runs` shows it; this process has stopped")
-                };
                 let Some(handle) = shared.handle.as_ref().filter(|_| doubt.is_some()) else {
-                    return Err(fenced());
+                    return Err(Error::fenced());
                 };
                 // Should this fail as well, the doubt stays, and the next attempt asks again.
                 let moved: Vec<u16> = steps.iter().map(|step| step.slot).collect();
                 let slots = shared.target.ledger().slots_of(&handle.run_id, &moved).await?;
                 let Some(doubt) = doubt.take() else {
-                    return Err(fenced());
+                    return Err(Error::fenced());
                 };
                 let there = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.to);
                 match doubt.advances.iter().all(there) {
@@ -502,7 +498,7 @@ impl LaneTask {
                         shared.progress.commits.fetch_add(1, Ordering::Relaxed);
                         Ok(Some(doubt))
                     }
-                    false => Err(fenced()),
+                    false => Err(Error::fenced()),
                 }
             }
         }

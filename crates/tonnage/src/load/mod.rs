@@ -50,7 +50,7 @@ pub use self::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::RunHandle,
+    ledger::{RunHandle, RunRecord},
     parse::{ParseContext, timezone},
     plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, Sort, decide},
     preparation::{Foreseen, Preparation, shadow},
@@ -366,7 +366,7 @@ impl Prepared {
         let (rejects, source, mut dealer) = match begin() {
             Ok(begun) => begun,
             Err(error) => {
-                forget_unbegun(&*target, &ownership, &error).await;
+                forget_unbegun(&*target, &ownership, None, &error).await;
                 return Err(error);
             }
         };
@@ -374,7 +374,7 @@ impl Prepared {
         let writing = match destination(&*target, &plan, &ownership).await {
             Ok(writing) => writing,
             Err(error) => {
-                forget_unbegun(&*target, &ownership, &error).await;
+                forget_unbegun(&*target, &ownership, None, &error).await;
                 return Err(error);
             }
         };
@@ -401,7 +401,8 @@ impl Prepared {
             error = finish(&*target, &plan, handle, &ownership, &progress).await.err();
         }
         if plan.single_transaction {
-            error = error.map(|e| whole::undone(e, &plan, &mut ownership, &progress));
+            let rejects = shared.rejects.as_deref();
+            error = error.map(|e| whole::undone(e, &plan, &mut ownership, rejects, &progress));
         }
         if error.is_some() {
             ownership.notes.extend(owed(&plan, &ownership));
@@ -413,7 +414,7 @@ impl Prepared {
             });
         }
         if let Some(error) = &error {
-            forget_unbegun(&*target, &ownership, error).await;
+            forget_unbegun(&*target, &ownership, shared.rejects.as_deref(), error).await;
         }
         let report = report(
             &plan,
@@ -485,18 +486,27 @@ fn owed(plan: &Plan, ownership: &Ownership) -> Option<String> {
 
 /// Forgets a run that failed before its first commit. There is nothing to go on with, and the same command put right
 /// (another --null, a rejects file of another name) would be refused for an unfinished run.
-async fn forget_unbegun(target: &dyn Target, ownership: &Ownership, error: &Error) {
+async fn forget_unbegun(
+    target: &dyn Target,
+    ownership: &Ownership,
+    rejects: Option<&RejectsFile>,
+    error: &Error,
+) {
     let Some(handle) = &ownership.handle else { return };
     // A commit in doubt may still come about, and would be one that nobody has recorded.
     if ownership.resumed || matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt) {
         return;
     }
     // Where the ledger cannot be asked the run stays in it, to be resumed or restarted.
-    if let Ok(slots) = target.ledger().slots(&handle.run_id).await
-        && slots.iter().all(|slot| slot.counts.total() == 0)
-        && let Err(failed) = target.ledger().forget(&handle.run_id).await
-    {
-        tracing::debug!("run {} stays in the ledger: {failed}", handle.run_id);
+    match target.ledger().forget_unbegun(handle).await {
+        // Records of a write in doubt that did not come about are nobody's any more.
+        Ok(true) => {
+            if let Some(Err(failed)) = rejects.map(RejectsFile::clear) {
+                tracing::warn!("{failed}");
+            }
+        }
+        Ok(false) => {}
+        Err(failed) => tracing::debug!("run {} stays in the ledger: {failed}", handle.run_id),
     }
 }
 
@@ -547,9 +557,15 @@ async fn finish(
         rejected: before.rejected + progress.rejected.load(Ordering::Relaxed),
     };
     if counts != here || before.total() != progress.resumed.load(Ordering::Relaxed) {
-        return Err(Error::bug(format!(
-            "the ledger counts {counts:?}, this run {here:?}"
-        )));
+        // Who has taken the run over may have finished it by now, and its slots are gone.
+        let runs = target.ledger().runs().await?;
+        let is_ours = |run: &RunRecord| run.finished.is_none() && run.epoch <= handle.epoch;
+        return Err(
+            match runs.iter().any(|r| r.run_id == handle.run_id && is_ours(r)) {
+                true => Error::bug(format!("the ledger counts {counts:?}, this run {here:?}")),
+                false => Error::fenced(),
+            },
+        );
     }
     let mut attempts = Attempts::new(plan);
     let owed = matches!(

@@ -7,6 +7,10 @@
 //!   `rejected` records of a slot are those whose positions were committed; a resume keeps these and drops the rest,
 //!   which are about to be found again ([`RejectsFile::resume`]).
 //! - A write that is undone takes its records back ([`RejectsFile::retract`]).
+//! - A path is put on record for a run only if there is nothing in the file, so that a resume, which drops what it does not
+//!   know, finds only what the run has written.
+//! - A process writes to the file that it has made or found, never to another that stands at the path later. A resume
+//!   puts a new file there, so what the process before it still writes or takes back reaches nobody.
 //!
 //! A record: `{"file":"orders.csv","row":7,"offset":211,"column":"qty","code":"22P02","message":"..","slot":0,
 //! "data":{"id":"7","qty":"x"}}`. `data` holds the fields as text, null for null; `raw_hex` stands instead where the
@@ -15,8 +19,8 @@
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
-    io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -34,6 +38,7 @@ use crate::{
 /// Where bad rows go. Made with the first of them.
 pub struct RejectsFile {
     path: PathBuf,
+    /// None before the first record, where there was no file.
     file: Mutex<Option<File>>,
     records: AtomicU64,
 }
@@ -43,41 +48,57 @@ pub struct RejectsFile {
 pub struct Appended(Vec<u8>);
 
 impl RejectsFile {
-    /// For a new run: refuses a path that holds something, or that cannot be written.
+    /// For a new run, whose path has been [looked at](RejectsFile::check) before it was put on record.
     pub fn create(path: &Path) -> Result<Self> {
-        match fs::metadata(path) {
+        let found = Self::check(path)?;
+        Ok(Self {
+            file: Mutex::new(found),
+            ..Self::at(path)
+        })
+    }
+
+    /// Refuses a path that holds something, or that cannot be written to. A file that is there, empty, is given back.
+    pub fn check(path: &Path) -> Result<Option<File>> {
+        let shown = path.display();
+        let found = match fs::metadata(path) {
             Ok(found) if found.is_dir() => {
                 return Err(
-                    Error::config(format!("rejects file {} is a directory", path.display()))
-                        .hint("name a file in it"),
+                    Error::config(format!("rejects file {shown} is a directory")).hint("name a file in it")
                 );
             }
+            Ok(found) if !found.is_file() => return Err(no_file(path)),
             Ok(found) if found.len() > 0 => {
-                return Err(Error::config(format!(
-                    "rejects file {} exists and is not empty",
-                    path.display()
-                ))
-                .hint("move it away, or name another with --rejects"));
+                return Err(
+                    Error::config(format!("rejects file {shown} exists and is not empty"))
+                        .hint("move it away, or name another with --rejects"),
+                );
             }
-            _ => {}
-        }
+            Ok(_) => {
+                let opened = appending().open(path);
+                Some(opened.map_err(|error| Error::config(format!("rejects file {shown}: {error}")))?)
+            }
+            Err(_) => None,
+        };
         let parent = path
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        if !parent.is_dir() {
-            return Err(Error::config(format!(
-                "rejects file {}: there is no directory {}",
-                path.display(),
+        match parent.is_dir() {
+            true => Ok(found),
+            false => Err(Error::config(format!(
+                "rejects file {shown}: there is no directory {}",
                 parent.display()
             ))
-            .hint("make the directory first, or name another file with --rejects"));
+            .hint("make the directory first, or name another file with --rejects")),
         }
-        Ok(Self {
+    }
+
+    fn at(path: &Path) -> Self {
+        Self {
             path: path.to_owned(),
             file: Mutex::new(None),
             records: AtomicU64::new(0),
-        })
+        }
     }
 
     /// For a resumed run: keeps the first `committed[slot]` records of every slot and drops the others. Fails if
@@ -87,14 +108,21 @@ impl RejectsFile {
         struct Slot {
             slot: u16,
         }
-        let this = Self {
-            path: path.to_owned(),
-            file: Mutex::new(None),
-            records: AtomicU64::new(0),
-        };
+        let this = Self::at(path);
         let mut seen: HashMap<u16, u64> = HashMap::new();
-        if path.exists() {
-            this.rewrite(|line| {
+        loop {
+            match appending().open(path) {
+                Ok(found) if !found.metadata().is_ok_and(|found| found.is_file()) => {
+                    return Err(no_file(path));
+                }
+                Ok(found) => *this.lock() = Some(found),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    *this.lock() = None;
+                    break;
+                }
+                Err(error) => return Err(this.failed(&error)),
+            }
+            let rewritten = this.rewrite(|line| {
                 // A line that was cut by a crash is one that was never fsynced, so never committed.
                 let Ok(Slot { slot }) = serde_json::from_slice(line) else {
                     return false;
@@ -103,6 +131,10 @@ impl RejectsFile {
                 *seen += 1;
                 *seen <= committed.get(&slot).copied().unwrap_or(0)
             })?;
+            // Else another process has just put a new one there.
+            if rewritten {
+                break;
+            }
         }
         for (slot, expected) in committed {
             let found = seen.get(slot).copied().unwrap_or(0);
@@ -139,18 +171,9 @@ impl RejectsFile {
             count += 1;
         }
         let mut file = self.lock();
-        if file.is_none() {
-            let opened = OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o600)
-                .open(&self.path)
-                .map_err(|e| self.failed(&e))?;
-            sync_parent(&self.path).map_err(|e| self.failed(&e))?;
-            *file = Some(opened);
-        }
-        let Some(file) = file.as_mut() else {
-            return Err(Error::bug("the rejects file is not open"));
+        let file = match &mut *file {
+            Some(file) => file,
+            file => file.insert(self.make()?),
         };
         let end = file.seek(SeekFrom::End(0)).map_err(|e| self.failed(&e))?;
         let written = file.write_all(&lines).and_then(|()| file.sync_data());
@@ -161,6 +184,22 @@ impl RejectsFile {
         }
         self.records.fetch_add(count, Ordering::Relaxed);
         Ok(Appended(lines))
+    }
+
+    /// Makes the file, for the first record.
+    fn make(&self) -> Result<File> {
+        let made = match appending().create_new(true).open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(Error::new(
+                    ErrorKind::Fenced,
+                    format!("rejects file {} was made by another process", self.path.display()),
+                )
+                .hint("`tonnage runs` shows whether it has taken this run over; else move the file away"));
+            }
+            made => made.map_err(|e| self.failed(&e))?,
+        };
+        sync_parent(&self.path).map_err(|e| self.failed(&e))?;
+        Ok(made)
     }
 
     /// Takes the records of a write back. Rare, so the file is written anew.
@@ -184,22 +223,54 @@ impl RejectsFile {
         Ok(())
     }
 
-    /// Writes the file anew with the lines that `keep` keeps, in one step.
-    fn rewrite(&self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<()> {
+    /// Writes the file anew with the lines that `keep` keeps, in one step. False where there is none, or where another
+    /// process has put its own into its place: nothing is done then.
+    fn rewrite(&self, keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
         let mut open = self.lock();
-        *open = None;
+        let Some(file) = open.as_ref() else {
+            return Ok(false);
+        };
+        // Who writes it anew holds it. Where the file system knows no locks, the look alone has to do.
+        let _ = file.lock();
+        let renewed = match self.is_current(file) {
+            Ok(true) => self.renew(file, keep).map(Some),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let _ = file.unlock();
+        match renewed {
+            Ok(Some(new)) => {
+                *open = Some(new);
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Whether `file` is what stands at the path.
+    fn is_current(&self, file: &File) -> io::Result<bool> {
+        let own = file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts a file with the lines of `file` that `keep` keeps into its place.
+    fn renew(&self, file: &File, mut keep: impl FnMut(&[u8]) -> bool) -> io::Result<File> {
         let mut name = self.path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        let copy = || -> std::io::Result<()> {
-            let mut from = BufReader::new(File::open(&self.path)?);
-            let to = OpenOptions::new()
-                .create(true)
-                .write(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&partial)?;
-            let mut to = BufWriter::new(to);
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let copy = || -> io::Result<File> {
+            let mut from = BufReader::new(file);
+            from.rewind()?;
+            let mut to = BufWriter::new(appending().create_new(true).open(&partial)?);
             let mut line = Vec::new();
             while from.read_until(b'\n', &mut line)? > 0 {
                 if line.last() == Some(&b'\n') && keep(&line[..line.len() - 1]) {
@@ -207,25 +278,70 @@ impl RejectsFile {
                 }
                 line.clear();
             }
-            to.into_inner()?.sync_all()?;
+            let to = to.into_inner()?;
+            to.sync_all()?;
             fs::rename(&partial, &self.path)?;
-            sync_parent(&self.path)
+            sync_parent(&self.path)?;
+            Ok(to)
         };
         let mut copy = copy;
-        copy().map_err(|e| self.failed(&e))
+        copy().inspect_err(|_| {
+            // Half a copy only takes room away.
+            let _ = fs::remove_file(&partial);
+        })
+    }
+
+    /// Takes all records out of the file, if it is still the one at the path: of a run that is forgotten.
+    pub fn clear(&self) -> Result<()> {
+        let open = self.lock();
+        let Some(file) = open.as_ref() else {
+            return Ok(());
+        };
+        let cleared = match self.is_current(file) {
+            Ok(true) => file.set_len(0),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        };
+        cleared.map_err(|e| self.failed(&e))
+    }
+
+    /// Moves the file out of the way, if it has records and is still the one at the path: see [`set_aside`].
+    pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        let open = self.lock();
+        let Some(file) = open.as_ref() else {
+            return Ok(None);
+        };
+        let has_records = file.metadata().is_ok_and(|found| found.len() > 0);
+        match self.is_current(file).map_err(|e| self.failed(&e))? && has_records {
+            true => set_aside(&self.path),
+            false => Ok(None),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<File>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn failed(&self, error: &std::io::Error) -> Error {
+    fn failed(&self, error: &io::Error) -> Error {
         Error::new(
             ErrorKind::Refused,
             format!("rejects file {}: {error}", self.path.display()),
         )
         .hint("the write it belongs to was undone; mend the cause and go on with --resume")
     }
+}
+
+/// A file that only its owner may read, to be read from anywhere and written to at its end.
+fn appending() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600);
+    options
+}
+
+/// What is taken back is taken out of a file, and a new file put into its place: not so of a device.
+fn no_file(path: &Path) -> Error {
+    Error::config(format!("rejects file {} is not a regular file", path.display()))
+        .hint("name a file: a load that goes on counts the records in it")
 }
 
 /// Where the records of a run that was rolled back go.
@@ -241,7 +357,7 @@ pub fn set_aside(path: &Path) -> Result<Option<PathBuf>> {
     let aside = aside(path);
     match fs::rename(path, &aside) {
         Ok(()) => Ok(Some(aside)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::new(
             ErrorKind::Refused,
             format!("rejects file {}: {error}", path.display()),
@@ -250,7 +366,7 @@ pub fn set_aside(path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-fn sync_parent(path: &Path) -> std::io::Result<()> {
+fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
@@ -384,6 +500,46 @@ mod tests {
         file.retract(&mut first).unwrap();
         assert_eq!(rows(&path), [(1, 2)]);
         assert_eq!(file.records(), 1);
+    }
+
+    #[test]
+    fn who_was_taken_over_touches_nothing_of_its_successor() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let before = RejectsFile::create(&path).unwrap();
+        before.append([(0, &reject(1))]).unwrap();
+        let mut undone = before.append([(1, &reject(2))]).unwrap();
+        let after = RejectsFile::resume(&path, &HashMap::from([(0, 1)])).unwrap();
+        before.append([(0, &reject(9))]).unwrap();
+        after.append([(1, &reject(2))]).unwrap();
+        before.retract(&mut undone).unwrap();
+        assert_eq!(before.set_aside().unwrap(), None);
+        after.append([(2, &reject(3))]).unwrap();
+        assert_eq!(rows(&path), [(0, 1), (1, 2), (2, 3)]);
+    }
+
+    #[test]
+    fn who_was_taken_over_before_its_first_record_makes_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let before = RejectsFile::create(&path).unwrap();
+        let after = RejectsFile::resume(&path, &HashMap::new()).unwrap();
+        after.append([(1, &reject(2))]).unwrap();
+        let error = before.append([(0, &reject(1))]).expect_err("it is another's");
+        assert_eq!(error.kind(), ErrorKind::Fenced);
+        assert_eq!(rows(&path), [(1, 2)]);
+    }
+
+    #[test]
+    fn a_file_that_was_there_and_empty_is_used_and_a_device_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        File::create(&path).unwrap();
+        let file = RejectsFile::create(&path).unwrap();
+        file.append([(0, &reject(1))]).unwrap();
+        assert_eq!(rows(&path), [(0, 1)]);
+        let error = RejectsFile::create(Path::new("/dev/null")).err().unwrap();
+        assert_eq!(error.to_string(), "rejects file /dev/null is not a regular file");
     }
 
     #[test]

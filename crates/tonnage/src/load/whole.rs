@@ -13,14 +13,14 @@ use std::sync::atomic::Ordering;
 use super::{
     identity::Ownership,
     lane::{Doubt, LaneTask, Trouble},
-    rejects::{Appended, set_aside},
+    rejects::{Appended, RejectsFile},
     retry::Attempts,
     run::Progress,
     write::Write,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    plan::{OnError, Plan},
+    plan::Plan,
     slot::{Advance, gather},
 };
 
@@ -117,7 +117,13 @@ impl LaneTask {
 
 /// The error of a run of which nothing is left, with the next step; its bad rows are moved out of the way. Where the
 /// commit happened, or may have happened, the error is returned as it is.
-pub(super) fn undone(error: Error, plan: &Plan, ownership: &mut Ownership, progress: &Progress) -> Error {
+pub(super) fn undone(
+    error: Error,
+    plan: &Plan,
+    ownership: &mut Ownership,
+    rejects: Option<&RejectsFile>,
+    progress: &Progress,
+) -> Error {
     let committed = progress.commits.load(Ordering::Relaxed) > 0 || ownership.has_begun();
     if committed || error.kind() == ErrorKind::InDoubt {
         return error;
@@ -126,17 +132,14 @@ pub(super) fn undone(error: Error, plan: &Plan, ownership: &mut Ownership, progr
     ownership.notes.push(format!(
         "nothing of the run is in {table}: its transaction was rolled back"
     ));
-    let has_records = std::fs::metadata(&ownership.rejects).is_ok_and(|found| found.len() > 0);
-    if plan.on_error == OnError::Reject && has_records {
-        match set_aside(&ownership.rejects) {
-            Ok(Some(aside)) => ownership.notes.push(format!(
-                "the bad rows found until then are in {}",
-                aside.display()
-            )),
-            Ok(None) => {}
-            // What ended the run matters more.
-            Err(failed) => tracing::warn!("{failed}"),
-        }
+    match rejects.map_or(Ok(None), RejectsFile::set_aside) {
+        Ok(Some(aside)) => ownership.notes.push(format!(
+            "the bad rows found until then are in {}",
+            aside.display()
+        )),
+        Ok(None) => {}
+        // What ended the run matters more.
+        Err(failed) => tracing::warn!("{failed}"),
     }
     match error.hint_text() {
         Some(_) => error,

@@ -283,7 +283,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             notes.push(why.clone());
             None
         }
-        Routed::By(router) => shards::routing(router, premises.source, &columns, &operation, method)?,
+        Routed::By(router) => shards::routing(router, premises.source, &columns, &operation)?,
     };
     let slot_by = match (&routing, slot_by) {
         (Some(_), SlotBy::Block) => SlotBy::Shard,

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use super::{LoadOptions, PlanColumn};
 use crate::{
     error::{Error, Result},
-    operation::{Method, Operation},
+    operation::Operation,
     router::{Router, Routing},
     source::SourceSchema,
 };
 
 /// How rows are dealt by shard. Where shards are databases of their own every row must be: `Config` or `Schema` where it
-/// cannot be. Else only inserts that travel by the fastest method are, where they bring all that it takes.
+/// cannot be. Else inserts are, by whatever method, so that a run can go on by another, where they bring all that it takes.
 pub(super) fn routing(
     router: &Arc<dyn Router>,
     source: &SourceSchema,
     columns: &[PlanColumn],
     operation: &Operation,
-    method: Method,
 ) -> Result<Option<Routing>> {
     let position = |name: &String| columns.iter().position(|c| c.name == *name);
     let routed = |at: Vec<usize>| {
@@ -28,7 +27,7 @@ pub(super) fn routing(
         }))
     };
     if !router.apart() {
-        let wanted = *operation == Operation::Insert && method == Method::Native;
+        let wanted = *operation == Operation::Insert;
         if !wanted || !router.brought().iter().all(|name| position(name).is_some()) {
             return Ok(None);
         }

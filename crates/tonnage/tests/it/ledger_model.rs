@@ -633,12 +633,30 @@ impl Sequence {
     }
 
     async fn forget(&mut self) {
+        if self.dice.one_in(2) {
+            return self.forget_unbegun().await;
+        }
         let run_id = self.any_run_id();
         self.history.push(format!("forget {run_id}"));
         let forgotten = self.subject.target.ledger().forget(&run_id).await.unwrap();
         let before = self.runs.len();
         self.runs.retain(|run| run.run.run_id != run_id);
         self.assert_eq(&forgotten, &(self.runs.len() < before), "forgotten");
+    }
+
+    async fn forget_unbegun(&mut self) {
+        let Some(owner) = self.any_owner() else { return };
+        let handle = self.owners[owner].handle.clone();
+        self.history.push(format!("forget {handle:?} if unbegun"));
+        let forgotten = self.subject.target.ledger().forget_unbegun(&handle).await;
+        let is_unbegun = self.run(&handle.run_id).is_some_and(|run| {
+            let moved = run.slots.iter().any(|slot| slot.counts.total() > 0);
+            run.epoch == handle.epoch && run.finished.is_none() && !moved
+        });
+        if is_unbegun {
+            self.runs.retain(|run| run.run.run_id != handle.run_id);
+        }
+        self.assert_eq(&forgotten.unwrap(), &is_unbegun, "forgotten as unbegun");
     }
 
     async fn compare(&mut self) {

@@ -383,4 +383,8 @@ impl Ledger for CassandraTarget {
     async fn forget(&self, run_id: &str) -> Result<bool> {
         self.local().await?.forget(run_id).await
     }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        self.local().await?.forget_unbegun(handle).await
+    }
 }

@@ -217,4 +217,28 @@ impl Ledger for Memory {
         state.slots.remove(run_id);
         Ok(true)
     }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        self.call()?;
+        loop {
+            let released = self.released.notified();
+            let (is_free, is_unbegun) = {
+                let state = self.lock();
+                let is_owned = |r: &RunRecord| r.run_id == handle.run_id && r.epoch == handle.epoch;
+                let slots = state.slots.get(&handle.run_id);
+                let moved = slots.into_iter().flatten().any(|slot| slot.counts.total() > 0);
+                (
+                    !state.locks.keys().any(|(run, _)| *run == handle.run_id),
+                    state.runs.iter().any(|r| is_owned(r) && r.finished.is_none()) && !moved,
+                )
+            };
+            if !is_unbegun {
+                return Ok(false);
+            }
+            if is_free {
+                return self.forget(&handle.run_id).await;
+            }
+            released.await;
+        }
+    }
 }

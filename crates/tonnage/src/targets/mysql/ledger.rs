@@ -249,18 +249,18 @@ async fn start_within(conn: &mut Conn, run: &NewRun, detail: &str) -> Result<Run
     match inserted {
         Ok(()) => {}
         Err(failure) if errors::number(&failure) == Some(1062) => {
-            let known: Option<i64> = conn
+            let known: Option<u8> = conn
                 .exec_first(
-                    format!("SELECT epoch FROM {RUNS} WHERE run_id = ? AND unfinished = ?"),
+                    format!("SELECT 1 FROM {RUNS} WHERE run_id = ? AND unfinished = ?"),
                     (&run.run_id, &run.identity),
                 )
                 .await
                 .map_err(errors::statement)?;
-            // The answer to an earlier attempt of ours may have been lost.
-            if let Some(epoch) = known {
+            // The answer to an earlier attempt of ours may have been lost. What others have done since is not ours.
+            if known.is_some() {
                 return Ok(RunHandle {
                     run_id: run.run_id.clone(),
-                    epoch,
+                    epoch: 1,
                 });
             }
             return Err(Error::new(
@@ -381,6 +381,33 @@ async fn forget_within(conn: &mut Conn, run_id: &str) -> Result<bool> {
     Ok(removed > 0)
 }
 
+async fn forget_unbegun_within(conn: &mut Conn, handle: &RunHandle) -> Result<bool> {
+    let owned: Option<i64> = conn
+        .exec_first(
+            format!(
+                "SELECT epoch FROM {RUNS} WHERE run_id = ? AND epoch = ? AND finished IS NULL FOR UPDATE"
+            ),
+            (&handle.run_id, handle.epoch),
+        )
+        .await
+        .map_err(errors::statement)?;
+    if owned.is_none() {
+        return Ok(false);
+    }
+    // Waits for transactions in flight, and then sees what they have committed.
+    let handled: Vec<u64> = conn
+        .exec(
+            format!("SELECT written + skipped + rejected FROM {SLOTS} WHERE run_id = ? FOR UPDATE"),
+            (&handle.run_id,),
+        )
+        .await
+        .map_err(errors::statement)?;
+    match handled.iter().all(|rows| *rows == 0) {
+        true => forget_within(conn, &handle.run_id).await,
+        false => Ok(false),
+    }
+}
+
 fn no_ledger() -> Error {
     Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
         .hint("start the load anew with --restart")
@@ -493,6 +520,17 @@ impl Ledger for MysqlTarget {
         }
         begin(conn).await?;
         let forgotten = forget_within(conn, run_id).await;
+        end(conn, forgotten).await
+    }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        if !exists(conn).await? {
+            return Ok(false);
+        }
+        begin(conn).await?;
+        let forgotten = forget_unbegun_within(conn, handle).await;
         end(conn, forgotten).await
     }
 }

@@ -323,6 +323,33 @@ impl PostgresTarget {
     }
 }
 
+/// Removes a run, and undoes what it owes; whether there was one.
+async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> Result<bool> {
+    let Tables { runs, slots } = tables;
+    let removed = client
+        .query_opt(
+            &format!("DELETE FROM {runs} WHERE run_id = $1 RETURNING detail, finished IS NULL"),
+            &[&run_id],
+        )
+        .await
+        .map_err(errors::statement)?;
+    // They wait for transactions in flight, which then find their run gone.
+    client
+        .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
+        .await
+        .map_err(errors::statement)?;
+    if let Some(row) = &removed
+        && get::<bool>(row, 1)?
+    {
+        // Without a readable detail nothing can be known to be owed.
+        match read_detail(run_id, &get::<String>(row, 0)?) {
+            Ok(detail) => prepare::undo(client, &detail).await?,
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    Ok(removed.is_some())
+}
+
 #[async_trait]
 impl Ledger for PostgresTarget {
     async fn runs(&self) -> Result<Vec<RunRecord>> {
@@ -385,13 +412,13 @@ impl Ledger for PostgresTarget {
             .map_err(errors::statement)?;
         if inserted == 0 {
             let known =
-                format!("SELECT epoch FROM {runs} WHERE run_id = $1 AND identity = $2 AND finished IS NULL");
+                format!("SELECT 1 FROM {runs} WHERE run_id = $1 AND identity = $2 AND finished IS NULL");
             let known = transaction.query_opt(&known, &[&run.run_id, &run.identity]).await;
-            // The answer to an earlier attempt of ours may have been lost.
-            if let Some(row) = known.map_err(errors::statement)? {
+            // The answer to an earlier attempt of ours may have been lost. What others have done since is not ours.
+            if known.map_err(errors::statement)?.is_some() {
                 return Ok(RunHandle {
                     run_id: run.run_id.clone(),
-                    epoch: get(&row, 0)?,
+                    epoch: 1,
                 });
             }
             return Err(Error::new(
@@ -518,28 +545,46 @@ impl Ledger for PostgresTarget {
         }
         let transaction = session.transaction().await.map_err(errors::statement)?;
         let Tables { runs, slots } = Tables::existing(&transaction).await?;
-        let removed = transaction
-            .query_opt(
-                &format!("DELETE FROM {runs} WHERE run_id = $1 RETURNING detail, finished IS NULL"),
-                &[&run_id],
-            )
+        let removed = remove(&transaction, &Tables { runs, slots }, run_id).await?;
+        transaction.commit().await.map_err(errors::commit)?;
+        Ok(removed)
+    }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        let mut session = self.session().await?;
+        if Tables::locate(&*session).await?.is_none() {
+            return Ok(false);
+        }
+        let transaction = session
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
+            .start()
             .await
             .map_err(errors::statement)?;
-        // They wait for transactions in flight, which then find their run gone.
-        transaction
-            .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
-            .await
-            .map_err(errors::statement)?;
-        if let Some(row) = &removed
-            && get::<bool>(row, 1)?
-        {
-            // Without a readable detail nothing can be known to be owed.
-            match read_detail(run_id, &get::<String>(row, 0)?) {
-                Ok(detail) => prepare::undo(&transaction, &detail).await?,
-                Err(error) => tracing::warn!("{error}"),
+        let tables = Tables::existing(&transaction).await?;
+        let owner = format!(
+            "SELECT epoch FROM {} WHERE run_id = $1 AND epoch = $2 AND finished IS NULL FOR UPDATE",
+            tables.runs
+        );
+        let owned = transaction
+            .query_opt(&owner, &[&handle.run_id, &handle.epoch])
+            .await;
+        if owned.map_err(errors::statement)?.is_none() {
+            return Ok(false);
+        }
+        // Waits for transactions in flight, and then sees what they have committed.
+        let slots = format!(
+            "SELECT written <> 0 OR skipped <> 0 OR rejected <> 0 FROM {} WHERE run_id = $1 FOR UPDATE",
+            tables.slots
+        );
+        let slots = transaction.query(&slots, &[&handle.run_id]).await;
+        for row in slots.map_err(errors::statement)? {
+            if get::<bool>(&row, 0)? {
+                return Ok(false);
             }
         }
+        let removed = remove(&transaction, &tables, &handle.run_id).await?;
         transaction.commit().await.map_err(errors::commit)?;
-        Ok(removed.is_some())
+        Ok(removed)
     }
 }

@@ -156,9 +156,10 @@ impl ShardedTarget {
                         .hint("each member is a database of its own"),
                 );
             }
+            // What others have done with it since is not ours.
             return Ok(RunHandle {
                 run_id: begun.run_id.clone(),
-                epoch: begun.epoch,
+                epoch: 1,
             });
         }
         let detail = self.detail_of(at, run, run.preparation.truncates()).await?;
@@ -441,5 +442,23 @@ impl Ledger for ShardedTarget {
             }
             None => Ok(any),
         }
+    }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        let slots = self.slots(&handle.run_id).await?;
+        if slots.iter().any(|slot| slot.counts.total() > 0) {
+            return Ok(false);
+        }
+        let mut all = true;
+        for (at, member) in self.members.iter().enumerate() {
+            if self.lacks(&handle.run_id, at) {
+                continue;
+            }
+            let own = self.handle_of(handle, at)?;
+            // A resume begins the run again where a member before has forgotten it and this one has not.
+            let forgotten = member.target().await?.ledger().forget_unbegun(&own).await;
+            all &= forgotten.map_err(|error| error.at(&member.name))?;
+        }
+        Ok(all)
     }
 }

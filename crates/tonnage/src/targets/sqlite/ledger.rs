@@ -398,17 +398,39 @@ pub(super) fn forget(connection: &mut Connection, run_id: &str) -> Result<bool> 
         return Ok(false);
     }
     change(connection, |connection| {
-        if let Some(detail) = unfinished(connection, run_id, None)? {
-            prepare::undo(connection, &detail)?;
-        }
-        connection
-            .execute("DELETE FROM tonnage_slots WHERE run_id = ?1", [run_id])
-            .map_err(failed)?;
-        let forgotten = connection
-            .execute("DELETE FROM tonnage_runs WHERE run_id = ?1", [run_id])
-            .map_err(failed)?;
-        Ok(forgotten == 1)
+        let detail = unfinished(connection, run_id, None)?;
+        remove(connection, run_id, detail)
     })
+}
+
+pub(super) fn forget_unbegun(connection: &mut Connection, handle: &RunHandle) -> Result<bool> {
+    if !exists(connection)? {
+        return Ok(false);
+    }
+    change(connection, |connection| {
+        let Some(detail) = unfinished(connection, &handle.run_id, Some(handle.epoch))? else {
+            return Ok(false);
+        };
+        let slots = slots(connection, &handle.run_id)?;
+        match slots.iter().all(|slot| slot.counts.total() == 0) {
+            true => remove(connection, &handle.run_id, Some(detail)),
+            false => Ok(false),
+        }
+    })
+}
+
+/// Removes a run within a transaction; `detail` says what it owes, where it is unfinished.
+fn remove(connection: &Connection, run_id: &str, detail: Option<RunDetail>) -> Result<bool> {
+    if let Some(detail) = detail {
+        prepare::undo(connection, &detail)?;
+    }
+    connection
+        .execute("DELETE FROM tonnage_slots WHERE run_id = ?1", [run_id])
+        .map_err(failed)?;
+    let forgotten = connection
+        .execute("DELETE FROM tonnage_runs WHERE run_id = ?1", [run_id])
+        .map_err(failed)?;
+    Ok(forgotten == 1)
 }
 
 /// Seconds since 1970.

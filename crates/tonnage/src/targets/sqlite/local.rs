@@ -165,10 +165,7 @@ impl LocalLedger {
             change(connection, |connection| {
                 match ledger::advance(connection, &run, &steps)? {
                     true => Ok(()),
-                    false => Err(
-                        Error::new(ErrorKind::Fenced, "another process has taken this run over")
-                            .hint("`tonnage runs` shows it; this process has stopped"),
-                    ),
+                    false => Err(Error::fenced()),
                 }
             })
         })
@@ -216,5 +213,13 @@ impl Ledger for LocalLedger {
         let run_id = run_id.to_owned();
         self.on_existing(false, move |connection| ledger::forget(connection, &run_id))
             .await
+    }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        let handle = handle.clone();
+        self.on_existing(false, move |connection| {
+            ledger::forget_unbegun(connection, &handle)
+        })
+        .await
     }
 }

@@ -351,4 +351,12 @@ impl Ledger for SqliteTarget {
         self.on_existing(false, move |connection| ledger::forget(connection, &run_id))
             .await
     }
+
+    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
+        let handle = handle.clone();
+        self.on_existing(false, move |connection| {
+            ledger::forget_unbegun(connection, &handle)
+        })
+        .await
+    }
 }

@@ -21,6 +21,7 @@ on_every_server! {
     a_slot_that_is_elsewhere_is_not_moved,
     a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out,
     a_retry_waits_for_its_dying_predecessor,
+    only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun,
     first_runs_at_once_make_one_ledger,
     a_table_is_emptied_with_the_start_or_not_at_all,
     a_slot_is_updated_in_place,
@@ -285,6 +286,34 @@ async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: 
         .finish(&new, Counts::default())
         .await
         .unwrap();
+}
+
+async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server: Server) {
+    let place = Place::on(server).await;
+    let ledger = place.target.ledger();
+    let handle = started(&place, "run").await;
+    let mut in_flight = writer(&place, &handle).await;
+    let step = [advance(3, (0, 0), (3, 7), 7)];
+    assert_eq!(in_flight.begin(&step).await.unwrap(), Claim::Held);
+    let (other, old) = (connect(&place.url).await.unwrap(), handle.clone());
+    let mut forgetting = tokio::spawn(async move { other.ledger().forget_unbegun(&old).await });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut forgetting).await;
+    assert!(early.is_err(), "it did not wait for the open transaction");
+    in_flight.commit(&[]).await.unwrap();
+    assert!(
+        !forgetting.await.unwrap().unwrap(),
+        "a commit came about after all"
+    );
+    assert_eq!(ledger.slots("run").await.unwrap()[3].counts.written, 7);
+
+    let other = run(&place.table("t").await, "other", "another");
+    let handle = ledger.start(&other).await.unwrap();
+    let (new, _) = ledger.take_over("other").await.unwrap();
+    assert!(!ledger.forget_unbegun(&handle).await.unwrap(), "it is another's");
+    assert!(ledger.forget_unbegun(&new).await.unwrap());
+    assert!(!ledger.forget_unbegun(&new).await.unwrap());
+    let runs = ledger.runs().await.unwrap();
+    assert_eq!(runs.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["run"]);
 }
 
 async fn a_retry_waits_for_its_dying_predecessor(server: Server) {

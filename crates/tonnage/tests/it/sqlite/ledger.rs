@@ -137,6 +137,35 @@ async fn a_take_over_shuts_the_older_process_out() {
 }
 
 #[tokio::test]
+async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun() {
+    let database = Database::with_options(TABLE, "?busy_timeout_ms=100").await;
+    let ledger = database.target.ledger();
+    let run = ledger.start(&new_run(&database, "t", "1").await).await.unwrap();
+    let plan = database.plan("t", &PAIR, Method::Native).await;
+    let mut writer = database.target.writer(&plan, Some(&run)).await.unwrap();
+    writer.begin(&[advance(0, 0, 5)]).await.unwrap();
+    let error = ledger.forget_unbegun(&run).await.unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::Overloaded,
+        "it waits for what is in flight"
+    );
+    writer.write(&many(5), Guard::None).await.unwrap();
+    writer.commit(&[]).await.unwrap();
+    assert!(!ledger.forget_unbegun(&run).await.unwrap());
+    assert_eq!(ledger.slots("1").await.unwrap()[0].counts.written, 5);
+
+    let mut other = new_run(&database, "t", "2").await;
+    other.identity.push_str(" of another input");
+    let run = ledger.start(&other).await.unwrap();
+    let (new, _) = ledger.take_over("2").await.unwrap();
+    assert!(!ledger.forget_unbegun(&run).await.unwrap(), "it is another's");
+    assert!(ledger.forget_unbegun(&new).await.unwrap());
+    assert!(!ledger.forget_unbegun(&new).await.unwrap());
+    assert_eq!(ledger.runs().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_table_is_emptied_by_the_start_and_only_with_it() {
     let database = Database::new(TABLE).await;
     let ledger = database.target.ledger();

@@ -1,0 +1,350 @@
+//! Servers of a test's own, which it may kill as it likes. They go away with the test.
+
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use mysql_async::{Conn, prelude::Queryable};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::database::{Row, variable};
+
+/// Ports tried until a server starts, and starts after it was killed.
+const PORTS_TRIED: u32 = 10;
+const STARTS_TRIED: u32 = 1_000;
+/// Between two looks at a server that starts.
+const LOOK: Duration = Duration::from_millis(100);
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().expect("id starts");
+    id.stdout == b"0\n"
+}
+
+/// A port that nobody listens on; another may take it before it is used.
+fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    free.local_addr().expect("its address").port()
+}
+
+/// `program` as `user` where this is root, since servers do not run as root.
+fn as_user(user: &str, is_root: bool, program: PathBuf) -> Command {
+    if !is_root {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command
+        .args([format!("--reuid={user}"), format!("--regid={user}")])
+        .args(["--init-groups", "--"])
+        .arg(program);
+    command
+}
+
+/// A directory of a server's in a temporary directory, and its owner's.
+fn place(directory: &TempDir, user: &str, is_root: bool) -> PathBuf {
+    let place = directory.path().join("place");
+    std::fs::create_dir(&place).expect("a directory");
+    if is_root {
+        // The server has to find its way to its data.
+        run(Command::new("chmod").arg("711").arg(directory.path()));
+        run(Command::new("chown").arg(format!("{user}:")).arg(&place));
+    }
+    place
+}
+
+fn runtime() -> Runtime {
+    let built = Builder::new_current_thread().enable_all().build();
+    built.expect("a runtime")
+}
+
+/// A server of PostgreSQL.
+pub struct Cluster {
+    directory: TempDir,
+    programs: PathBuf,
+    is_root: bool,
+    port: u16,
+    /// Of the server's command line.
+    options: String,
+    /// The largest size that a file of the server's may have, in bytes.
+    pub file_max: Option<u64>,
+}
+
+impl Cluster {
+    /// Starts one with more `options`, as `-c max_connections=20`.
+    pub fn start(options: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let is_root = is_root();
+        place(&directory, "postgres", is_root);
+        let mut cluster = Self {
+            programs: variable("TONNAGE_TEST_POSTGRES_PROGRAMS").into(),
+            is_root,
+            directory,
+            port: 0,
+            options: options.to_owned(),
+            file_max: None,
+        };
+        let settings = [
+            "-U",
+            "tonnage",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-sync",
+            "--wal-segsize=1",
+        ];
+        run(cluster.program("initdb").args(settings));
+        let started = (0..PORTS_TRIED).any(|_| {
+            cluster.port = free_port();
+            cluster.starts()
+        });
+        assert!(started, "{}", cluster.log());
+        cluster
+    }
+
+    /// A program of the server's, as its user and for its data.
+    fn program(&self, name: &str) -> Command {
+        let program = self.programs.join(name);
+        let mut command = match self.file_max {
+            Some(bytes) => {
+                let mut limited = as_user("postgres", self.is_root, "prlimit".into());
+                limited.arg(format!("--fsize={bytes}")).arg(program);
+                limited
+            }
+            None => as_user("postgres", self.is_root, program),
+        };
+        let place = self.directory.path().join("place");
+        command.arg("-D").arg(place.join("data")).current_dir(place);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    /// Whether it starts on its port.
+    fn starts(&self) -> bool {
+        let options = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' {}",
+            self.port, self.options
+        );
+        let mut start = self.program("pg_ctl");
+        start.args(["-w", "-t", "600", "-l", "server.log", "-o", &options, "start"]);
+        start.status().expect("pg_ctl starts").success()
+    }
+
+    fn log(&self) -> String {
+        let log = self.directory.path().join("place/server.log");
+        std::fs::read_to_string(log).unwrap_or_default()
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    pub fn url(&self, database: &str) -> String {
+        format!(
+            "postgresql://tonnage@{}/{database}?sslmode=disable",
+            self.address()
+        )
+    }
+
+    /// Runs statements; the rows of the queries among them.
+    pub fn query(&self, database: &str, sql: &str) -> Vec<Row> {
+        self.try_query(database, sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    pub fn try_query(&self, database: &str, sql: &str) -> Result<Vec<Row>, String> {
+        let asked = runtime().block_on(async {
+            let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls).await?;
+            tokio::spawn(connection);
+            client.simple_query(sql).await
+        });
+        let messages = asked.map_err(|error| format!("{error:?}"))?;
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => {
+                Some((0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
+            }
+            _ => None,
+        });
+        Ok(rows.collect())
+    }
+
+    /// SIGKILL of the server; its sessions find out by themselves.
+    pub fn kill(&self) {
+        let file = self.directory.path().join("place/data/postmaster.pid");
+        let text = std::fs::read_to_string(file).expect("the server runs");
+        let process = text.lines().next().expect("its process id");
+        run(Command::new("kill").arg("-KILL").arg(process));
+    }
+
+    /// Has it shut down.
+    pub fn stop(&self) {
+        run(self.program("pg_ctl").args(["-m", "fast", "-w", "stop"]));
+    }
+
+    /// Starts it after it was killed, once the sessions of the one that was killed have ended.
+    pub fn restart(&self) {
+        let started = (0..STARTS_TRIED).any(|_| {
+            sleep(LOOK);
+            self.starts()
+        });
+        assert!(started, "{}", self.log());
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self
+            .program("pg_ctl")
+            .args(["-m", "immediate", "-w", "stop"])
+            .status();
+    }
+}
+
+/// A server of MariaDB.
+pub struct Maria {
+    directory: TempDir,
+    is_root: bool,
+    port: u16,
+    process: Option<Child>,
+}
+
+/// Who may do everything, and where.
+const INIT: &str = "CREATE USER IF NOT EXISTS 'tonnage'@'%' IDENTIFIED BY 'tonnage';
+GRANT ALL PRIVILEGES ON *.* TO 'tonnage'@'%' WITH GRANT OPTION;
+CREATE DATABASE IF NOT EXISTS tonnage;
+";
+
+impl Maria {
+    pub fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let is_root = is_root();
+        let place = place(&directory, "mysql", is_root);
+        std::fs::write(place.join("init.sql"), INIT).expect("a file");
+        let mut maria = Self {
+            directory,
+            is_root,
+            port: 0,
+            process: None,
+        };
+        let mut install = maria.program("mariadb-install-db");
+        install.args(["--skip-test-db", "--auth-root-authentication-method=normal"]);
+        run(install.stdout(Stdio::null()).stderr(Stdio::null()));
+        let started = (0..PORTS_TRIED).any(|_| {
+            maria.port = free_port();
+            maria.starts()
+        });
+        assert!(started, "{}", maria.log());
+        maria
+    }
+
+    /// A program of the server's, as its user and for its data.
+    fn program(&self, name: &str) -> Command {
+        let place = self.directory.path().join("place");
+        let mut command = as_user("mysql", self.is_root, name.into());
+        let data = format!("--datadir={}", place.join("data").display());
+        // What starts takes all that lies in a shared directory of temporary files for its own.
+        command.args(["--no-defaults", &data]).env("TMPDIR", &place);
+        command.current_dir(place).stdin(Stdio::null());
+        command
+    }
+
+    /// Whether it starts on its port, and answers.
+    fn starts(&mut self) -> bool {
+        let place = self.directory.path().join("place");
+        let log = std::fs::File::create(place.join("server.log")).expect("a file for its log");
+        let mut server = self.program("mariadbd");
+        server
+            .args(["--bind-address=127.0.0.1", "--local-infile=ON"])
+            .args([
+                "--character-set-server=utf8mb4",
+                "--innodb-buffer-pool-size=32M",
+                "--innodb-log-file-size=8M",
+            ]);
+        server.args([
+            format!("--port={}", self.port),
+            format!("--socket={}", place.join("socket").display()),
+            format!("--init-file={}", place.join("init.sql").display()),
+        ]);
+        server.stdout(Stdio::null()).stderr(log);
+        self.process = Some(server.spawn().expect("mariadbd starts"));
+        loop {
+            if self.try_query("SELECT 1").is_ok() {
+                return true;
+            }
+            let ended = self.process.as_mut().map(Child::try_wait);
+            if !matches!(ended, Some(Ok(None))) {
+                return false;
+            }
+            sleep(LOOK);
+        }
+    }
+
+    fn log(&self) -> String {
+        let log = self.directory.path().join("place/server.log");
+        std::fs::read_to_string(log).unwrap_or_default()
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Runs a statement; the rows of a query.
+    pub fn query(&self, sql: &str) -> Vec<Row> {
+        self.try_query(sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    pub fn try_query(&self, sql: &str) -> Result<Vec<Row>, String> {
+        let url = format!(
+            "mysql://tonnage:tonnage@{}/tonnage?prefer_socket=false",
+            self.address()
+        );
+        let asked = runtime().block_on(async {
+            let mut conn = Conn::from_url(url).await?;
+            let rows: Vec<mysql_async::Row> = conn.query(sql).await?;
+            conn.disconnect().await?;
+            Ok::<_, mysql_async::Error>(rows)
+        });
+        let text = |value: mysql_async::Value| match value {
+            mysql_async::Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+            _ => None,
+        };
+        let rows = asked.map_err(|error| error.to_string())?;
+        let row = |row: mysql_async::Row| row.unwrap().into_iter().map(text).collect();
+        Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// SIGKILL of the server.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("it can be killed");
+            process.wait().expect("it can be waited for");
+        }
+    }
+
+    /// Starts it after it was killed.
+    pub fn restart(&mut self) {
+        let started = (0..PORTS_TRIED).any(|_| self.starts());
+        assert!(started, "{}", self.log());
+    }
+}
+
+impl Drop for Maria {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().expect("the program starts");
+    assert!(status.success(), "{command:?}: {status}");
+}

@@ -1,0 +1,439 @@
+//! The databases that rounds run against, each reached through wires that can be cut, and looked at past them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, types::ValueRef};
+
+use super::{
+    scenario::{Constraints, Operation, Scenario},
+    servers::{Cluster, Maria},
+    wire::Wire,
+};
+use crate::{
+    database::{Row, variable},
+    events::Chance,
+    keyspace::Keyspace,
+    process::{Running, tonnage},
+    proxy::{Protocol, Proxy},
+};
+
+/// See the module.
+pub struct Target {
+    pub name: &'static str,
+    kind: Kind,
+    /// The way to the server; none where there is no server, or where its clients find their own way.
+    pub way: Option<Way>,
+    rounds: u64,
+}
+
+/// Two wires, one behind the other.
+pub struct Way {
+    pub wire: Wire,
+    /// Knows a COMMIT when it sees one.
+    pub proxy: Proxy,
+}
+
+enum Kind {
+    Sqlite,
+    Postgres {
+        cluster: Cluster,
+        members: Vec<&'static str>,
+        partitions: &'static str,
+    },
+    MariaDb(Maria),
+    Cassandra {
+        keyspace: Box<Keyspace>,
+        may_fail: bool,
+    },
+}
+
+/// What the ledger says of a run.
+#[derive(Debug)]
+pub struct Run {
+    pub finished: bool,
+    pub written: u64,
+    pub skipped: u64,
+    pub rejected: u64,
+}
+
+const PARTITIONS: &str = " PARTITION BY HASH (id); \
+     CREATE TABLE items_0 PARTITION OF items FOR VALUES WITH (MODULUS 3, REMAINDER 0); \
+     CREATE TABLE items_1 PARTITION OF items FOR VALUES WITH (MODULUS 3, REMAINDER 1); \
+     CREATE TABLE items_2 PARTITION OF items FOR VALUES WITH (MODULUS 3, REMAINDER 2)";
+
+impl Way {
+    fn to(server: &str, protocol: Protocol) -> Self {
+        let proxy = Proxy::start(protocol, server, Chance::of(0));
+        let wire = Wire::start(&format!("127.0.0.1:{}", proxy.port));
+        Self { wire, proxy }
+    }
+
+    /// Everything passes from now on.
+    pub fn release(&self) {
+        self.proxy.arm(0);
+        self.wire.release();
+    }
+}
+
+impl Target {
+    pub fn sqlite() -> Self {
+        Self::of("SQLite", Kind::Sqlite, None)
+    }
+
+    pub fn postgres() -> Self {
+        Self::cluster("PostgreSQL", vec!["postgres"], "")
+    }
+
+    pub fn partitioned() -> Self {
+        Self::cluster("partitioned PostgreSQL", vec!["postgres"], PARTITIONS)
+    }
+
+    pub fn sharded() -> Self {
+        let target = Self::cluster("sharded PostgreSQL", vec!["first", "second", "third"], "");
+        if let Kind::Postgres { cluster, members, .. } = &target.kind {
+            for member in members {
+                cluster.query("postgres", &format!("CREATE DATABASE {member}"));
+            }
+        }
+        target
+    }
+
+    fn cluster(name: &'static str, members: Vec<&'static str>, partitions: &'static str) -> Self {
+        let cluster = Cluster::start("");
+        let way = Way::to(&cluster.address(), Protocol::Postgres);
+        let kind = Kind::Postgres {
+            cluster,
+            members,
+            partitions,
+        };
+        Self::of(name, kind, Some(way))
+    }
+
+    pub fn mariadb() -> Self {
+        let maria = Maria::start();
+        let way = Way::to(&maria.address(), Protocol::MariaDb);
+        Self::of("MariaDB", Kind::MariaDb(maria), Some(way))
+    }
+
+    /// `may_fail` says whether its nodes are nobody else's, so that they can be killed.
+    pub fn cassandra(may_fail: bool) -> Self {
+        let kind = Kind::Cassandra {
+            keyspace: Box::new(Keyspace::new()),
+            may_fail,
+        };
+        Self::of("Cassandra", kind, None)
+    }
+
+    fn of(name: &'static str, kind: Kind, way: Option<Way>) -> Self {
+        Self {
+            name,
+            kind,
+            way,
+            rounds: 0,
+        }
+    }
+
+    pub fn operations(&self) -> &'static [Operation] {
+        use Operation::{Delete, Exec, Insert, Upsert};
+        match self.kind {
+            Kind::Cassandra { .. } => &[Insert, Upsert, Delete],
+            _ => &[Insert, Exec, Upsert, Delete],
+        }
+    }
+
+    pub fn constraints(&self) -> Constraints {
+        match self.kind {
+            Kind::Cassandra { .. } => Constraints::Unknown,
+            _ => Constraints::Kept,
+        }
+    }
+
+    pub fn methods(&self, operation: Operation) -> &'static [&'static str] {
+        match (&self.kind, operation) {
+            (Kind::Cassandra { .. }, _) => &["array", "batch"],
+            (_, Operation::Exec) => &["auto", "batch"],
+            (Kind::MariaDb(_), Operation::Upsert | Operation::Delete) => &["array", "batch"],
+            _ => &["array", "native", "batch"],
+        }
+    }
+
+    /// Whether there is a server that [`Target::fail`] takes away.
+    pub fn may_fail(&self) -> bool {
+        match self.kind {
+            Kind::Sqlite => false,
+            Kind::Cassandra { may_fail, .. } => may_fail,
+            _ => true,
+        }
+    }
+
+    /// Whether [`Target::pause`] can have a node stand still.
+    pub fn may_pause(&self) -> bool {
+        matches!(self.kind, Kind::Cassandra { may_fail: true, .. })
+    }
+
+    /// Whether rows are stamped by the clock of who writes them.
+    pub fn stamps(&self) -> bool {
+        matches!(self.kind, Kind::Cassandra { .. })
+    }
+
+    fn table(&self) -> String {
+        match self.kind {
+            // A table that is dropped there takes its time.
+            Kind::Cassandra { .. } => format!("items_{}", self.rounds),
+            _ => "items".to_owned(),
+        }
+    }
+
+    fn file(scenario: &Scenario) -> PathBuf {
+        scenario.directory.path().join("items.db")
+    }
+
+    fn ledger(scenario: &Scenario) -> PathBuf {
+        scenario.directory.path().join("runs.ledger")
+    }
+
+    /// Makes an empty table, an empty ledger, and the rows that are there before.
+    pub fn prepare(&mut self, scenario: &Scenario) {
+        self.rounds += 1;
+        let columns = |text: &str, integer: &str| {
+            format!(
+                "CREATE TABLE items (id {integer} PRIMARY KEY, label {text} NOT NULL CHECK (length(label) <= 20), \
+                 quantity bigint NOT NULL, amount decimal(12,2) CHECK (amount < 1000000), note text)"
+            )
+        };
+        match &self.kind {
+            Kind::Sqlite => {
+                let database = Connection::open(Self::file(scenario)).expect("a database file");
+                let create = columns("text", "integer");
+                database.execute_batch(&create).expect("a table");
+            }
+            Kind::Postgres {
+                cluster,
+                members,
+                partitions,
+            } => {
+                for member in members {
+                    let drop = "DROP TABLE IF EXISTS items, tonnage_slots, tonnage_runs";
+                    let create = columns("varchar(20)", "bigint");
+                    cluster.query(member, &format!("{drop}; {create}{partitions}"));
+                }
+            }
+            Kind::MariaDb(maria) => {
+                maria.query("DROP TABLE IF EXISTS items, tonnage_slots, tonnage_runs");
+                maria.query(&columns("varchar(20)", "bigint"));
+            }
+            Kind::Cassandra { keyspace, .. } => keyspace.run(&format!(
+                "CREATE TABLE {} (id bigint PRIMARY KEY, label text, quantity bigint, amount text, note text)",
+                self.table()
+            )),
+        }
+        let Some(before) = scenario.before() else { return };
+        let path = scenario.directory.path().join("before.csv");
+        std::fs::write(&path, before).expect("a file");
+        let mut load = tonnage();
+        load.arg("load").arg(&path);
+        self.add_place(
+            &mut load,
+            &scenario.directory.path().join("before.ledger"),
+            scenario,
+        );
+        Running::start(load.args(["-t", &self.table()])).wait().expect(0);
+        // The ledger is the round's.
+        match &self.kind {
+            Kind::Sqlite => {
+                let database = Connection::open(Self::file(scenario)).expect("a database file");
+                database
+                    .execute_batch("DELETE FROM tonnage_runs")
+                    .expect("it is finished");
+            }
+            Kind::Postgres { cluster, members, .. } => {
+                for member in members {
+                    cluster.query(member, "DELETE FROM tonnage_runs");
+                }
+            }
+            Kind::MariaDb(maria) => {
+                maria.query("DELETE FROM tonnage_runs");
+            }
+            Kind::Cassandra { .. } => {}
+        }
+    }
+
+    /// The database, or databases, that rows go to, and what belongs to them.
+    fn add_place(&self, command: &mut Command, ledger: &Path, scenario: &Scenario) {
+        let port = self.way.as_ref().map_or(0, |way| way.wire.port);
+        match &self.kind {
+            Kind::Sqlite => {
+                command.arg(Self::file(scenario));
+            }
+            Kind::Postgres { members, .. } => {
+                for member in members {
+                    command.arg(format!(
+                        "postgresql://tonnage@127.0.0.1:{port}/{member}?sslmode=disable"
+                    ));
+                }
+                if members.len() > 1 {
+                    command.args(["--shard-by", "id"]);
+                }
+            }
+            Kind::MariaDb(_) => {
+                command.arg(format!(
+                    "mariadb://tonnage:tonnage@127.0.0.1:{port}/tonnage?sslmode=disable"
+                ));
+            }
+            Kind::Cassandra { keyspace, .. } => {
+                command.arg(keyspace.bare_url()).arg("--ledger").arg(ledger);
+            }
+        }
+    }
+
+    /// What every attempt at the round's load says.
+    pub fn add_load(&self, command: &mut Command, scenario: &Scenario) {
+        let update = "update items set quantity = quantity + :more where id = :id";
+        match scenario.operation {
+            Operation::Exec => command.arg("exec").args(&scenario.files),
+            _ => command.arg("load").args(&scenario.files),
+        };
+        self.add_place(command, &Self::ledger(scenario), scenario);
+        match scenario.operation {
+            Operation::Exec if scenario.by_key => command.args(["--sql", update, "--key", "id"]),
+            Operation::Exec => command.args(["--sql", update]),
+            Operation::Insert => command.args(["-t", &self.table()]),
+            operation => command.args(["-t", &self.table(), "--key", "id", "--mode", operation.name()]),
+        };
+        command.args(["--resume", "--rejects"]).arg(scenario.rejects());
+    }
+
+    /// Answers of each database.
+    fn ask(&self, scenario: &Scenario, sql: &str) -> Result<Vec<Row>, String> {
+        match &self.kind {
+            Kind::Sqlite => sqlite(&Self::file(scenario), sql).map_err(|error| error.to_string()),
+            Kind::Postgres { cluster, members, .. } => {
+                let mut rows = Vec::new();
+                for member in members {
+                    rows.extend(cluster.try_query(member, sql)?);
+                }
+                Ok(rows)
+            }
+            Kind::MariaDb(maria) => maria.try_query(sql),
+            // Its ledger is a file.
+            Kind::Cassandra { .. } => sqlite(&Self::ledger(scenario), sql).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Rows that the ledger has as handled by an unfinished run; 0 where nobody answers.
+    pub fn handled(&self, scenario: &Scenario) -> u64 {
+        let sum = "SELECT coalesce(sum(written + skipped + rejected), 0) FROM tonnage_slots";
+        let rows = self.ask(scenario, sum).unwrap_or_default();
+        rows.iter().map(|row| number(&row[0])).sum()
+    }
+
+    /// The runs in the ledger; those of several databases one by one.
+    pub fn runs(&self, scenario: &Scenario) -> Vec<Run> {
+        let runs = "SELECT CASE WHEN finished IS NULL THEN 0 ELSE 1 END, written, skipped, rejected FROM tonnage_runs";
+        let rows = self.ask(scenario, runs).expect("the ledger can be read");
+        let run = |row: &Row| Run {
+            finished: number(&row[0]) == 1,
+            written: number(&row[1]),
+            skipped: number(&row[2]),
+            rejected: number(&row[3]),
+        };
+        rows.iter().map(run).collect()
+    }
+
+    /// How many runs the ledgers have if they have one.
+    pub fn members(&self) -> usize {
+        match &self.kind {
+            Kind::Postgres { members, .. } => members.len(),
+            _ => 1,
+        }
+    }
+
+    /// All rows of the table, by their ids.
+    pub fn rows(&self, scenario: &Scenario) -> Vec<Row> {
+        let all = "SELECT id, label, quantity, amount, note FROM items";
+        let mut rows = match &self.kind {
+            Kind::Cassandra { keyspace, .. } => keyspace.rows(&all.replace("items", &self.table())),
+            Kind::Sqlite => {
+                let amount = "CASE WHEN amount IS NOT NULL THEN printf('%.2f', amount) END";
+                let all = all.replace("amount", amount);
+                self.ask(scenario, &all).expect("the table can be read")
+            }
+            _ => self.ask(scenario, all).expect("the table can be read"),
+        };
+        rows.sort_by_key(|row| row[0].as_deref().and_then(|id| id.parse::<i64>().ok()));
+        rows
+    }
+
+    /// SIGKILL of the server, or of one of its nodes.
+    pub fn fail(&mut self) {
+        match &mut self.kind {
+            Kind::Sqlite => {}
+            Kind::Postgres { cluster, .. } => cluster.kill(),
+            Kind::MariaDb(maria) => maria.kill(),
+            Kind::Cassandra { .. } => cassandra(&["kill"], &["3"]),
+        }
+    }
+
+    /// Starts it again.
+    pub fn recover(&mut self) {
+        match &mut self.kind {
+            Kind::Sqlite => {}
+            Kind::Postgres { cluster, .. } => cluster.restart(),
+            Kind::MariaDb(maria) => maria.restart(),
+            Kind::Cassandra { .. } => cassandra(&["up"], &[]),
+        }
+    }
+
+    /// Has one node stand still for `time`.
+    pub fn pause(&self, time: Duration) {
+        let directory = variable("TONNAGE_TEST_CASSANDRA_DIRECTORY");
+        let process = std::fs::read_to_string(Path::new(&directory).join("3/pid")).expect("a process id");
+        for signal in ["-STOP", "-CONT"] {
+            let mut kill = Command::new("kill");
+            let sent = kill.arg(signal).arg(process.trim()).status();
+            assert!(sent.expect("kill starts").success());
+            if signal == "-STOP" {
+                std::thread::sleep(time);
+            }
+        }
+    }
+}
+
+/// Runs scripts/cassandra-cluster.
+fn cassandra(action: &[&str], rest: &[&str]) {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/cassandra-cluster");
+    let mut command = Command::new(script);
+    command
+        .args(action)
+        .arg(variable("TONNAGE_TEST_CASSANDRA_DIRECTORY"))
+        .args(rest);
+    let ran = command.output().expect("the script runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+fn number(value: &Option<String>) -> u64 {
+    let number = value.as_deref().map(str::parse);
+    number.expect("a value").expect("a whole number")
+}
+
+/// The rows of a query, of a file that is there.
+fn sqlite(path: &Path, sql: &str) -> rusqlite::Result<Vec<Row>> {
+    // It is not made by asking.
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.busy_timeout(Duration::from_secs(60))?;
+    let mut statement = connection.prepare(sql)?;
+    let columns = statement.column_count();
+    let text = |value: ValueRef<'_>| match value {
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        _ => None,
+    };
+    let rows = statement.query_map([], |row| {
+        (0..columns).map(|at| Ok(text(row.get_ref(at)?))).collect()
+    })?;
+    rows.collect()
+}
