@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit test-faults bench tools clean
+.PHONY: help demo test check unit test-faults bench experiments tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -9,6 +9,7 @@ help:
 	@echo 'make unit         all tests, with servers of their own'
 	@echo 'make test-faults  a hundred rounds of faults against every target: for a night'
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
+	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
 	@echo 'make clean        remove what was built'
 
 demo: tools
@@ -24,7 +25,7 @@ check: tools
 
 unit: tools
 	cargo build --workspace --locked
-	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
+	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null && scripts/chromium >/dev/null
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
 
@@ -39,6 +40,10 @@ bench: tools
 	cargo build --release --locked --package tonnage-cli
 	cargo build --release --locked --package tonnage --example single_gets --example buffer_puts --example nine_tasks
 	scripts/with-servers bench/run.py $(ARGS)
+
+experiments: tools
+	cargo build --release --locked --package tonnage-cli
+	scripts/with-servers bench/experiments/run.py $(ARGS)
 
 tools:
 	@scripts/ensure-tools

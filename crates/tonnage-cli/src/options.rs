@@ -53,15 +53,38 @@ pub fn rate(text: &str) -> Result<Rate, String> {
 
 /// `500ms`, `2s`, `1.5s`, `3m`: more than nothing.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0)];
+    timed(text, &[("ms", 1e-3), ("s", 1.0), ("m", 60.0)], 1e-3)
+        .ok_or_else(|| "write a time such as 500ms, 2s or 1m".to_owned())
+}
+
+/// `0`, `500us`, `70ms`, `0.2s`.
+pub fn round_trip(text: &str) -> Result<Duration, String> {
+    match text.trim() {
+        "0" => Ok(Duration::ZERO),
+        text => timed(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)], 0.0)
+            .ok_or_else(|| "write a time such as 0, 500us or 70ms".to_owned()),
+    }
+}
+
+/// A number with one of `units`, the longest ending first, of seconds from `least` to a day.
+fn timed(text: &str, units: &[(&str, f64)], least: f64) -> Option<Duration> {
     let found = units
         .iter()
         .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
-    let amount = found.and_then(|(digits, factor)| Some(digits.trim().parse::<f64>().ok()? * factor));
-    amount
-        .filter(|seconds| *seconds >= 1e-3 && *seconds <= 86_400.0)
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "write a time such as 500ms, 2s or 1m".to_owned())
+    let (digits, factor) = found?;
+    let seconds = digits.trim().parse::<f64>().ok()? * factor;
+    match seconds >= least && seconds <= 86_400.0 {
+        true => Duration::try_from_secs_f64(seconds).ok(),
+        false => None,
+    }
+}
+
+/// Bytes a second: `10MB/s`, `8MiB/s`.
+pub fn bandwidth(text: &str) -> Result<u64, String> {
+    match rate(text) {
+        Ok(Rate::Bytes(bytes)) => Ok(bytes),
+        _ => Err("write bytes a second, such as 10MB/s".to_owned()),
+    }
 }
 
 /// `a=b`.
@@ -121,6 +144,15 @@ mod tests {
         for bad in ["", "2", "s", "0s", "-1s", "NaNs", "1e99s", "2h"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
+        assert_eq!(round_trip("0"), Ok(Duration::ZERO));
+        assert_eq!(round_trip("70ms"), Ok(Duration::from_millis(70)));
+        assert_eq!(round_trip("500us"), Ok(Duration::from_micros(500)));
+        assert_eq!(round_trip("0.2s"), Ok(Duration::from_millis(200)));
+        for bad in ["", "70", "ms", "-1ms", "NaNs", "1h"] {
+            assert!(round_trip(bad).is_err(), "{bad}");
+        }
+        assert_eq!(bandwidth("10MB/s"), Ok(10_000_000));
+        assert!(bandwidth("10k/s").is_err());
         assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(pair("a=").is_err());
     }

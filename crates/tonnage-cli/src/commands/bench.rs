@@ -23,9 +23,11 @@ use tonnage::{
         Bench, BenchOptions, BenchReport, Budget, Event, Matrix,
         compare::{Comparison, compare},
         figures::REPORT_VERSION,
+        left::{left, remove_left},
     },
     operation::{Durability, Method},
     plan::Mode,
+    target::Target,
     targets::{DRIVERS, redact},
 };
 
@@ -33,7 +35,7 @@ use crate::{
     Ending, confirm,
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{count, seconds},
+    options::{bandwidth, count, round_trip, seconds},
     report::write_report,
 };
 
@@ -42,7 +44,8 @@ use crate::{
 #[command(after_help = "Examples:
   tonnage bench sqlite:shop.db
   tonnage bench postgresql://app@db/shop --workload journal --method array,native --batch-rows 100,1k,10k -j 1,2,4
-  tonnage bench mariadb://app@db/shop --operation insert,upsert --repeat 5 -o before --yes
+  tonnage bench mariadb://app@db/shop --operation insert,update,delete --repeat 5 -o before --yes
+  tonnage bench postgresql://app@db/shop --rtt 0,1ms,70ms --method single,native
   tonnage bench --compare before after
 
 Rows are made up and go into tables of its own, which are removed; none of yours is touched. Each run is a load like any
@@ -56,7 +59,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "W,..", value_delimiter = ',', value_parser = workload, default_value = "sbtest", help_heading = "What to measure")]
     workload: Vec<Workload>,
 
-    /// insert, upsert (every second row is there)
+    /// insert, upsert (every second row is there), update, delete (every row is there)
     #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation, default_value = "insert", help_heading = "What to measure")]
     operation: Vec<Mode>,
 
@@ -75,6 +78,19 @@ pub struct BenchArgs {
     /// What a commit promises [default: the strongest that the database keeps]
     #[arg(long, value_name = "D,..", value_delimiter = ',', value_parser = durability, help_heading = "What to measure")]
     durability: Vec<Durability>,
+
+    /// What a round trip to the database takes longer than it does: 0, 500us, 70ms. By a proxy within this process, so
+    /// only for a server that is reached by TCP
+    #[arg(long, value_name = "TIME,..", value_delimiter = ',', value_parser = round_trip, help_heading = "What to measure")]
+    rtt: Vec<Duration>,
+
+    /// Limit the way to the database to so much a second each way, all connections together: 10MB/s
+    #[arg(long, value_name = "BYTES/s", value_parser = bandwidth, help_heading = "What to measure")]
+    bandwidth: Option<u64>,
+
+    /// Make one transaction of each run, which then goes to the end of its rows
+    #[arg(short = '1', long, help_heading = "What to measure")]
+    single_transaction: bool,
 
     /// Leave the primary key out of the tables
     #[arg(long, help_heading = "What to measure")]
@@ -116,6 +132,10 @@ pub struct BenchArgs {
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, conflicts_with = "target", help_heading = "What comes out")]
     compare: Option<Vec<PathBuf>>,
 
+    /// Measure nothing: remove what runs of bench and explain have left that were killed. Not while another one runs
+    #[arg(long)]
+    remove_left: bool,
+
     /// Do not ask before tables are made
     #[arg(long)]
     yes: bool,
@@ -140,6 +160,9 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
         Ok(target) => target,
         Err(interrupted) => return interrupted.ending(),
     };
+    if args.remove_left {
+        return remove(&*target, args.yes).await;
+    }
     let bench = Bench::prepare(target, redact(place), options(args)?)?;
     confirm::allowed("tonnage bench", &bench.place()?, args.yes)?;
     if !quiet {
@@ -195,6 +218,19 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// Removes what killed runs have left.
+async fn remove(target: &dyn Target, yes: bool) -> Result<Ending> {
+    let names = left(target).await?;
+    if names.is_empty() {
+        println!("nothing is left");
+        return Ok(Ending::Done);
+    }
+    confirm::removal(&names, yes)?;
+    remove_left(target, &names).await?;
+    println!("removed {}", names.join(", "));
+    Ok(Ending::Done)
+}
+
 fn options(args: &BenchArgs) -> Result<BenchOptions> {
     let sizes = |numbers: &[u64]| -> Result<Option<Vec<usize>>> {
         let sizes = numbers.iter().map(|n| {
@@ -212,6 +248,7 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
             batch_rows: sizes(&args.batch_rows)?,
             jobs: sizes(&args.jobs)?,
             durability: some(args.durability.is_empty()).then(|| args.durability.clone()),
+            round_trips: args.rtt.clone(),
         },
         budget: Budget {
             rows: args.rows,
@@ -222,6 +259,8 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         seed: args.seed,
         ledger: args.with_ledger,
         key: !args.no_key,
+        single_transaction: args.single_transaction,
+        bandwidth: args.bandwidth,
     })
 }
 
@@ -246,7 +285,7 @@ fn told(event: &Event) {
         Some(rate) => format!("{} rows/s", tonnage::measure::answer::Short(*rate)),
         None => "ruled out".to_owned(),
     };
-    let line = format!("{done} of {total}: {} {setting}: {rate}", setting.workload);
+    let line = format!("{done} of {total}: {}: {setting}: {rate}", setting.kind());
     if std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K{line}");
     } else if done.is_multiple_of(10) {
@@ -298,10 +337,19 @@ fn workload(text: &str) -> Result<Workload, String> {
 }
 
 fn operation(text: &str) -> Result<Mode, String> {
-    let measured = [Mode::Insert, Mode::Upsert];
+    let measured = [Mode::Insert, Mode::Upsert, Mode::Update, Mode::Delete];
+    mode(
+        "operations that can be measured are insert, upsert, update and delete",
+        &measured,
+        text,
+    )
+}
+
+/// One of `modes` by its name, or what they are.
+pub fn mode(they_are: &str, modes: &[Mode], text: &str) -> Result<Mode, String> {
     let wanted = text.trim().to_ascii_lowercase();
-    let found = measured.into_iter().find(|mode| mode.name() == wanted);
-    found.ok_or_else(|| "operations that can be measured are insert and upsert".to_owned())
+    let found = modes.iter().find(|mode| mode.name() == wanted);
+    found.copied().ok_or_else(|| they_are.to_owned())
 }
 
 /// A method by its name.

@@ -8,11 +8,12 @@ use tonnage::{
     load::Stop,
     measure::{Explain, ExplainOptions, Explained, answer::Short, explain::ByMethod, verdict::Taken},
     operation::{Durability, Method},
+    plan::Mode,
     report::Grouped,
     targets::redact,
 };
 
-use super::bench::{durability, method};
+use super::bench::{durability, method, mode};
 use crate::{
     Ending, confirm,
     connection::ConnectionArgs,
@@ -26,10 +27,12 @@ use crate::{
 #[command(after_help = "Examples:
   tonnage explain shop.db orders
   tonnage explain postgresql://app@db/shop orders orders.csv --method array,native
+  tonnage explain mariadb://app@db/shop orders --operation update --with-triggers
 
-An empty copy of the table is loaded and removed; the table itself is only read. Its triggers are not copied: what they
-change is known from the catalogue. Columns with a default are left to it, as a program that inserts leaves them;
---columns names others.")]
+An empty copy of the table is loaded and removed; the table itself is only read. Its triggers are not copied unless
+--with-triggers asks for it: what they change is known from the catalogue. Columns with a default are left to it, as a
+program that inserts leaves them; --columns names others. What is updated or deleted is put into the copy before; an
+update changes all columns but the primary key and those of other unique keys.")]
 pub struct ExplainArgs {
     /// The database: a URL, a file, or @NAME of targets.toml
     #[arg(value_name = "TARGET")]
@@ -43,6 +46,10 @@ pub struct ExplainArgs {
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
 
+    /// insert, update, delete [default: insert, and the others where the table has a primary key]
+    #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation)]
+    operation: Vec<Mode>,
+
     /// The methods to look at [default: all that the database has]
     #[arg(long, value_name = "M,..", value_delimiter = ',', value_parser = method)]
     method: Vec<Method>,
@@ -50,6 +57,11 @@ pub struct ExplainArgs {
     /// The columns to give [default: those without a default]
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     columns: Vec<String>,
+
+    /// Give the copy the table's triggers. They do their work for rows that are none: what they write into other tables
+    /// stays there
+    #[arg(long)]
+    with_triggers: bool,
 
     /// Rows to take
     #[arg(long, value_name = "N", value_parser = count, default_value = "5k")]
@@ -81,7 +93,9 @@ pub async fn run(args: &ExplainArgs) -> Result<Ending> {
         table: args.table.parse()?,
         files: args.sources.clone(),
         columns: Some(args.columns.clone()).filter(|columns| !columns.is_empty()),
+        operations: Some(args.operation.clone()).filter(|operations| !operations.is_empty()),
         methods: Some(args.method.clone()).filter(|methods| !methods.is_empty()),
+        triggers: args.with_triggers,
         rows: args.rows,
         batch_rows: usize::try_from(args.batch_rows).unwrap_or(usize::MAX),
         durability: args.durability,
@@ -131,9 +145,28 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
     requested().await
 }
 
+fn operation(text: &str) -> Result<Mode, String> {
+    let looked_at = [Mode::Insert, Mode::Update, Mode::Delete];
+    mode(
+        "operations that can be looked at are insert, update and delete",
+        &looked_at,
+        text,
+    )
+}
+
 fn text(explained: &Explained) -> String {
-    let mut text = format!("INSERT into {} of {}\n", explained.table, explained.product);
+    let mut text = String::new();
+    let mut operation = None;
     for one in &explained.methods {
+        if operation != Some(one.operation) {
+            operation = Some(one.operation);
+            let (table, product) = (&explained.table, &explained.product);
+            text.push_str(&match one.operation {
+                Mode::Update => format!("UPDATE of {table} of {product}\n"),
+                Mode::Delete => format!("DELETE from {table} of {product}\n"),
+                _ => format!("INSERT into {table} of {product}\n"),
+            });
+        }
         by_method(&mut text, one);
     }
     text.push_str(&format!("rows     {}\n", explained.rows_from));

@@ -60,7 +60,9 @@ fn every_database_is_measured_and_left_as_it_was() {
         let place = Place::with(*database, ORDERS, &[]);
         let report = bench(
             &place,
-            &format!("{SMALL} --method single,array,native --operation insert,upsert --jobs 1,2"),
+            &format!(
+                "{SMALL} --method single,array,native --operation insert,upsert,update,delete --jobs 1,2"
+            ),
         );
         let cells = report["cells"].as_array().expect("cells");
         let ruled_out = report["ruled_out"].as_array().expect("what was ruled out");
@@ -71,11 +73,12 @@ fn every_database_is_measured_and_left_as_it_was() {
             });
             found.count()
         };
-        for operation in ["insert", "upsert"] {
+        for operation in ["insert", "upsert", "update", "delete"] {
             for method in ["single", "array", "native"] {
                 for jobs in [1, 2] {
                     let possible = match database {
-                        Database::Sqlite => jobs == 1,
+                        // An UPDATE .. FROM would take any row of a key that comes twice.
+                        Database::Sqlite => jobs == 1 && (operation, method) != ("update", "array"),
                         // LOAD DATA does nothing but insert.
                         Database::MariaDb => operation == "insert" || method != "native",
                         Database::Postgres => true,
@@ -97,6 +100,15 @@ fn every_database_is_measured_and_left_as_it_was() {
         for cell in cells {
             let runs = cell["runs"].as_array().expect("runs");
             assert_eq!(runs.len(), 2, "{cell}");
+            let path = &cell["write_path"];
+            match (database, cell["setting"]["method"].as_str()) {
+                (Database::Postgres, Some("array" | "single")) => {
+                    assert_eq!(path["taken"], "row_by_row", "{cell}");
+                    assert_eq!(path["row_records"], 1.0, "{cell}");
+                }
+                (Database::Postgres, _) => assert!(path["log_bytes"].as_f64() > Some(0.0), "{cell}"),
+                _ => assert!(path["taken"].is_string(), "{cell}"),
+            }
             for run in runs {
                 assert_eq!(
                     run["rows"], 200,
@@ -110,6 +122,7 @@ fn every_database_is_measured_and_left_as_it_was() {
                 };
                 assert!(run["commits"].as_u64() >= Some(commits), "{database:?} {cell}");
                 assert!(run["disk_bytes"].as_u64() > Some(0), "{database:?} {cell}");
+                assert!(run["round_trips"].is_null(), "{database:?} {cell}");
                 match database {
                     // The file of these tests keeps no write-ahead log.
                     Database::Sqlite => assert!(run["log_bytes"].is_null(), "{cell}"),
@@ -118,7 +131,7 @@ fn every_database_is_measured_and_left_as_it_was() {
             }
         }
         let answers = report["answers"].as_array().expect("answers");
-        assert_eq!(answers.len(), 2);
+        assert_eq!(answers.len(), 4);
         assert!(report["reference"]["runs"].as_array().expect("runs").len() >= 2);
         assert!(report["generator"][0]["rows_per_second"].as_f64() > Some(0.0));
         assert_untouched(&place);
@@ -301,8 +314,33 @@ fn mistakes_are_told() {
         ),
         ("bench {db} --workload tpch", "workloads are journal, sbtest"),
         (
-            "bench {db} --operation delete",
-            "operations that can be measured are insert and upsert",
+            "bench {db} --operation ignore",
+            "operations that can be measured are insert, upsert, update and delete",
+        ),
+        ("bench {db} --rtt 70", "write a time such as 0, 500us or 70ms"),
+        (
+            "bench {db} --rtt 6s",
+            "a round trip can be made 5000ms longer at most",
+        ),
+        (
+            "bench {db} --rtt 1ms",
+            "SQLite is a file of this machine, so no longer way there can be made",
+        ),
+        (
+            "bench {db} --bandwidth 1MB/s",
+            "hint: leave --rtt and --bandwidth out",
+        ),
+        (
+            "bench {db} --bandwidth 100",
+            "write bytes a second, such as 10MB/s",
+        ),
+        (
+            "bench {db} --operation delete --no-key",
+            "a delete needs a primary key",
+        ),
+        (
+            "explain {db} orders --operation upsert",
+            "operations that can be looked at are insert, update and delete",
         ),
         ("bench {db} --durability eternal", "levels are "),
         ("bench {db} --duration 3", "write a time such as 500ms"),
@@ -332,6 +370,128 @@ fn mistakes_are_told() {
         assert!(ran.stderr.contains(told), "{line}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{line}");
     }
+}
+
+#[test]
+fn what_a_killed_run_has_left_is_removed_where_that_is_asked_for() {
+    for database in ALL {
+        let place = Place::with(*database, ORDERS, &[]);
+        let left = match database {
+            Database::Sqlite => {
+                for file in ["shop.db.tonnage_bench_12ab_3", "shop.db.tonnage_bench_12ab_3-wal"] {
+                    place.write(file, "");
+                }
+                "tonnage_bench_12ab_3"
+            }
+            _ => {
+                place.sql(
+                    "CREATE TABLE tonnage_bench_12ab_3 (a integer); CREATE TABLE tonnagexbenchx (a integer)",
+                );
+                "tonnage_bench_12ab_3"
+            }
+        };
+        let ran = place.run("bench {db} --remove-left");
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&format!("{left} would be removed")),
+            "{}",
+            ran.stderr
+        );
+        let ran = place.run("bench {db} --remove-left --yes");
+        assert_eq!(
+            (ran.code, ran.stdout.trim()),
+            (Some(0), &*format!("removed {left}")),
+            "{}",
+            ran.stderr
+        );
+        if *database != Database::Sqlite {
+            place.sql("DROP TABLE tonnagexbenchx");
+        }
+        assert_untouched(&place);
+        let ran = place.run("bench {db} --remove-left --yes");
+        assert_eq!(
+            (ran.code, ran.stdout.trim()),
+            (Some(0), "nothing is left"),
+            "{}",
+            ran.stderr
+        );
+    }
+}
+
+/// The cell of a bench that was asked for one round trip beside the way as it is.
+fn remote(report: &Value) -> &Value {
+    let cells = report["cells"].as_array().expect("cells");
+    let found = cells
+        .iter()
+        .find(|cell| cell["setting"]["round_trip_micros"].as_u64() > Some(0));
+    found.expect("a cell by a longer way")
+}
+
+#[test]
+fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
+    // Of rows each in a write of its own within one transaction. PostgreSQL is sent a row behind its savepoint; MariaDB's
+    // protocol waits for the answer to the savepoint, to the row and to the release.
+    for (database, expected) in [(Database::Postgres, 1.0), (Database::MariaDb, 3.0)] {
+        let place = Place::with(database, ORDERS, &[]);
+        let trips = |rows: u64| {
+            let report = bench(
+                &place,
+                &format!(
+                    "--rows {rows} --duration 10m --repeat 1 --yes --method array --batch-rows 1 --jobs 1 -1 --rtt 0,4ms"
+                ),
+            );
+            let cell = remote(&report);
+            let run = &cell["runs"][0];
+            assert_eq!(run["rows"], rows, "{cell}");
+            // No faster than light: what waits for a round trip takes one.
+            let rate = run["rows_per_second"].as_f64().expect("a rate");
+            assert!(rate <= 250.0 / expected, "{database:?}: {rate} rows/s");
+            assert!(report["cells"][0]["runs"][0]["round_trips"].is_null(), "{report}");
+            assert_eq!(report["answers"].as_array().map(Vec::len), Some(2), "{report}");
+            run["round_trips"].as_f64().expect("they are counted")
+        };
+        let a_row = (trips(120) - trips(20)) / 100.0;
+        assert!(
+            (expected..=1.05 * expected).contains(&a_row),
+            "{database:?}: {a_row} round trips a row"
+        );
+        assert_untouched(&place);
+    }
+}
+
+#[test]
+fn a_longer_way_asks_the_same_of_the_server() {
+    let place = Place::with(Database::Postgres, ORDERS, &[]);
+    let authority = std::env::var("TONNAGE_TEST_POSTGRES_CA").expect("the authority");
+    let options = format!("{SMALL} --method native --jobs 2 --rtt 1ms --bandwidth 50MB/s --report -");
+    let verified = format!("sslmode=verify-full&sslrootcert={authority}");
+    let ran = place.run(&format!("bench {{db}}?{verified} {options}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report: Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
+    assert_eq!(report["bandwidth"], 50_000_000);
+    assert!(
+        remote(&report)["runs"][0]["round_trips"].as_u64() > Some(0),
+        "{report}"
+    );
+    // The server's certificate is made out to that name and to its address.
+    let url = place.url().replace("127.0.0.1", "localhost");
+    let ran = place.run(&format!("bench {url}?{verified} {options}"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+    let socket = std::env::var("TONNAGE_TEST_POSTGRES_SOCKET").expect("the socket");
+    let url = place.url();
+    let (_, rest) = url.rsplit_once(':').expect("a port");
+    let (port, name) = rest.split_once('/').expect("a database");
+    let ran = place.run(&format!(
+        "bench postgresql:///{name}?host={socket}&user=tonnage&port={port} --rtt 1ms --yes"
+    ));
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("is a socket of this machine"),
+        "{}",
+        ran.stderr
+    );
+    assert_untouched(&place);
 }
 
 #[test]

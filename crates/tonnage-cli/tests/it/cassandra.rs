@@ -216,3 +216,47 @@ fn it_does_the_operations_of_its_row_and_no_others() {
     assert_ne!(ran.status.code(), Some(0));
     assert!(errors.contains("runs no statements of your own"), "{errors}");
 }
+
+#[test]
+fn it_is_measured_with_tables_of_its_own() {
+    let keyspace = keyspace();
+    let bench = |arguments: &[&str]| {
+        let mut command = tonnage();
+        command.args(["bench", &keyspace.bare_url(), "--yes"]);
+        command.args(arguments).output().unwrap()
+    };
+    let ran = bench(&[
+        "--rows",
+        "200",
+        "--duration",
+        "10m",
+        "--repeat",
+        "1",
+        "--batch-rows",
+        "50",
+        "--jobs",
+        "1",
+        "--method",
+        "array",
+        "--operation",
+        "insert,delete",
+        "--report",
+        "-",
+    ]);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let cells = report["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 2, "{report:#}");
+    for cell in cells {
+        assert_eq!(cell["runs"][0]["rows"], 200, "{cell}");
+        assert_eq!(cell["write_path"]["taken"], "unknown", "{cell}");
+    }
+    let url = keyspace.bare_url();
+    let name = url.rsplit('/').next().expect("a keyspace");
+    let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ";
+    let left = keyspace.rows(&format!("{tables}'{name}'"));
+    assert_eq!(left.len(), 1, "{left:?}");
+    let refused = bench(&["--rtt", "1ms"]);
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("goes past what lies between"), "{told}");
+}

@@ -13,11 +13,18 @@ fn explain(place: &Place, arguments: &str) -> Value {
     serde_json::from_str(&ran.stdout_exact).expect("the report is JSON")
 }
 
-/// What one method did.
+/// What one method did of an insert.
 fn by<'a>(report: &'a Value, method: &str) -> &'a Value {
+    of(report, "insert", method)
+}
+
+/// What one method did of an operation.
+fn of<'a>(report: &'a Value, operation: &str, method: &str) -> &'a Value {
     let methods = report["methods"].as_array().expect("methods");
-    let found = methods.iter().find(|one| one["method"] == method);
-    found.unwrap_or_else(|| panic!("{method} in {report:#}"))
+    let found = methods
+        .iter()
+        .find(|one| one["operation"] == operation && one["method"] == method);
+    found.unwrap_or_else(|| panic!("{operation} {method} in {report:#}"))
 }
 
 fn why(one: &Value) -> String {
@@ -256,4 +263,111 @@ fn rows_that_a_check_refuses_ask_for_rows_of_the_users_own() {
     );
     let left = place.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'tonnage\\_bench%'");
     assert_eq!(left, ["0"]);
+}
+
+#[test]
+fn updates_and_deletes_are_looked_at_where_rows_have_a_key() {
+    let place = Place::with(
+        Postgres,
+        "CREATE TABLE t (id integer PRIMARY KEY, code varchar(20) UNIQUE, k integer, name text); \
+         CREATE INDEX ON t (k); CREATE TABLE plain (a integer)",
+        &[],
+    );
+    let report = explain(&place, "t --rows 1k --batch-rows 500");
+    for method in ["native", "array", "batch", "single"] {
+        for operation in ["update", "delete"] {
+            let one = of(&report, operation, method);
+            assert!(one["refused"].is_null(), "{report:#}");
+            assert_eq!(one["taken"], "row_by_row", "{report:#}");
+            assert_eq!(one["row_records"], 1.0, "{report:#}");
+        }
+        assert_eq!(of(&report, "delete", method)["index_records"], 0.0, "{report:#}");
+        assert!(
+            of(&report, "update", method)["index_records"].as_f64() >= Some(2.9),
+            "an indexed column changes: {report:#}"
+        );
+        assert!(
+            why(of(&report, "delete", method)).contains("DELETE marks each row"),
+            "{report:#}"
+        );
+    }
+    let report = explain(&place, "plain --rows 100 --method native");
+    let methods = report["methods"].as_array().expect("methods");
+    assert!(
+        methods.iter().all(|one| one["operation"] == "insert"),
+        "{report:#}"
+    );
+    let ran = place.run("explain {db} plain --operation delete --yes");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("has no primary key, by which a delete would find its rows"),
+        "{}",
+        ran.stderr
+    );
+
+    for (database, method) in [(Sqlite, "native"), (MariaDb, "array")] {
+        let place = Place::with(
+            database,
+            "CREATE TABLE t (id integer PRIMARY KEY, code varchar(20) UNIQUE, name varchar(20))",
+            &[("rows.csv", "id,code,name\n7,a,anna\n8,b,ben\n")],
+        );
+        for arguments in ["t --rows 300", "t rows.csv --columns id,name"] {
+            let report = explain(&place, &format!("{arguments} --method {method}"));
+            for operation in ["insert", "update", "delete"] {
+                let one = of(&report, operation, method);
+                assert!(one["refused"].is_null(), "{database:?} {report:#}");
+                assert!(one["rows"].as_u64() >= Some(2), "{database:?} {report:#}");
+            }
+        }
+        let ran = place.run(&format!("explain {{db}} t --rows 100 --method {method} --yes"));
+        for part in ["INSERT into ", "UPDATE of ", "DELETE from "] {
+            assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+        }
+        assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+    }
+}
+
+#[test]
+fn triggers_are_copied_where_they_are_asked_for_and_do_their_work() {
+    let log = "CREATE TABLE seen (id integer); ";
+    let postgres = format!(
+        "{log} CREATE TABLE t (id integer PRIMARY KEY, name text); \
+         CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen VALUES (NEW.id); RETURN NEW; END $$; \
+         CREATE TRIGGER looked BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION look()"
+    );
+    let sqlite = format!(
+        "{log} CREATE TABLE t (id integer PRIMARY KEY, name text); \
+         CREATE TRIGGER looked AFTER INSERT ON t BEGIN INSERT INTO seen VALUES (NEW.id); END"
+    );
+    let mariadb = format!(
+        "{log} CREATE TABLE t (id integer PRIMARY KEY, name varchar(20)); \
+         CREATE TRIGGER looked AFTER INSERT ON t FOR EACH ROW INSERT INTO seen VALUES (NEW.id)"
+    );
+    // A copy in a file of its own has a table of its own that the trigger writes.
+    for (database, sql, stays) in [
+        (Postgres, postgres, "200"),
+        (MariaDb, mariadb, "200"),
+        (Sqlite, sqlite, "0"),
+    ] {
+        let place = Place::with(database, &sql, &[]);
+        let arguments = "t --rows 200 --method native --operation insert";
+        let report = explain(&place, arguments);
+        assert_eq!(report["lacking"][0], "trigger looked", "{report:#}");
+        assert_eq!(place.sql("SELECT count(*) FROM seen"), ["0"]);
+        let report = explain(&place, &format!("{arguments} --with-triggers"));
+        let native = by(&report, "native");
+        assert_eq!(report["lacking"], serde_json::json!([]), "{report:#}");
+        assert_eq!(native["rows"], 200, "{report:#}");
+        assert_eq!(place.sql("SELECT count(*) FROM seen"), [stays], "{database:?}");
+        if database == Postgres {
+            assert_eq!(native["taken"], "row_by_row", "{report:#}");
+            assert_eq!(native["row_records"], 1.0, "{report:#}");
+            assert!(
+                !why(native).contains("the copy, which is without that"),
+                "{report:#}"
+            );
+        }
+        assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod around;
 mod bench;
+mod browser;
 mod cassandra;
 mod comforts;
 mod conformance;

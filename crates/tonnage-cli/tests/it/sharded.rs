@@ -642,3 +642,41 @@ fn files_can_be_members_too() {
     let got = done("get a.db b.db c.db alpha -t readings --shard-by sensor -o -");
     assert_eq!(got.stdout, "sensor,at,value\nalpha,1,11.5\nalpha,2,15.0\n");
 }
+
+#[test]
+fn it_is_measured_as_one_and_left_as_it_was() {
+    let shards = Shards::new();
+    shards.place().write(
+        "targets.toml",
+        shards.place().read("targets.toml").replace("customer", "id"),
+    );
+    let bench = "bench @orders --rows 400 --duration 10m --repeat 1 --batch-rows 50 --jobs 4 --method array,native --yes";
+    let ran = shards.done(&format!("{bench} --operation insert,delete --report -"));
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
+    let cells = report["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 4, "{report:#}");
+    for cell in cells {
+        assert_eq!(cell["runs"][0]["rows"], 400, "{cell}");
+        assert!(cell["runs"][0]["disk_bytes"].as_u64() > Some(0), "{cell}");
+        assert!(cell["runs"][0]["log_bytes"].is_null(), "{cell}");
+        assert_eq!(cell["write_path"]["taken"], "unknown", "{cell}");
+    }
+    let left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'tonnage\\_bench%'";
+    assert_eq!(shards.each(left), ["0"; MEMBERS]);
+    for (line, told) in [
+        (
+            "bench @orders --rtt 1ms --yes",
+            "several databases are reached by as many ways",
+        ),
+        (
+            "explain @orders orders --yes",
+            "look at one of them, by its own name",
+        ),
+    ] {
+        assert!(
+            shards.refused(line).contains(told),
+            "{line}: {}",
+            shards.refused(line)
+        );
+    }
+}

@@ -8,7 +8,7 @@
 //! - Nothing is tried again but the question whether a commit in doubt has happened. The ledger answers it: the steps
 //!   of all writes together are one compare-and-set.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use super::{
     identity::Ownership,
@@ -30,12 +30,15 @@ pub(super) struct Whole {
     advances: Vec<Advance>,
     superseded: u64,
     open: bool,
+    /// When the first write began.
+    begun: Option<Instant>,
 }
 
 impl LaneTask {
     /// Adds a write to the transaction.
     pub(super) async fn add(&mut self, write: &Write) -> Result<()> {
         self.keep_rate(write).await;
+        self.whole.begun.get_or_insert_with(Instant::now);
         match self.apply(write, &mut None).await {
             Ok(Some(applied)) => {
                 self.whole.open = true;
@@ -78,6 +81,9 @@ impl LaneTask {
             }
             Err(error) if error.kind() == ErrorKind::InDoubt => self.resolve(error, steps).await?,
             Err(error) => return Err(error),
+        }
+        if let Some(begun) = self.whole.begun {
+            shared.progress.writes.record(begun, Instant::now());
         }
         shared.count(&self.whole.advances, self.whole.superseded, &[]);
         Ok(())

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     figures::{Bound, Cell},
-    setting::{RuledOut, Setting},
+    setting::{Kind, RuledOut, Setting},
     statistics::Steadiness,
 };
 use crate::{
@@ -37,6 +37,9 @@ pub struct Answer {
     pub workload: Workload,
     /// What happens to a row.
     pub operation: Mode,
+    /// Microseconds that a round trip took longer.
+    #[serde(default)]
+    pub round_trip_micros: u64,
     /// What the commits of the recommended setting promise.
     pub durability: Durability,
     /// The setting; none where the run was too noisy to tell.
@@ -53,6 +56,17 @@ pub struct Answer {
     pub flags: Option<String>,
 }
 
+impl Answer {
+    /// What it is about.
+    pub fn kind(&self) -> Kind {
+        Kind {
+            workload: self.workload,
+            operation: self.operation,
+            round_trip_micros: self.round_trip_micros,
+        }
+    }
+}
+
 /// What [`answers`] decides from.
 pub struct Evidence<'a> {
     /// What was measured.
@@ -65,21 +79,21 @@ pub struct Evidence<'a> {
     pub durability_levels: &'a [Durability],
 }
 
-/// One answer for each workload and operation that was measured, in the order of the cells.
+/// One answer for each kind of settings that was measured, in the order of the cells.
 pub fn answers(evidence: &Evidence) -> Vec<Answer> {
-    let mut kinds: Vec<(Workload, Mode)> = Vec::new();
+    let mut kinds: Vec<Kind> = Vec::new();
     for cell in evidence.cells {
-        let kind = (cell.setting.workload, cell.setting.operation);
+        let kind = cell.setting.kind();
         if !kinds.contains(&kind) {
             kinds.push(kind);
         }
     }
-    let of = |kind: &(Workload, Mode)| answer(evidence, *kind);
+    let of = |kind: &Kind| answer(evidence, *kind);
     kinds.iter().filter_map(of).collect()
 }
 
-fn answer(evidence: &Evidence, kind: (Workload, Mode)) -> Option<Answer> {
-    let of_kind = |s: &Setting| (s.workload, s.operation) == kind;
+fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
+    let of_kind = |s: &Setting| s.kind() == kind;
     let all: Vec<&Cell> = evidence.cells.iter().filter(|c| of_kind(&c.setting)).collect();
     let level = |s: &Setting| evidence.durability_levels.iter().position(|l| *l == s.durability);
     let durability = all.iter().max_by_key(|c| level(&c.setting))?.setting.durability;
@@ -108,8 +122,9 @@ fn answer(evidence: &Evidence, kind: (Workload, Mode)) -> Option<Answer> {
         ruled_out.push(format!("{settings}: {why}"));
     }
     Some(Answer {
-        workload: kind.0,
-        operation: kind.1,
+        workload: kind.workload,
+        operation: kind.operation,
+        round_trip_micros: kind.round_trip_micros,
         durability,
         recommended: (!too_noisy).then_some(best.setting),
         sentence,

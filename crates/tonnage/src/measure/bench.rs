@@ -4,9 +4,14 @@
 //! - A run is a load like any other, of made-up rows, without rejects. What it measures is what the engine counts.
 //! - Every run has a table of its own, made before and removed after it, whatever became of it. Rows per second are from
 //!   the first write to the last commit, so neither that nor connecting counts.
+//! - A table is made and removed by the way as it is; what is timed goes by the way that its setting says.
 //! - A setting that the plan would change (fewer jobs, smaller writes) is not measured under another's name: it is ruled
 //!   out, with the plan's words.
 //! - The order is random and given by the seed; one cell is measured again and again between the others.
+//! - How rows reach the log is looked at once all is timed, so that it costs no run anything.
+
+mod probe;
+mod ways;
 
 use std::{
     collections::HashMap,
@@ -14,12 +19,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::ways::Ways;
 use super::{
     answer::{Evidence, answers},
     figures::{BenchReport, Bound, Cell, Load, REPORT_VERSION, Reference, Run},
     gauge::{Gauge, ScratchPlace},
+    left::SCRATCH,
     rows::Rows,
-    setting::{Budget, Cells, Matrix, RuledOut, Setting, rounds},
+    setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
     statistics::{Estimate, Steadiness},
 };
 use crate::{
@@ -28,7 +35,7 @@ use crate::{
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::Method,
     plan::{LedgerPlace, LoadOptions, Mode},
-    report::processor_seconds,
+    report::{Grouped, processor_seconds},
     table::{TableName, TableSpec},
     target::Target,
 };
@@ -39,6 +46,8 @@ const REFERENCE_EVERY: usize = 5;
 const LOOK: Duration = Duration::from_millis(20);
 /// How many times its time a run is waited for that has not committed anything.
 const PATIENCE: u32 = 30;
+/// The longest way: beyond it connections are given up.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 
 /// What to measure, and how.
 #[derive(Debug, Clone)]
@@ -54,6 +63,17 @@ pub struct BenchOptions {
     pub ledger: bool,
     /// Whether tables have the workload's primary key.
     pub key: bool,
+    /// Whether each run is one transaction.
+    pub single_transaction: bool,
+    /// Bytes a second that the way to the database is limited to, each way; none for as many as it takes.
+    pub bandwidth: Option<u64>,
+}
+
+impl BenchOptions {
+    /// Whether any run goes by another way than the one that there is.
+    fn leads_elsewhere(&self) -> bool {
+        self.bandwidth.is_some() || self.matrix.round_trips.iter().any(|trip| !trip.is_zero())
+    }
 }
 
 /// What happens while cells are run.
@@ -85,7 +105,7 @@ pub struct Bench {
 pub(super) fn prefix() -> String {
     let id = uuid::Uuid::now_v7().simple().to_string();
     // Of the time-ordered kind the last digits are random.
-    format!("tonnage_bench_{}", &id[id.len() - 8..])
+    format!("{SCRATCH}{}", &id[id.len() - 8..])
 }
 
 /// The gauge of a target. `Config` where it has none.
@@ -103,16 +123,31 @@ impl Bench {
     /// Decides the cells. `url` is only shown, so it must be [redacted](crate::targets::redact). Writes nothing.
     pub fn prepare(target: Arc<dyn Target>, url: String, options: BenchOptions) -> Result<Self> {
         gauge(&*target)?;
-        if !options.key && options.matrix.operations.contains(&Mode::Upsert) {
-            return Err(Error::config("an upsert needs a primary key").hint("leave --no-key out"));
-        }
         for operation in &options.matrix.operations {
-            if !matches!(operation, Mode::Insert | Mode::Upsert) {
-                return Err(
-                    Error::config(format!("{} cannot be measured yet", operation.name()))
-                        .hint("--operation insert,upsert"),
-                );
+            match operation {
+                Mode::Ignore => {
+                    return Err(Error::config("ignore cannot be measured yet")
+                        .hint("--operation insert,upsert,update,delete"));
+                }
+                Mode::Upsert | Mode::Update | Mode::Delete if !options.key => {
+                    return Err(
+                        Error::config(format!("{} needs a primary key", operation.phrase()))
+                            .hint("leave --no-key out"),
+                    );
+                }
+                _ => {}
             }
+        }
+        for round_trip in &options.matrix.round_trips {
+            if *round_trip > ROUND_TRIP_MAX {
+                return Err(Error::config(format!(
+                    "a round trip can be made {} longer at most",
+                    RoundTrip(ROUND_TRIP_MAX.as_micros() as u64)
+                )));
+            }
+        }
+        if options.leads_elsewhere() {
+            gauge(&*target)?.address()?;
         }
         let cells = options.matrix.cells(target.capabilities(), &options.budget)?;
         Ok(Self {
@@ -162,8 +197,10 @@ impl Bench {
                 rows.insert((workload, operation), Arc::new(made));
             }
         }
+        let ways = Ways::open(&*self.target, &self.cells.run, self.options.bandwidth).await?;
         let mut running = Running {
             bench: &self,
+            ways,
             rows,
             stop,
             watch,
@@ -174,7 +211,8 @@ impl Bench {
             settings_changed: Vec::new(),
             notes: Vec::new(),
         };
-        let (cells, reference) = running.all().await?;
+        let (mut cells, reference) = running.all().await?;
+        running.write_paths(&mut cells).await?;
         let Running {
             rows,
             ruled_out,
@@ -196,6 +234,15 @@ impl Bench {
                  which counts where commits are small (--with-ledger measures that)"
                     .to_owned(),
             );
+        }
+        if self.options.leads_elsewhere() {
+            let narrow = self.options.bandwidth.map_or_else(String::new, |bandwidth| {
+                format!(", limited to {} bytes a second each way", Grouped(bandwidth))
+            });
+            notes.push(format!(
+                "the way to the database led through this process{narrow}: what that takes of the processor counts as \
+                 the client's, and making a connection takes less than over a distance"
+            ));
         }
         if let Some(steadiness) = steadiness.filter(|s| s.drift.abs() > 0.1) {
             notes.push(format!(
@@ -222,6 +269,8 @@ impl Bench {
             run_seconds_max: budget.duration.as_secs_f64(),
             repeats: budget.repeats,
             ledger: self.options.ledger,
+            single_transaction: self.options.single_transaction,
+            bandwidth: self.options.bandwidth,
             durability_levels: capabilities.durability.to_vec(),
             answers,
             cells,
@@ -241,6 +290,7 @@ fn processors() -> usize {
 /// Cells while they are run.
 struct Running<'a> {
     bench: &'a Bench,
+    ways: Ways,
     rows: HashMap<(Workload, Mode), Arc<Rows>>,
     stop: Stop,
     watch: &'a (dyn Fn(Event) + Send + Sync),
@@ -296,6 +346,7 @@ impl Running<'_> {
                 setting: *setting,
                 rows_per_second: Estimate::of(&rates)?,
                 runs,
+                write_path: None,
             })
         };
         Ok((settings.iter().zip(runs).filter_map(cell).collect(), reference))
@@ -371,69 +422,113 @@ impl Running<'_> {
         Ok(run)
     }
 
-    async fn on_table(&mut self, setting: &Setting, target: Arc<dyn Target>, name: &str) -> Result<Run> {
-        let options = &self.bench.options;
-        let rows = self
-            .rows
-            .get(&(setting.workload, setting.operation))
-            .ok_or_else(|| Error::bug("a workload without rows"))?
-            .clone();
-        let table = TableName::bare(name);
-        target
-            .create(&TableSpec {
-                name: table.clone(),
-                columns: setting.workload.columns(),
-                key: match options.key {
-                    true => setting.workload.key().iter().map(|k| (*k).to_owned()).collect(),
-                    false => Vec::new(),
-                },
-            })
-            .await?;
-        let url = self.bench.url.clone();
-        if rows.there() > 0 {
-            let fill = LoadOptions {
-                ledger: LedgerPlace::None,
-                ..LoadOptions::new(table.clone())
-            };
-            let fill = prepare(target.clone(), url.clone(), Box::new(rows.source_there()), fill).await?;
-            let Ended { error, .. } = fill.run(Arc::default(), self.stop.clone()).await?;
-            if let Some(error) = error {
-                return Err(error);
-            }
+    fn rows_of(&self, setting: &Setting) -> Result<Arc<Rows>> {
+        let rows = self.rows.get(&(setting.workload, setting.operation));
+        rows.cloned().ok_or_else(|| Error::bug("a workload without rows"))
+    }
+
+    /// Makes the table of a run.
+    async fn make(&self, setting: &Setting, target: &dyn Target, name: &TableName) -> Result<()> {
+        let key = match self.bench.options.key {
+            true => setting.workload.key().iter().map(|k| (*k).to_owned()).collect(),
+            false => Vec::new(),
+        };
+        let spec = TableSpec {
+            name: name.clone(),
+            columns: setting.workload.columns(),
+            key,
+        };
+        target.create(&spec).await
+    }
+
+    /// Puts the rows there that a run of `rows` rows meets.
+    async fn fill(
+        &self,
+        setting: &Setting,
+        target: &Arc<dyn Target>,
+        name: &TableName,
+        rows: u64,
+    ) -> Result<()> {
+        let of = self.rows_of(setting)?;
+        if of.there() == 0 {
+            return Ok(());
         }
+        let there = match setting.operation {
+            Mode::Upsert => of.there(),
+            _ => rows,
+        };
+        let fill = LoadOptions {
+            ledger: LedgerPlace::None,
+            ..LoadOptions::new(name.clone())
+        };
+        let source = Box::new(of.source_there(there));
+        let fill = prepare(target.clone(), self.bench.url.clone(), source, fill).await?;
+        let Ended { error, .. } = fill.run(Arc::default(), self.stop.clone()).await?;
+        error.map_or(Ok(()), Err)
+    }
+
+    /// The load of `rows` rows that a run is.
+    async fn prepared(
+        &self,
+        setting: &Setting,
+        target: &Arc<dyn Target>,
+        name: &TableName,
+        rows: u64,
+        ledger: LedgerPlace,
+    ) -> Result<Prepared> {
+        let options = &self.bench.options;
         let asked = LoadOptions {
             mode: setting.operation,
             method: Some(setting.method),
             batch_rows: Some(setting.batch_rows),
             jobs: Some(setting.jobs),
             durability: Some(setting.durability),
-            ledger: match options.ledger {
-                true => LedgerPlace::Target,
-                false => LedgerPlace::None,
-            },
-            ..LoadOptions::new(table.clone())
+            single_transaction: options.single_transaction,
+            ledger,
+            ..LoadOptions::new(name.clone())
         };
-        let source = Box::new(rows.source(options.budget.rows));
-        let prepared = prepare(target.clone(), url, source, asked).await?;
+        let source = Box::new(self.rows_of(setting)?.source(rows));
+        prepare(target.clone(), self.bench.url.clone(), source, asked).await
+    }
+
+    async fn on_table(&mut self, setting: &Setting, target: Arc<dyn Target>, name: &str) -> Result<Run> {
+        let rows_max = self.bench.options.budget.rows;
+        let rows = self.rows_of(setting)?;
+        let table = TableName::bare(name);
+        self.make(setting, &*target, &table).await?;
+        self.fill(setting, &target, &table, rows_max).await?;
+        let remote = self.ways.of(setting);
+        let by = remote.map_or(&target, |remote| &remote.target);
+        let round_trips = || remote.map(|remote| remote.way.round_trips());
+        let ledger = match self.bench.options.ledger {
+            true => LedgerPlace::Target,
+            false => LedgerPlace::None,
+        };
+        let prepared = self.prepared(setting, by, &table, rows_max, ledger).await?;
         as_asked(setting, &prepared)?;
-        for setting in &prepared.plan().settings_changed {
-            if !self.settings_changed.contains(setting) {
-                self.settings_changed.push(setting.clone());
-            }
-        }
+        let changed = prepared.plan().settings_changed.clone();
         let log_before = log(&*target).await?;
         let at_seconds = self.first_run.elapsed().as_secs_f64();
         let cpu_before = processor_seconds();
         let progress: Arc<Progress> = Arc::default();
+        let round_trips_before = round_trips();
         let began = Instant::now();
         let ended = self.for_its_time(prepared, &progress).await?;
         let wall = began.elapsed().as_secs_f64();
+        let round_trips = round_trips()
+            .zip(round_trips_before)
+            .map(|(after, before)| after - before);
         let cpu = processor_seconds()
             .zip(cpu_before)
             .map(|(after, before)| after - before);
         let log_after = log(&*target).await?;
         if let Some(run) = &ended.report.run_id {
             target.ledger().forget(run).await?;
+        }
+        for setting in changed {
+            if !self.settings_changed.contains(&setting) {
+                self.settings_changed.push(setting);
+            }
         }
         if let Some(error) = ended.error.filter(|e| e.kind() != ErrorKind::Cancelled) {
             return Err(error);
@@ -456,6 +551,8 @@ impl Running<'_> {
         let rows_per_second = written as f64 / seconds;
         let lanes = ended.report.stages.lanes.iter();
         let idle: f64 = lanes.map(|lane| lane.idle_seconds).sum();
+        let time = (wall * setting.jobs as f64).max(1e-9);
+        let waited = round_trips.unwrap_or_default() as f64 * setting.round_trip_micros as f64 / 1e6;
         let quantile = |share| {
             let time = progress.writes.quantile(share);
             time.unwrap_or_default().as_secs_f64()
@@ -475,10 +572,12 @@ impl Running<'_> {
             log_bytes: log_after
                 .zip(log_before)
                 .map(|(after, before)| after.saturating_sub(before)),
+            round_trips,
             bound_by: Bound::of(&Load {
                 rows_per_second,
                 ceiling: (written > rows.rows_kept()).then(|| rows.ceiling().rows_per_second),
-                idle: idle / (wall * setting.jobs as f64).max(1e-9),
+                idle: idle / time,
+                away: waited / time,
                 busy: cpu.map(|cpu| cpu / wall.max(1e-9)),
                 jobs: setting.jobs,
                 processors: processors(),

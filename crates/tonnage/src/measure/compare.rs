@@ -141,6 +141,7 @@ mod tests {
             batch_rows,
             jobs: 1,
             durability: Durability::Durable,
+            round_trip_micros: 0,
         }
     }
 
@@ -156,6 +157,8 @@ mod tests {
             run_seconds_max: 1.0,
             repeats: 3,
             ledger: false,
+            single_transaction: false,
+            bandwidth: None,
             durability_levels: vec![Durability::Durable],
             answers: Vec::new(),
             cells: cells
@@ -164,6 +167,7 @@ mod tests {
                     setting: setting(*rows),
                     rows_per_second: Estimate::of(samples).unwrap(),
                     runs: Vec::new(),
+                    write_path: None,
                 })
                 .collect(),
             ruled_out: Vec::new(),

@@ -5,30 +5,27 @@
 //! - What a database writes by itself is watched for a moment before each load and taken off.
 //! - A verdict comes from records that were counted, or from a cause in the catalogue that decides; else it is unknown,
 //!   and says why.
+//! - What is updated or deleted was put there before, with other values beside its key, so that every row is changed.
 
-mod judge;
-
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use serde::Serialize;
 
-pub use self::judge::ByMethod;
-use self::judge::{Seen, judge, unseen};
+pub use super::judge::ByMethod;
 use super::{
     bench::{gauge, prefix},
-    gauge::{LogMark, Records, ScratchPlace},
+    gauge::ScratchPlace,
+    judge::{Seen, judge, unseen},
+    look::look,
     made_up::made_up,
-    verdict::{drowned, without_background},
+    rotated::Rotated,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    load::{Ended, Progress, Stop, prepare},
+    load::{Ended, Stop, prepare},
     operation::{Durability, Method},
-    plan::{LedgerPlace, LoadOptions},
+    plan::{LedgerPlace, LoadOptions, Mode},
     reader::Relation,
     sinks::Output,
     source::{ReadRequest, Source},
@@ -38,8 +35,6 @@ use crate::{
     unload::UnloadOptions,
 };
 
-/// How long the log is watched before a load.
-const WATCHED: Duration = Duration::from_millis(200);
 /// Rows that go by [`Method::Single`] at most: each is a commit.
 const SINGLE_ROWS_MAX: u64 = 500;
 /// Rows that are held in memory at most.
@@ -54,8 +49,12 @@ pub struct ExplainOptions {
     pub files: Vec<String>,
     /// The columns that are given; none for those without a default, as a program that inserts leaves the others out.
     pub columns: Option<Vec<String>>,
+    /// Of inserts, updates and deletes; none for inserts, and for the others where the table has a primary key.
+    pub operations: Option<Vec<Mode>>,
     /// None for all that the database has.
     pub methods: Option<Vec<Method>>,
+    /// Whether the copy has the table's triggers. What these do to other tables they do.
+    pub triggers: bool,
     /// Rows at most, 1 to [`ROWS_MAX`].
     pub rows: u64,
     /// Rows of a write.
@@ -75,13 +74,13 @@ pub struct Explained {
     pub table: String,
     /// Where the rows came from.
     pub rows_from: String,
-    /// The columns that were given.
+    /// The columns that an insert gave.
     pub columns: Vec<String>,
-    /// Those that were left to their defaults.
+    /// Those that it left to their defaults.
     pub left_out: Vec<String>,
     /// What the copy had not, a phrase each.
     pub lacking: Vec<String>,
-    /// By each method.
+    /// Of each operation by each method.
     pub methods: Vec<ByMethod>,
 }
 
@@ -91,7 +90,9 @@ pub struct Explain {
     url: String,
     options: ExplainOptions,
     table: Table,
+    /// Those that an insert gives.
     columns: Vec<String>,
+    operations: Vec<Mode>,
     prefix: String,
 }
 
@@ -164,6 +165,36 @@ fn columns(table: &Table, asked: Option<&[String]>) -> Result<Vec<String>> {
     }
 }
 
+/// The operations to look at. `Config` for one that cannot be, `Schema` for one that needs a key that is not there.
+fn operations(table: &Table, asked: Option<&[Mode]>) -> Result<Vec<Mode>> {
+    let keyed = table.primary_key().is_some();
+    let Some(asked) = asked else {
+        return Ok(match keyed {
+            true => vec![Mode::Insert, Mode::Update, Mode::Delete],
+            false => vec![Mode::Insert],
+        });
+    };
+    for operation in asked {
+        match operation {
+            Mode::Insert => {}
+            Mode::Update | Mode::Delete if keyed => {}
+            Mode::Update | Mode::Delete => {
+                return Err(Error::schema(format!(
+                    "{} has no primary key, by which {} would find its rows",
+                    table.name,
+                    operation.phrase()
+                ))
+                .hint("--operation insert"));
+            }
+            _ => {
+                return Err(Error::config(format!("{} cannot be looked at", operation.name()))
+                    .hint("--operation insert,update,delete"));
+            }
+        }
+    }
+    Ok(asked.to_vec())
+}
+
 impl Explain {
     /// Finds the table and decides the columns. Writes nothing. `url` is only shown, so it must be
     /// [redacted](crate::targets::redact).
@@ -185,12 +216,14 @@ impl Explain {
             });
         };
         let columns = columns(&table, options.columns.as_deref())?;
+        let operations = operations(&table, options.operations.as_deref())?;
         Ok(Self {
             target,
             url,
             options,
             table,
             columns,
+            operations,
             prefix: prefix(),
         })
     }
@@ -212,13 +245,22 @@ impl Explain {
         let methods = self.options.methods.as_deref().unwrap_or(capabilities.methods);
         let mut found = Vec::new();
         let mut lacking = Vec::new();
-        for (index, method) in methods.iter().enumerate() {
+        let each = self
+            .operations
+            .iter()
+            .flat_map(|o| methods.iter().map(move |m| (*o, *m)));
+        for (index, (operation, method)) in each.enumerate() {
             if stop.requested() {
                 return Err(interrupted());
             }
-            let name = format!("{}_{}", self.prefix, index + 1);
-            let one = self.by_method(*method, &name, &feed, &stop, &mut lacking).await;
-            match one {
+            let look = Look {
+                operation,
+                method,
+                name: format!("{}_{}", self.prefix, index + 1),
+                feed: &feed,
+                stop: &stop,
+            };
+            match self.by_method(&look, &mut lacking).await {
                 Err(_) if stop.requested() => return Err(interrupted()),
                 one => found.push(one?),
             }
@@ -253,11 +295,8 @@ impl Explain {
                 return Ok((Feed::Batches(schema, batches), "the table itself".to_owned()));
             }
         }
-        let columns: Vec<&Column> = self
-            .columns
-            .iter()
-            .filter_map(|name| self.table.column(name))
-            .collect();
+        let fed = self.fed();
+        let columns: Vec<&Column> = fed.iter().filter_map(|name| self.table.column(name)).collect();
         let directory = tempfile::tempdir()
             .map_err(|e| Error::new(ErrorKind::Refused, format!("no temporary directory: {e}")))?;
         let path = directory.path().join(MADE_UP);
@@ -270,7 +309,7 @@ impl Explain {
     /// Some rows of the table; none where it has none, or cannot be read.
     async fn own_rows(&self) -> Result<Option<(SchemaRef, Vec<RecordBatch>)>> {
         let options = UnloadOptions {
-            columns: Some(self.columns.clone()),
+            columns: Some(self.fed()),
             limit: Some(self.options.rows),
             jobs: Some(1),
             ..UnloadOptions::new(Relation::Table(self.table.name.clone()), Output::new("-"))
@@ -302,18 +341,48 @@ impl Explain {
             .map(|schema| (schema, batches)))
     }
 
+    fn key(&self) -> &[String] {
+        self.table.primary_key().map_or(&[], |key| key.columns.as_slice())
+    }
+
+    /// The columns that rows have: what an insert gives, and the key where something is looked for by it.
+    fn fed(&self) -> Vec<String> {
+        let mut columns = self.columns.clone();
+        if self.operations.iter().any(|operation| *operation != Mode::Insert) {
+            let further = self.key().iter().filter(|name| !self.columns.contains(name));
+            columns.extend(further.cloned());
+        }
+        columns
+    }
+
+    /// The columns that an insert or an update takes of them. An update leaves those alone in which no two rows may be
+    /// equal: in between it would make some so.
+    fn taken(&self, operation: Mode) -> Vec<String> {
+        if operation != Mode::Update {
+            return self.columns.clone();
+        }
+        let unique = |name: &String| {
+            let mut others = self.table.keys.iter().filter(|key| !key.primary);
+            others.any(|other| other.columns.contains(name))
+        };
+        let mut columns = self.fed();
+        columns.retain(|name| self.key().contains(name) || !unique(name));
+        columns
+    }
+
     /// One method, on a copy of its own.
-    async fn by_method(
-        &self,
-        method: Method,
-        name: &str,
-        feed: &Feed,
-        stop: &Stop,
-        lacking: &mut Vec<String>,
-    ) -> Result<ByMethod> {
+    async fn by_method(&self, look: &Look<'_>, lacking: &mut Vec<String>) -> Result<ByMethod> {
+        let Look {
+            operation,
+            method,
+            ref name,
+            ..
+        } = *look;
         let gauge = gauge(&*self.target)?;
-        let causes = gauge.causes(&self.table, method, &self.columns).await?;
-        let looked = match gauge.copy(&self.table, name).await {
+        let causes = gauge
+            .causes(&self.table, operation, method, &self.columns)
+            .await?;
+        let looked = match gauge.copy(&self.table, name, self.options.triggers).await {
             Ok(copied) => {
                 let target = copied.target.unwrap_or_else(|| self.target.clone());
                 for what in copied.lacking {
@@ -321,7 +390,7 @@ impl Explain {
                         lacking.push(what);
                     }
                 }
-                self.on_copy(method, target, &copied.table, feed, stop).await
+                self.on_copy(look, target, &copied.table).await
             }
             Err(error) => {
                 // Part of it may be there; why it could not be made matters more than why that could not be removed.
@@ -331,10 +400,15 @@ impl Explain {
         };
         let discarded = gauge.discard(name).await;
         let found = match looked {
-            Ok(seen) => judge(method, seen, &causes),
+            Ok(seen) => judge(operation, method, seen, &causes),
             Err(error) => {
-                // What this method cannot do, another may; anything else would meet them all.
-                let only_this = matches!(error.kind(), ErrorKind::Config | ErrorKind::Schema);
+                // What this method cannot do, another may; anything else would meet them all. That rows cannot be
+                // changed or removed is no reason not to tell of inserts.
+                let only_this = match error.kind() {
+                    ErrorKind::Config | ErrorKind::Schema => true,
+                    ErrorKind::Rejected => operation != Mode::Insert,
+                    _ => false,
+                };
                 if !only_this {
                     return Err(match error.kind() {
                         ErrorKind::Rejected => error.hint(format!(
@@ -347,7 +421,7 @@ impl Explain {
                 ByMethod {
                     why: causes.into_iter().map(|cause| cause.text).collect(),
                     refused: Some(error.to_string()),
-                    ..unseen(method, self.options.batch_rows)
+                    ..unseen(operation, method, self.options.batch_rows)
                 }
             }
         };
@@ -355,84 +429,60 @@ impl Explain {
         Ok(found)
     }
 
-    async fn on_copy(
-        &self,
-        method: Method,
-        target: Arc<dyn Target>,
-        name: &TableName,
-        feed: &Feed,
-        stop: &Stop,
-    ) -> Result<Seen> {
-        let gauge = gauge(&*target)?;
+    async fn on_copy(&self, at: &Look<'_>, target: Arc<dyn Target>, name: &TableName) -> Result<Seen> {
         let table = target.table(name).await?;
         let table = table.ok_or_else(|| Error::bug(format!("the copy {name} is not there once made")))?;
-        let rows = match method {
-            Method::Single => self.options.rows.min(SINGLE_ROWS_MAX),
-            _ => self.options.rows,
-        };
-        let options = LoadOptions {
-            method: Some(method),
-            batch_rows: Some(self.options.batch_rows),
-            jobs: Some(1),
+        let asked = LoadOptions {
             durability: self.options.durability,
-            limit: Some(rows),
-            columns: matches!(feed, Feed::Files(_))
-                .then(|| self.options.columns.clone())
-                .flatten(),
+            jobs: Some(1),
+            limit: Some(match at.method {
+                Method::Single => self.options.rows.min(SINGLE_ROWS_MAX),
+                _ => self.options.rows,
+            }),
             ledger: LedgerPlace::None,
             ..LoadOptions::new(name.clone())
         };
-        let prepared = prepare(target.clone(), self.url.clone(), feed.source()?, options).await?;
-        let batch_rows = prepared.plan().batch_rows;
-
-        let idle_from = gauge.log().await?;
-        let idle = Instant::now();
-        tokio::time::sleep(WATCHED).await;
-        let from = gauge.log().await?;
-        let idle_seconds = idle.elapsed().as_secs_f64();
-        let began = Instant::now();
-        let ended = prepared.run(Arc::<Progress>::default(), stop.clone()).await?;
-        let Ended { report, error } = ended;
-        if let Some(error) = error {
-            return Err(error);
-        }
-        let to = gauge.log().await?;
-        let seconds = began.elapsed().as_secs_f64();
-        let records = match (&from, &to) {
-            (Some(from), Some(to)) => gauge.records(&table, from, to).await?,
-            _ => Records::Unknown {
-                why: "the database does not tell how far its log is".to_owned(),
-            },
-        };
-        let idle_records = match (&records, &idle_from, &from) {
-            (Records::Counted { shared: true, .. }, Some(idle_from), Some(from)) => {
-                match gauge.records(&table, idle_from, from).await? {
-                    Records::Counted { rows, .. } => rows,
-                    Records::Unknown { .. } => 0,
-                }
+        // The columns of a file are the user's affair, but for what he has said of them.
+        let of_file = matches!(at.feed, Feed::Files(_));
+        if at.operation != Mode::Insert {
+            let fill = LoadOptions {
+                columns: if of_file { None } else { Some(self.fed()) },
+                ..asked.clone()
+            };
+            let rows: Box<dyn Source> = match at.operation {
+                Mode::Update => Box::new(Rotated::new(at.feed.source()?, self.key())),
+                _ => at.feed.source()?,
+            };
+            let fill = prepare(target.clone(), self.url.clone(), rows, fill).await?;
+            let Ended { error, .. } = fill.run(Arc::default(), at.stop.clone()).await?;
+            if let Some(error) = error {
+                return Err(error);
             }
-            _ => 0,
+        }
+        let options = LoadOptions {
+            mode: at.operation,
+            method: Some(at.method),
+            batch_rows: Some(self.options.batch_rows),
+            columns: match (at.operation, of_file) {
+                (Mode::Delete, _) => Some(self.key().to_vec()),
+                (_, true) => self.options.columns.clone(),
+                (operation, false) => Some(self.taken(operation)),
+            },
+            ..asked
         };
-        let grown = |from: &Option<LogMark>, to: &Option<LogMark>| {
-            let (from, to) = (from.as_ref()?, to.as_ref()?);
-            Some(to.bytes.saturating_sub(from.bytes))
-        };
-        let log_bytes = grown(&from, &to).and_then(|bytes| {
-            let background = grown(&idle_from, &from).unwrap_or_default();
-            let left = without_background(bytes, seconds, background, idle_seconds);
-            (!drowned(bytes, left)).then_some(left)
-        });
-        Ok(Seen {
-            rows: report.rows.written,
-            batch_rows,
-            seconds,
-            records,
-            idle_records,
-            idle_seconds,
-            log_bytes,
-            disk: gauge.disk(name).await?,
-        })
+        let prepared = prepare(target.clone(), self.url.clone(), at.feed.source()?, options).await?;
+        look(gauge(&*target)?, &table, at.operation, prepared, at.stop).await
     }
+}
+
+/// What is looked at, and with what.
+struct Look<'a> {
+    operation: Mode,
+    method: Method,
+    /// Of the copy.
+    name: String,
+    feed: &'a Feed,
+    stop: &'a Stop,
 }
 
 fn interrupted() -> Error {

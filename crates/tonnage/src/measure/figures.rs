@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     answer::Answer,
+    judge::ByMethod,
     setting::{RuledOut, Setting},
     statistics::{Estimate, Steadiness, quantile, sorted},
+    verdict::Taken,
 };
 use crate::operation::Durability;
 
@@ -22,6 +24,8 @@ pub enum Bound {
     Generator,
     /// The processors of this process.
     Client,
+    /// Round trips that were waited for, one after another, on a way that was made longer.
+    RoundTrip,
     /// The database, its log, or the way to it.
     Database,
 }
@@ -31,6 +35,7 @@ impl fmt::Display for Bound {
         f.write_str(match self {
             Self::Generator => "the generator of rows",
             Self::Client => "client CPU",
+            Self::RoundTrip => "the round trip",
             Self::Database => "the database",
         })
     }
@@ -47,6 +52,8 @@ pub struct Load {
     pub idle: f64,
     /// Processors that this process kept busy; none where the system does not tell.
     pub busy: Option<f64>,
+    /// The share of their time that lanes waited for the way, as far as it was made longer.
+    pub away: f64,
     /// Lanes.
     pub jobs: usize,
     /// Processors of this machine.
@@ -54,10 +61,14 @@ pub struct Load {
 }
 
 impl Bound {
-    /// The first that applies: the generator where lanes waited more than half of their time or it was run at 80 % of its
-    /// ceiling; the client where nine tenths of a processor a job, or of all processors, were busy.
+    /// The first that applies: the round trip where more than half of the time went into what was added to it, also by
+    /// connecting; the generator where lanes waited more than half of their time or it was run at 80 % of its ceiling;
+    /// the client where nine tenths of a processor a job, or of all processors, were busy.
     pub fn of(load: &Load) -> Self {
         let near = |ceiling: f64| load.rows_per_second >= 0.8 * ceiling;
+        if load.away > 0.5 {
+            return Self::RoundTrip;
+        }
         if load.idle > 0.5 || load.ceiling.is_some_and(near) {
             return Self::Generator;
         }
@@ -96,8 +107,44 @@ pub struct Run {
     pub disk_bytes: Option<u64>,
     /// Bytes that the database's log grew by meanwhile, whoever wrote them; none where the database does not tell.
     pub log_bytes: Option<u64>,
+    /// Round trips that were waited for on a way that was made longer, all connections together, connecting among them;
+    /// none on the way as it is.
+    #[serde(default)]
+    pub round_trips: Option<u64>,
     /// What kept it from being faster.
     pub bound_by: Bound,
+}
+
+/// How rows of a cell reach the pages and the log, looked at once on a table of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WritePath {
+    /// How they were taken.
+    pub taken: Taken,
+    /// Why, a sentence each.
+    pub why: Vec<String>,
+    /// What a record is; none where none could be counted.
+    pub record: Option<String>,
+    /// Records of the table's rows, a row.
+    pub row_records: Option<f64>,
+    /// Records of its indexes, a row.
+    pub index_records: Option<f64>,
+    /// Bytes of log a row, without images of pages; none where it is not known which are this table's.
+    pub log_bytes: Option<f64>,
+}
+
+impl From<ByMethod> for WritePath {
+    fn from(found: ByMethod) -> Self {
+        let mut why = found.why;
+        why.extend(found.refused);
+        Self {
+            taken: found.taken,
+            why,
+            record: found.record.map(str::to_owned),
+            row_records: found.row_records,
+            index_records: found.index_records,
+            log_bytes: found.log_bytes,
+        }
+    }
 }
 
 /// A cell and its runs.
@@ -109,6 +156,9 @@ pub struct Cell {
     pub rows_per_second: Estimate,
     /// The runs that count, in the order in which they were made.
     pub runs: Vec<Run>,
+    /// How its rows are written; none where it was not looked at.
+    #[serde(default)]
+    pub write_path: Option<WritePath>,
 }
 
 impl Cell {
@@ -126,7 +176,7 @@ impl Cell {
     /// What most of its runs were bound by.
     pub fn bound_by(&self) -> Bound {
         let count = |bound| self.runs.iter().filter(|run| run.bound_by == bound).count();
-        let all = [Bound::Database, Bound::Client, Bound::Generator];
+        let all = [Bound::Database, Bound::RoundTrip, Bound::Client, Bound::Generator];
         all.into_iter()
             .max_by_key(|bound| count(*bound))
             .unwrap_or(Bound::Database)
@@ -178,6 +228,12 @@ pub struct BenchReport {
     pub repeats: usize,
     /// Whether positions were kept in the ledger, as a load does unless told otherwise.
     pub ledger: bool,
+    /// Whether each run was one transaction.
+    #[serde(default)]
+    pub single_transaction: bool,
+    /// Bytes a second that the way was limited to, each way.
+    #[serde(default)]
+    pub bandwidth: Option<u64>,
     /// The levels of durability that the database keeps, weakest first.
     pub durability_levels: Vec<Durability>,
     /// The answers, one for each workload and operation.
@@ -207,12 +263,21 @@ mod tests {
             ceiling: Some(1_000.0),
             idle: 0.1,
             busy: Some(0.3),
+            away: 0.2,
             jobs: 1,
             processors: 2,
         };
         let cases = [
             (load, Bound::Database),
             (Load { idle: 0.6, ..load }, Bound::Generator),
+            (
+                Load {
+                    away: 0.6,
+                    idle: 0.6,
+                    ..load
+                },
+                Bound::RoundTrip,
+            ),
             (
                 Load {
                     ceiling: Some(120.0),

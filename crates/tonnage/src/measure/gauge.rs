@@ -5,13 +5,15 @@
 //!   is made, changed or emptied.
 //! - Whatever was made for a name is gone after [`Gauge::discard`], which succeeds where nothing is there.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 
+use super::way::Address;
 use crate::{
-    error::Result,
+    error::{Error, Result},
     operation::Method,
+    plan::Mode,
     table::{Table, TableName},
     target::Target,
 };
@@ -116,11 +118,29 @@ pub trait Gauge: Send + Sync {
         Ok(None)
     }
 
-    /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`.
-    async fn copy(&self, table: &Table, name: &str) -> Result<Copied>;
+    /// Where its server listens, so that a longer way there can be made. `Config` with the reason where there is no such
+    /// place, or a driver that would go past it.
+    fn address(&self) -> Result<Address> {
+        Err(not_by_tcp("the database is not reached by TCP"))
+    }
+
+    /// The same database by way of `local`, which passes on to [`Gauge::address`]. Whom it takes for its server, and what
+    /// it asks of his certificate, stays as it is.
+    async fn by_way_of(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
+        let _ = local;
+        self.address()
+            .and_then(|_| Err(Error::bug("a database with an address and no way to it")))
+    }
+
+    /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`; with its
+    /// triggers where `triggers` asks for them. What these do to other tables they do.
+    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied>;
 
     /// Removes all that was made for `name`. Nothing may use it any more.
     async fn discard(&self, name: &str) -> Result<()>;
+
+    /// The names of what is there whose name begins with `prefix`, as [`Gauge::discard`] takes them.
+    async fn left(&self, prefix: &str) -> Result<Vec<String>>;
 
     /// What a table takes on disk; none where the database does not tell.
     async fn disk(&self, table: &TableName) -> Result<Option<Disk>>;
@@ -128,9 +148,21 @@ pub trait Gauge: Send + Sync {
     /// How far the log is; none where this user may not know.
     async fn log(&self) -> Result<Option<LogMark>>;
 
-    /// The records about `table` between two marks.
-    async fn records(&self, table: &Table, from: &LogMark, to: &LogMark) -> Result<Records>;
+    /// The records about `table` that `operation` leaves, between two marks.
+    async fn records(&self, table: &Table, operation: Mode, from: &LogMark, to: &LogMark) -> Result<Records>;
 
-    /// Why an INSERT of `columns` into `table` by `method` would be taken row by row, or costs what it costs.
-    async fn causes(&self, table: &Table, method: Method, columns: &[String]) -> Result<Vec<Cause>>;
+    /// Why `operation` with `columns` on `table` by `method` would be taken row by row, or costs what it costs.
+    async fn causes(
+        &self,
+        table: &Table,
+        operation: Mode,
+        method: Method,
+        columns: &[String],
+    ) -> Result<Vec<Cause>>;
+}
+
+/// The refusal of a longer way, because of `why`.
+pub(crate) fn not_by_tcp(why: &str) -> Error {
+    Error::config(format!("{why}, so no longer way there can be made"))
+        .hint("leave --rtt and --bandwidth out")
 }

@@ -11,11 +11,16 @@ pub mod compare;
 pub mod explain;
 pub mod figures;
 pub mod gauge;
+mod judge;
+pub mod left;
+mod look;
 mod made_up;
+mod rotated;
 mod rows;
 pub mod setting;
 pub mod statistics;
 pub mod verdict;
+pub mod way;
 
 pub use self::{
     answer::Answer,

@@ -11,7 +11,7 @@ use arrow::{
     compute::{concat_batches, take_record_batch},
 };
 
-use super::figures::Ceiling;
+use super::{figures::Ceiling, rotated::rotated};
 use crate::{
     error::Result,
     generate::Workload,
@@ -35,6 +35,8 @@ pub struct Rows {
     workload: Workload,
     operation: Mode,
     seed: u64,
+    /// Rows of a run at most.
+    rows: u64,
     /// Rows of a batch: as many as a block of a file would hold.
     batch_rows: usize,
     /// The first batches.
@@ -56,6 +58,7 @@ impl Rows {
             workload,
             operation,
             seed,
+            rows,
             batch_rows,
             kept: Vec::new(),
             ceiling: 0.0,
@@ -91,10 +94,12 @@ impl Rows {
         self.kept.iter().map(|batch| batch.num_rows() as u64).sum()
     }
 
-    /// Rows that the table of an upsert has beforehand: every second row of a run meets one of them.
+    /// Rows that the table has beforehand: of an upsert every second row of a run meets one of them, of an update or a
+    /// delete every row one of its own.
     pub fn there(&self) -> u64 {
         match self.operation {
             Mode::Upsert => self.halves() * self.half(),
+            Mode::Update | Mode::Delete => self.rows,
             _ => 0,
         }
     }
@@ -147,11 +152,41 @@ impl Rows {
         BatchSource::new(self.workload.name(), self.workload.schema(), batches)
     }
 
-    /// A source of the rows that are [there](Rows::there) beforehand.
-    pub fn source_there(&self) -> BatchSource<impl Iterator<Item = RecordBatch> + Send + use<>> {
-        let (workload, seed, half) = (self.workload, self.seed, self.half());
-        let batches = (0..self.halves()).map(move |index| workload.batch(seed, index * half, half as usize));
-        BatchSource::new(workload.name(), workload.schema(), batches)
+    /// A source of the rows that are [there](Rows::there) beforehand, or of the first `rows` of them: those of an update
+    /// have other values beside their keys, so that it changes every row.
+    pub fn source_there(
+        self: &Arc<Self>,
+        rows: u64,
+    ) -> BatchSource<impl Iterator<Item = RecordBatch> + Send + use<>> {
+        let all = self.clone();
+        let key = self.workload.key();
+        let schema = self.workload.schema();
+        let keeps: Vec<bool> = schema
+            .fields()
+            .iter()
+            .map(|f| key.contains(&f.name().as_str()))
+            .collect();
+        let mut left = rows.min(self.there());
+        let batches = (0_u64..)
+            .map_while(move |index| {
+                let batch = match all.operation {
+                    Mode::Upsert => {
+                        let half = all.half();
+                        Ok(all.workload.batch(all.seed, index * half, half as usize))
+                    }
+                    _ => all.batch(index),
+                };
+                match all.operation {
+                    Mode::Update => rotated(&batch.ok()?, |at| keeps[at]).ok(),
+                    _ => batch.ok(),
+                }
+            })
+            .map_while(move |batch| {
+                let taken = left.min(batch.num_rows() as u64);
+                left -= taken;
+                (taken > 0).then(|| batch.slice(0, taken as usize))
+            });
+        BatchSource::new(self.workload.name(), schema, batches)
     }
 }
 
@@ -191,13 +226,45 @@ mod tests {
     #[test]
     fn every_second_row_of_an_upsert_is_there() {
         let rows = Arc::new(Rows::make(Workload::Sbtest, Mode::Upsert, 1, 1).unwrap());
-        let mut there = ids(rows.source_there());
+        let mut there = ids(rows.source_there(u64::MAX));
         there.sort_unstable();
         assert_eq!(there.len() as u64, rows.there());
         let found = ids(rows.source(50_000));
         assert_eq!(found.len(), 50_000);
         for (at, id) in found.iter().enumerate() {
             assert_eq!(there.binary_search(id).is_ok(), at % 2 == 0, "row {at}: {id}");
+        }
+    }
+
+    #[test]
+    fn every_row_of_an_update_or_a_delete_is_there_and_an_update_changes_it() {
+        let values = |mut source: Box<dyn Source>| {
+            let request = ReadRequest {
+                columns: vec![(1, ColumnType::Int32)],
+                block_rows: 65_536,
+                block_bytes: 1 << 20,
+            };
+            source.request(&request).unwrap();
+            let mut found = Vec::new();
+            while let Some(block) = source.next().unwrap() {
+                found.extend(block.rows.column(0).as_primitive::<Int32Type>().values().to_vec());
+            }
+            found
+        };
+        for operation in [Mode::Update, Mode::Delete] {
+            let rows = Arc::new(Rows::make(Workload::Sbtest, operation, 1, 3_000).unwrap());
+            assert_eq!(rows.there(), 3_000);
+            assert_eq!(ids(rows.source_there(u64::MAX)), ids(rows.source(3_000)));
+            assert_eq!(ids(rows.source_there(10)).len(), 10);
+            let (before, after) = (
+                values(Box::new(rows.source_there(u64::MAX))),
+                values(Box::new(rows.source(3_000))),
+            );
+            let same = before.iter().zip(&after).filter(|(a, b)| a == b).count();
+            match operation {
+                Mode::Update => assert!(same < 30, "{same} rows keep their k"),
+                _ => assert_eq!(same, 3_000),
+            }
         }
     }
 }

@@ -40,10 +40,44 @@ pub struct Setting {
     pub jobs: usize,
     /// What a commit promises.
     pub durability: Durability,
+    /// Microseconds that a round trip to the database takes longer than it does; 0 for the way as it is.
+    #[serde(default)]
+    pub round_trip_micros: u64,
+}
+
+/// What settings have in common among which one can be chosen, but for the durability: the others are as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// The kind of rows.
+    pub workload: Workload,
+    /// What happens to a row.
+    pub operation: Mode,
+    /// Microseconds that a round trip takes longer.
+    pub round_trip_micros: u64,
+}
+
+impl fmt::Display for Kind {
+    /// `sbtest insert`, `sbtest insert at 70ms a round trip`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.workload, self.operation.name())?;
+        match self.round_trip_micros {
+            0 => Ok(()),
+            micros => write!(f, " at {} a round trip", RoundTrip(micros)),
+        }
+    }
+}
+
+/// Microseconds as people write them: `70ms`, `0.5ms`.
+pub struct RoundTrip(pub u64);
+
+impl fmt::Display for RoundTrip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}ms", self.0 as f64 / 1e3)
+    }
 }
 
 impl fmt::Display for Setting {
-    /// Without workload, operation and durability: `array, 1,000 rows, 2 jobs`.
+    /// Without what is its [`Kind`] and its durability: `array, 1,000 rows, 2 jobs`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, ", self.method)?;
         if self.method != Method::Single {
@@ -54,6 +88,15 @@ impl fmt::Display for Setting {
 }
 
 impl Setting {
+    /// What it can be compared within.
+    pub fn kind(&self) -> Kind {
+        Kind {
+            workload: self.workload,
+            operation: self.operation,
+            round_trip_micros: self.round_trip_micros,
+        }
+    }
+
     /// The options of `tonnage load` that ask for it.
     pub fn flags(&self) -> String {
         let mut flags = match self.operation {
@@ -74,8 +117,10 @@ impl Setting {
 pub struct Matrix {
     /// The kinds of rows.
     pub workloads: Vec<Workload>,
-    /// Inserts or upserts.
+    /// What happens to a row.
     pub operations: Vec<Mode>,
+    /// What a round trip takes longer, in whole microseconds; empty for the way as it is.
+    pub round_trips: Vec<Duration>,
     /// None for all that the database has.
     pub methods: Option<Vec<Method>>,
     /// None for 100, 1,000 and 10,000.
@@ -143,25 +188,24 @@ impl Matrix {
             run: Vec::new(),
             ruled_out: Vec::new(),
         };
-        for workload in &self.workloads {
-            for operation in &self.operations {
-                for durability in &durability {
-                    for method in methods {
-                        for jobs in jobs {
-                            for rows in batch_rows {
-                                cells.add(
-                                    Setting {
-                                        workload: *workload,
-                                        operation: *operation,
-                                        method: *method,
-                                        batch_rows: if *method == Method::Single { 1 } else { *rows },
-                                        jobs: *jobs,
-                                        durability: *durability,
-                                    },
-                                    capabilities,
-                                    budget,
-                                );
-                            }
+        for kind in self.kinds() {
+            for durability in &durability {
+                for method in methods {
+                    for jobs in jobs {
+                        for rows in batch_rows {
+                            cells.add(
+                                Setting {
+                                    workload: kind.workload,
+                                    operation: kind.operation,
+                                    method: *method,
+                                    batch_rows: if *method == Method::Single { 1 } else { *rows },
+                                    jobs: *jobs,
+                                    durability: *durability,
+                                    round_trip_micros: kind.round_trip_micros,
+                                },
+                                capabilities,
+                                budget,
+                            );
                         }
                     }
                 }
@@ -183,6 +227,27 @@ impl Matrix {
             .hint("give shorter lists")),
             _ => Ok(cells),
         }
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let as_it_is = [Duration::ZERO];
+        let round_trips = match self.round_trips.as_slice() {
+            [] => &as_it_is[..],
+            given => given,
+        };
+        let mut kinds = Vec::new();
+        for workload in &self.workloads {
+            for operation in &self.operations {
+                for round_trip in round_trips {
+                    kinds.push(Kind {
+                        workload: *workload,
+                        operation: *operation,
+                        round_trip_micros: u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX),
+                    });
+                }
+            }
+        }
+        kinds
     }
 }
 
@@ -223,11 +288,11 @@ impl Cells {
     /// one job, nearest to 1,000 rows first; then the others.
     pub fn references(&self) -> Vec<Setting> {
         let mut settings = self.run.clone();
-        let first = settings.first().map(|s| (s.workload, s.operation, s.durability));
+        let first = settings.first().map(|s| (s.kind(), s.durability));
         settings.sort_by_key(|s| {
             let distance = (s.batch_rows as f64).log10() - 3.0;
             (
-                Some((s.workload, s.operation, s.durability)) != first,
+                Some((s.kind(), s.durability)) != first,
                 s.method != Method::Array,
                 s.jobs,
                 (distance.abs() * 1e3) as u64,
@@ -311,6 +376,30 @@ mod tests {
         assert_eq!(
             cells.run[3].flags(),
             "--method native --batch-rows 1000 --jobs 2 --durability durable"
+        );
+    }
+
+    #[test]
+    fn a_round_trip_is_a_kind_of_its_own() {
+        let asked = Matrix {
+            round_trips: vec![
+                Duration::ZERO,
+                Duration::from_micros(70_000),
+                Duration::from_micros(500),
+            ],
+            methods: Some(vec![Method::Single]),
+            jobs: Some(vec![1]),
+            ..matrix()
+        };
+        let cells = asked.cells(&capabilities(None), &budget()).unwrap();
+        let kinds: Vec<_> = cells.run.iter().map(|s| s.kind().to_string()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "sbtest insert",
+                "sbtest insert at 70ms a round trip",
+                "sbtest insert at 0.5ms a round trip"
+            ]
         );
     }
 

@@ -196,7 +196,7 @@ impl Mode {
     }
 
     /// As the subject of a sentence.
-    pub(super) fn phrase(self) -> &'static str {
+    pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::Insert => "an insert",
             Self::Upsert => "an upsert",

@@ -57,6 +57,9 @@ const COLUMNS: &[Column] = &[
     ("batch_rows", |cell| cell.setting.batch_rows.to_string()),
     ("jobs", |cell| cell.setting.jobs.to_string()),
     ("durability", |cell| cell.setting.durability.to_string()),
+    ("round_trip_seconds", |cell| {
+        number(Some(cell.setting.round_trip_micros as f64 / 1e6))
+    }),
     ("runs", |cell| cell.runs.len().to_string()),
     ("rows_per_second", |cell| {
         number(Some(cell.rows_per_second.median))
@@ -100,6 +103,23 @@ const COLUMNS: &[Column] = &[
     }),
     ("log_bytes_per_row", |cell| {
         number(cell.a_row(|run| run.log_bytes))
+    }),
+    ("round_trips", |cell| {
+        of(cell, |run| run.round_trips.map(|trips| trips as f64))
+    }),
+    ("taken", |cell| {
+        cell.write_path
+            .as_ref()
+            .map_or_else(String::new, |path| path.taken.to_string())
+    }),
+    ("row_records_per_row", |cell| {
+        number(cell.write_path.as_ref().and_then(|path| path.row_records))
+    }),
+    ("index_records_per_row", |cell| {
+        number(cell.write_path.as_ref().and_then(|path| path.index_records))
+    }),
+    ("own_log_bytes_per_row", |cell| {
+        number(cell.write_path.as_ref().and_then(|path| path.log_bytes))
     }),
     ("bound_by", |cell| cell.bound_by().to_string()),
 ];

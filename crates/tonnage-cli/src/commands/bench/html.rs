@@ -58,9 +58,8 @@ pub fn page(report: &BenchReport) -> String {
     for answer in &report.answers {
         let _ = writeln!(
             page,
-            "<h2>{} {}, {}</h2>\n<p class=\"answer\">{}</p>",
-            answer.workload,
-            answer.operation.name(),
+            "<h2>{}, {}</h2>\n<p class=\"answer\">{}</p>",
+            answer.kind(),
             answer.durability,
             escaped(&answer.sentence)
         );
@@ -83,25 +82,20 @@ pub fn page(report: &BenchReport) -> String {
                 .iter()
                 .filter(|cell| {
                     let setting = &cell.setting;
-                    (setting.workload, setting.operation, setting.durability)
-                        == (answer.workload, answer.operation, level)
+                    (setting.kind(), setting.durability) == (answer.kind(), level)
                 })
                 .collect();
             if let Some(first) = cells.first() {
                 let of_level = best.filter(|best| same_kind(best, &first.setting));
                 if level != answer.durability {
-                    let _ = writeln!(
-                        page,
-                        "<h2>{} {}, {level}</h2>",
-                        answer.workload,
-                        answer.operation.name()
-                    );
+                    let _ = writeln!(page, "<h2>{}, {level}</h2>", answer.kind());
                 }
                 charts(&mut page, &cells, of_level);
                 figures(&mut page, &cells, answer.recommended);
             }
         }
     }
+    over_distance(&mut page, report);
     reference(&mut page, report);
     let notes: Vec<String> = report
         .generator
@@ -248,11 +242,13 @@ fn charts(page: &mut String, cells: &[&Cell], best: Option<Setting>) {
     }
     chart(page, title, &bars(title, &times));
     let titles = [
+        "Records of the log a row, indexes apart",
         "Bytes of log a row",
         "Bytes on disk a row, indexes included",
         "Bytes sent a row",
     ];
-    let values: [fn(&Cell) -> Option<f64>; 3] = [
+    let values: [fn(&Cell) -> Option<f64>; 4] = [
+        |cell| cell.write_path.as_ref()?.row_records,
         |cell| cell.a_row(|run| run.log_bytes),
         |cell| cell.a_row(|run| run.disk_bytes),
         |cell| cell.a_row(|run| Some(run.bytes_sent).filter(|bytes| *bytes > 0)),
@@ -317,7 +313,8 @@ fn heat_map(page: &mut String, cells: &[&Cell], best: &Setting, jobs: &[usize], 
 fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
     page.push_str(
         "<h3>All cells</h3><div class=\"wide\"><table><tr><th>setting</th><th>rows/s</th><th></th><th>a job</th>\
-         <th>write p50</th><th>p95</th><th>p99</th><th>CPU s</th><th>commits</th><th>statements</th><th>bound by</th></tr>",
+         <th>write p50</th><th>p95</th><th>p99</th><th>CPU s</th><th>commits</th><th>statements</th><th>taken</th>\
+         <th>records a row</th><th>bound by</th></tr>",
     );
     for cell in cells {
         let class = match recommended == Some(cell.setting) {
@@ -331,13 +328,18 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
             )
         };
         let cpu = cell.median(|run| run.client_cpu_seconds);
+        let path = cell.write_path.as_ref();
+        let none = || "-".to_owned();
+        let taken = path.map_or_else(none, |path| path.taken.to_string());
+        let records = path.and_then(|path| path.row_records);
+        let records = records.map_or_else(none, |records| Short(records).to_string());
         let count = |of: fn(&tonnage::measure::figures::Run) -> Option<f64>| {
             Short(cell.median(of).unwrap_or_default())
         };
         let _ = write!(
             page,
             "<tr{class}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td></tr>",
+             <td>{}</td><td>{taken}</td><td>{records}</td><td>{}</td></tr>",
             cell.setting,
             Short(cell.rows_per_second.median),
             Within(cell.rows_per_second.spread()),
@@ -352,6 +354,50 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
         );
     }
     page.push_str("</table></div>\n");
+}
+
+/// How the fastest of each method bears a longer way, where several were measured.
+fn over_distance(page: &mut String, report: &BenchReport) {
+    let mut kinds: Vec<_> = report
+        .answers
+        .iter()
+        .map(|answer| (answer.workload, answer.operation))
+        .collect();
+    kinds.dedup();
+    for (workload, operation) in kinds {
+        let cells: Vec<&Cell> = report
+            .cells
+            .iter()
+            .filter(|cell| (cell.setting.workload, cell.setting.operation) == (workload, operation))
+            .collect();
+        let trips = each(&cells, |s| s.round_trip_micros);
+        if trips.len() < 2 {
+            continue;
+        }
+        let series = each(&cells, |s| s.method).into_iter().map(|method| Series {
+            name: method.to_string(),
+            points: trips
+                .iter()
+                .filter_map(|trip| {
+                    let of = |cell: &&Cell| {
+                        (cell.setting.method, cell.setting.round_trip_micros) == (method, *trip)
+                    };
+                    let best = fastest(cells.iter().copied().filter(of))?;
+                    Some(point(*trip as f64 / 1e3, best))
+                })
+                .collect(),
+        });
+        let title = format!(
+            "Rows a second over what a round trip takes longer, {workload} {}",
+            operation.name()
+        );
+        let series: Vec<Series> = series.collect();
+        chart(
+            page,
+            &title,
+            &lines(&title, "milliseconds", Axis::Linear, &series),
+        );
+    }
 }
 
 /// The reference over time.
@@ -369,7 +415,8 @@ fn reference(page: &mut String, report: &BenchReport) {
     }];
     let title = format!(
         "Noise and drift: {} {}, again and again, over seconds",
-        reference.setting.workload, reference.setting
+        reference.setting.kind(),
+        reference.setting
     );
     chart(page, &title, &lines(&title, "seconds", Axis::Linear, &series));
     if let Some(steadiness) = reference.steadiness {

@@ -7,6 +7,7 @@ use tonnage::measure::{
     answer::{Short, Within},
     compare::Comparison,
     figures::{Cell, Run},
+    verdict::Taken,
 };
 
 /// All of it. `place` is the database as it was named.
@@ -38,15 +39,37 @@ pub fn answer(report: &BenchReport, place: &str) -> String {
     for setting in &report.settings_changed {
         let _ = writeln!(text, "setting    {setting}");
     }
+    for line in unknown_paths(report) {
+        let _ = writeln!(text, "unknown    {line}");
+    }
     for note in &report.notes {
         let _ = writeln!(text, "note       {note}");
     }
     text
 }
 
+/// Why it is not known how rows are written, each reason once, with the first setting that it is about.
+fn unknown_paths(report: &BenchReport) -> Vec<String> {
+    let mut told: Vec<(&str, String)> = Vec::new();
+    for cell in &report.cells {
+        let Some(path) = cell
+            .write_path
+            .as_ref()
+            .filter(|path| path.taken == Taken::Unknown)
+        else {
+            continue;
+        };
+        let Some(why) = path.why.last() else { continue };
+        if told.iter().all(|(known, _)| known != why) {
+            told.push((why, format!("how rows are taken ({}): {why}", cell.setting)));
+        }
+    }
+    told.into_iter().map(|(_, line)| line).collect()
+}
+
 fn one(text: &mut String, answer: &Answer, several: bool, place: &str) {
     if several {
-        let _ = writeln!(text, "{} {}:", answer.workload, answer.operation.name());
+        let _ = writeln!(text, "{}:", answer.kind());
     }
     let _ = writeln!(text, "{}", answer.sentence);
     if let Some(flags) = &answer.flags {
@@ -70,7 +93,7 @@ fn one(text: &mut String, answer: &Answer, several: bool, place: &str) {
     text.push('\n');
 }
 
-/// Workload, operation and durability, which a table of cells has in common.
+/// A kind and a durability, which a table of cells has in common.
 fn kinds(report: &BenchReport) -> Vec<Setting> {
     let mut kinds: Vec<Setting> = Vec::new();
     for cell in &report.cells {
@@ -83,7 +106,7 @@ fn kinds(report: &BenchReport) -> Vec<Setting> {
 
 /// Whether two settings differ in method, batch and jobs only.
 pub fn same_kind(a: &Setting, b: &Setting) -> bool {
-    (a.workload, a.operation, a.durability) == (b.workload, b.operation, b.durability)
+    (a.kind(), a.durability) == (b.kind(), b.durability)
 }
 
 /// Columns of the figures: title, and what stands there.
@@ -120,6 +143,17 @@ const COLUMNS: &[Column] = &[
                 .map(Short),
         )
     }),
+    ("taken", |cell| {
+        told(cell.write_path.as_ref().map(|path| path.taken))
+    }),
+    ("records/row", |cell| {
+        told(
+            cell.write_path
+                .as_ref()
+                .and_then(|path| path.row_records)
+                .map(Short),
+        )
+    }),
     ("bound by", |cell| cell.bound_by().to_string()),
 ];
 
@@ -135,13 +169,7 @@ fn write_time(cell: &Cell, at: usize) -> String {
 }
 
 fn cells(text: &mut String, report: &BenchReport, kind: &Setting) {
-    let _ = writeln!(
-        text,
-        "{} {}, {}",
-        kind.workload,
-        kind.operation.name(),
-        kind.durability
-    );
+    let _ = writeln!(text, "{}, {}", kind.kind(), kind.durability);
     let of_kind = report.cells.iter().filter(|cell| same_kind(&cell.setting, kind));
     let mut lines: Vec<Vec<String>> = vec![
         std::iter::once(String::new())
@@ -188,7 +216,7 @@ fn reference(text: &mut String, report: &BenchReport) {
         let _ = writeln!(
             text,
             "noise      {}, {}, run {} times between the others: {}, drift {:+.0}%",
-            reference.setting.workload,
+            reference.setting.kind(),
             reference.setting,
             steadiness.samples,
             Within(steadiness.noise),
@@ -218,12 +246,7 @@ pub fn comparison(comparison: &Comparison) -> String {
     for cell in &comparison.cells {
         let setting = &cell.setting;
         lines.push(vec![
-            format!(
-                "{} {} {}: {setting}",
-                setting.workload,
-                setting.operation.name(),
-                setting.durability
-            ),
+            format!("{}, {}: {setting}", setting.kind(), setting.durability),
             Short(cell.before.median).to_string(),
             Within(cell.before.spread()).to_string(),
             Short(cell.after.median).to_string(),
@@ -244,12 +267,7 @@ pub fn comparison(comparison: &Comparison) -> String {
         ("after", &comparison.only_after),
     ] {
         for setting in settings {
-            let _ = writeln!(
-                text,
-                "only {name}: {} {} {setting}",
-                setting.workload,
-                setting.operation.name()
-            );
+            let _ = writeln!(text, "only {name}: {}: {setting}", setting.kind());
         }
     }
     text

@@ -14,9 +14,11 @@ fn cell(method: Method, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell
             batch_rows,
             jobs,
             durability: Durability::Durable,
+            round_trip_micros: 0,
         },
         rows_per_second: Estimate::of(samples).unwrap(),
         runs: vec![run(Bound::Database)],
+        write_path: None,
     }
 }
 
@@ -34,6 +36,7 @@ fn run(bound_by: Bound) -> Run {
         retries: 0,
         disk_bytes: None,
         log_bytes: None,
+        round_trips: None,
         bound_by,
     }
 }

@@ -13,6 +13,7 @@ mod decode;
 mod duration;
 mod encode;
 mod errors;
+mod gauge;
 mod getter;
 mod nested;
 mod number;
@@ -43,6 +44,7 @@ use crate::{
     error::{Error, Result},
     getter::{GetRequest, Getter},
     ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::Plan,
     preparation::Preparation,
@@ -83,6 +85,9 @@ fn connect(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dy
         Ok(target)
     })
 }
+
+/// How long all nodes together may take to empty or to drop a table.
+const SCHEMA_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A keyspace of a cluster.
 pub struct CassandraTarget {
@@ -285,7 +290,7 @@ impl Target for CassandraTarget {
         let described = self.described(name).await?;
         let mut statement = scylla::statement::Statement::new(format!("TRUNCATE {}", described.quoted()));
         // Every node answers, each after a flush.
-        statement.set_request_timeout(Some(Duration::from_secs(120)));
+        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
         statement.set_consistency(Consistency::All);
         let emptied = self.session.query_unpaged(statement, ()).await;
         let failed = |error| errors::execution(error, errors::Doing::Else);
@@ -329,6 +334,10 @@ impl Target for CassandraTarget {
         Ok(Box::new(
             CassandraGetter::open(self.session.clone(), described, request).await?,
         ))
+    }
+
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        Some(self)
     }
 
     fn ledger(&self) -> &dyn Ledger {

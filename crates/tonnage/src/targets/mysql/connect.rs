@@ -173,6 +173,16 @@ fn encryption(settings: &Settings, trust: Trust) -> SslOpts {
     }
 }
 
+/// With the name of the host that is meant, where the connection is not made to it but to a place that passes on to it.
+fn by_name(settings: &Settings, tls: SslOpts) -> SslOpts {
+    match (&settings.endpoint, settings.way) {
+        (Endpoint::Tcp { host, .. }, Some(_)) if tls.tls_hostname_override().is_none() => {
+            tls.with_danger_tls_hostname_override(Some(host.clone()))
+        }
+        _ => tls,
+    }
+}
+
 async fn attempt(settings: &Settings, counting: Counting, tls: Option<SslOpts>) -> Result<Conn, Failure> {
     let mut options = OptsBuilder::default()
         .user(Some(&settings.user))
@@ -183,10 +193,13 @@ async fn attempt(settings: &Settings, counting: Counting, tls: Option<SslOpts>) 
         .client_found_rows(counting == Counting::Found)
         .stmt_cache_size(0)
         .tcp_nodelay(true)
-        .ssl_opts(tls);
-    options = match &settings.endpoint {
-        Endpoint::Tcp { host, port } => options.ip_or_hostname(host).tcp_port(*port),
-        Endpoint::Socket(path) => options.socket(Some(path.to_string_lossy())),
+        .ssl_opts(tls.map(|tls| by_name(settings, tls)));
+    options = match (&settings.endpoint, settings.way) {
+        (Endpoint::Tcp { .. }, Some(way)) => {
+            options.ip_or_hostname(way.ip().to_string()).tcp_port(way.port())
+        }
+        (Endpoint::Tcp { host, port }, None) => options.ip_or_hostname(host).tcp_port(*port),
+        (Endpoint::Socket(path), _) => options.socket(Some(path.to_string_lossy())),
     };
     match tokio::time::timeout(settings.connect_timeout, Conn::new(Opts::from(options))).await {
         Ok(reached) => reached,

@@ -3,44 +3,92 @@
 //! Counters are the whole server's, and need no privilege. InnoDB's log tells no records apart, so what is counted is
 //! how often pages were changed: of the table, of its indexes, and of the undo log.
 
+use std::{net::SocketAddr, sync::Arc};
+
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
 
 use super::{
     MysqlTarget, catalog, errors,
     product::Product,
+    settings::Endpoint,
     types::{quote, quote_table},
 };
 use crate::{
     error::Result,
-    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records},
+    measure::{
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, not_by_tcp},
+        way::Address,
+    },
     operation::Method,
+    plan::Mode,
     report::Counted,
     table::{Table, TableName},
+    target::Target,
 };
 
 /// Counters, by the names of MariaDB and MySQL.
 const COUNTERS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_redo_log_current_lsn', \
                         'Innodb_os_log_written', 'Innodb_buffer_pool_write_requests')";
 
-const TRIGGERS: &str = "SELECT concat('trigger ', trigger_name) FROM information_schema.triggers \
-                        WHERE event_object_schema = ? AND event_object_table = ? AND event_manipulation = 'INSERT' \
+/// Triggers, and what fires them.
+const TRIGGERS: &str = "SELECT concat('trigger ', trigger_name), event_manipulation FROM information_schema.triggers \
+                        WHERE event_object_schema = ? AND event_object_table = ? \
                         ORDER BY action_timing, trigger_name";
+
+/// What makes them, but for their names and the table's.
+const TRIGGERS_MADE: &str = "SELECT action_timing, event_manipulation, action_statement \
+                             FROM information_schema.triggers \
+                             WHERE event_object_schema = ? AND event_object_table = ? \
+                             ORDER BY action_timing, event_manipulation, action_order";
 
 const FOREIGN_KEYS: &str = "SELECT concat('foreign key ', constraint_name) \
                             FROM information_schema.referential_constraints \
                             WHERE constraint_schema = ? AND table_name = ? ORDER BY constraint_name";
 
+/// Foreign keys of others that lead to a table.
+const CHILDREN: &str = "SELECT concat('foreign key ', constraint_name, ' of ', table_name) \
+                        FROM information_schema.referential_constraints \
+                        WHERE unique_constraint_schema = ? AND referenced_table_name = ? ORDER BY constraint_name";
+
 const INDEXES: &str = "SELECT cast(count(DISTINCT index_name) AS char) FROM information_schema.statistics \
                        WHERE table_schema = ? AND table_name = ? AND index_name <> 'PRIMARY'";
 
+/// Tables of the database.
+const TABLES: &str = "SELECT table_name FROM information_schema.tables \
+                      WHERE table_schema = database() AND table_type = 'BASE TABLE'";
+
 impl MysqlTarget {
-    /// The first column of a query about a table.
-    async fn about(&self, sql: &str, table: &TableName) -> Result<Vec<String>> {
+    /// The rows of a query about a table.
+    async fn rows_about(&self, sql: &str, table: &TableName) -> Result<Vec<mysql_async::Row>> {
         let mut session = self.session().await?;
         let schema = table.schema.as_deref().unwrap_or(&self.settings.database);
-        let mut rows = catalog::rows(&mut session.0, sql, &[schema, &table.name]).await?;
+        catalog::rows(&mut session.0, sql, &[schema, &table.name]).await
+    }
+
+    /// The first column of a query about a table.
+    async fn about(&self, sql: &str, table: &TableName) -> Result<Vec<String>> {
+        let mut rows = self.rows_about(sql, table).await?;
         rows.iter_mut().map(|row| catalog::get(row, 0)).collect()
+    }
+
+    /// The triggers that `operation` fires; all of them without one.
+    async fn triggers(&self, table: &TableName, operation: Option<Mode>) -> Result<Vec<String>> {
+        let fires = |event: &str| match operation {
+            None => true,
+            Some(Mode::Insert | Mode::Ignore) => event == "INSERT",
+            Some(Mode::Upsert) => event != "DELETE",
+            Some(Mode::Update) => event == "UPDATE",
+            Some(Mode::Delete) => event == "DELETE",
+        };
+        let mut found = Vec::new();
+        for row in &mut self.rows_about(TRIGGERS, table).await? {
+            let (shown, event): (String, String) = (catalog::get(row, 0)?, catalog::get(row, 1)?);
+            if fires(&event) {
+                found.push(shown);
+            }
+        }
+        Ok(found)
     }
 
     async fn run(&self, sql: String) -> Result<()> {
@@ -51,12 +99,47 @@ impl MysqlTarget {
 
 #[async_trait]
 impl Gauge for MysqlTarget {
-    async fn copy(&self, table: &Table, name: &str) -> Result<Copied> {
-        let mut lacking = self.about(TRIGGERS, &table.name).await?;
+    fn address(&self) -> Result<Address> {
+        match &self.settings.endpoint {
+            Endpoint::Tcp { host, port } => Ok(Address {
+                host: host.clone(),
+                port: *port,
+            }),
+            socket => Err(not_by_tcp(&format!("{socket} is a socket of this machine"))
+                .hint("name the host: mariadb://user@127.0.0.1/database")),
+        }
+    }
+
+    async fn by_way_of(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
+        self.address()?;
+        let mut settings = self.settings.clone();
+        settings.way = Some(local);
+        Ok(Arc::new(Self::connect(settings).await?))
+    }
+
+    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
+        let mut lacking = match triggers {
+            true => Vec::new(),
+            false => self.triggers(&table.name, None).await?,
+        };
         lacking.extend(self.about(FOREIGN_KEYS, &table.name).await?);
         let original = quote_table(&table.name);
         self.run(format!("CREATE TABLE {} LIKE {original}", quote(name)))
             .await?;
+        if triggers {
+            let mut made = self.rows_about(TRIGGERS_MADE, &table.name).await?;
+            for (index, row) in made.iter_mut().enumerate() {
+                let (timing, event): (String, String) = (catalog::get(row, 0)?, catalog::get(row, 1)?);
+                let body: String = catalog::get(row, 2)?;
+                // They go with the table. Names of triggers are those of the whole database.
+                self.run(format!(
+                    "CREATE TRIGGER {} {timing} {event} ON {} FOR EACH ROW {body}",
+                    quote(&format!("{name}_{index}")),
+                    quote(name)
+                ))
+                .await?;
+            }
+        }
         Ok(Copied {
             target: None,
             table: TableName::bare(name),
@@ -66,6 +149,18 @@ impl Gauge for MysqlTarget {
 
     async fn discard(&self, name: &str) -> Result<()> {
         self.run(format!("DROP TABLE IF EXISTS {}", quote(name))).await
+    }
+
+    async fn left(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut session = self.session().await?;
+        let mut names = Vec::new();
+        for row in &mut catalog::rows(&mut session.0, TABLES, &[]).await? {
+            let name: String = catalog::get(row, 0)?;
+            if name.starts_with(prefix) {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     async fn disk(&self, table: &TableName) -> Result<Option<Disk>> {
@@ -116,7 +211,7 @@ impl Gauge for MysqlTarget {
         Ok(bytes.or(written).map(|bytes| LogMark { bytes, changes }))
     }
 
-    async fn records(&self, _: &Table, from: &LogMark, to: &LogMark) -> Result<Records> {
+    async fn records(&self, _: &Table, _: Mode, from: &LogMark, to: &LogMark) -> Result<Records> {
         Ok(match (from.changes, to.changes) {
             (Some(from), Some(to)) => Records::Counted {
                 what: "page change",
@@ -132,21 +227,44 @@ impl Gauge for MysqlTarget {
         })
     }
 
-    async fn causes(&self, table: &Table, method: Method, _: &[String]) -> Result<Vec<Cause>> {
-        let mut causes = vec![Cause::shown(match method {
-            Method::Native => {
+    async fn causes(
+        &self,
+        table: &Table,
+        operation: Mode,
+        method: Method,
+        _: &[String],
+    ) -> Result<Vec<Cause>> {
+        let mut causes = vec![Cause::shown(match (operation, method) {
+            (Mode::Insert, Method::Native) => {
                 "LOAD DATA adds rows one by one, but into an empty table in a session without unique_checks and \
                  foreign_key_checks, which a load keeps on"
             }
-            _ => "INSERT adds rows one by one, however many a statement carries",
+            (Mode::Insert | Mode::Ignore, _) => {
+                "INSERT adds rows one by one, however many a statement carries"
+            }
+            (Mode::Upsert, _) => "INSERT adds rows one by one, and replaces those that are there one by one",
+            (Mode::Update, _) => {
+                "UPDATE changes rows one by one, and keeps what each was before in the undo log"
+            }
+            (Mode::Delete, _) => {
+                "DELETE marks rows one by one, and keeps them in the undo log until they are purged"
+            }
         })];
-        for what in self.about(TRIGGERS, &table.name).await? {
+        for what in self.triggers(&table.name, Some(operation)).await? {
             causes.push(Cause::shown(format!("{what} runs for every row")));
         }
-        for what in self.about(FOREIGN_KEYS, &table.name).await? {
-            causes.push(Cause::shown(format!(
-                "{what}: each row looks up the row that it names"
-            )));
+        if operation != Mode::Delete {
+            for what in self.about(FOREIGN_KEYS, &table.name).await? {
+                causes.push(Cause::shown(format!(
+                    "{what}: each row looks up the row that it names"
+                )));
+            }
+        } else {
+            for what in self.about(CHILDREN, &table.name).await? {
+                causes.push(Cause::shown(format!(
+                    "{what}: each row looks for those that name it"
+                )));
+            }
         }
         let indexes = self.about(INDEXES, &table.name).await?;
         let indexes: u64 = indexes

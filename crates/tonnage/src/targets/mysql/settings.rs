@@ -7,6 +7,7 @@ mod option_file;
 
 use std::{
     fmt,
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -118,6 +119,8 @@ pub(super) struct Settings {
     pub client_certificate: Option<(PathBuf, PathBuf)>,
     /// Limit on connecting.
     pub connect_timeout: Duration,
+    /// A place of this machine that passes on to the endpoint, which stays the one that is meant.
+    pub way: Option<SocketAddr>,
 }
 
 /// As the command line client has it.
@@ -395,6 +398,7 @@ impl Settings {
             root_certificate,
             client_certificate,
             connect_timeout,
+            way: None,
         })
     }
 

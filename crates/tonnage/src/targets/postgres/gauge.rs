@@ -3,6 +3,8 @@
 //! Records are read with pg_walinspect, where this role may. A superuser who has not got it creates it in a transaction
 //! that is rolled back, so that nothing of it stays. Without it only the length of the log is known.
 
+use std::{net::SocketAddr, sync::Arc};
+
 use async_trait::async_trait;
 use tokio_postgres::Client;
 
@@ -15,10 +17,15 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records},
+    measure::{
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, not_by_tcp},
+        way::Address,
+    },
     operation::Method,
+    plan::Mode,
     report::Counted,
     table::{Table, TableName},
+    target::Target,
 };
 
 /// What of a table LIKE does not copy and a load would meet.
@@ -47,17 +54,32 @@ const VOLATILE: &str = "\
           AND pg_catalog.strpos(pg_catalog.pg_get_expr(d.adbin, d.adrelid), p.proname::text || '(') > 0) \
     ORDER BY a.attnum";
 
-/// Row triggers that an INSERT fires, those before the row first.
+/// Row triggers that an operation fires, whose bits of the type of a trigger are $2, those before the row first.
 const TRIGGERS: &str = "\
     SELECT tgname::text, tgtype & 2 <> 0 FROM pg_catalog.pg_trigger \
-    WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 5 = 5 ORDER BY 2 DESC, 1";
+    WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 1 <> 0 AND tgtype & $2 <> 0 \
+    ORDER BY 2 DESC, 1";
 
-/// Kind and persistence of a table, its indexes and foreign keys.
+/// What makes the triggers of a table, but for the table's name, which comes as the last column.
+const TRIGGERS_MADE: &str = "\
+    SELECT pg_catalog.pg_get_triggerdef(t.oid), pg_catalog.format('%I.%I', n.nspname, c.relname) \
+    FROM pg_catalog.pg_trigger t JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE t.tgrelid = $1 AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A') ORDER BY t.tgname";
+
+/// Kind and persistence of a table, its indexes, its foreign keys, and those of others that lead to it.
 const SHAPE: &str = "\
     SELECT relkind::text, relpersistence::text, \
            (SELECT count(*) FROM pg_catalog.pg_index WHERE indrelid = $1), \
-           (SELECT count(*) FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND contype = 'f') \
+           (SELECT count(*) FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND contype = 'f'), \
+           (SELECT count(*) FROM pg_catalog.pg_constraint WHERE confrelid = $1 AND contype = 'f') \
     FROM pg_catalog.pg_class WHERE oid = $1";
+
+/// Tables of the schema that new ones are made in whose names begin with $1.
+const LEFT: &str = "\
+    SELECT relname::text FROM pg_catalog.pg_class \
+    WHERE relnamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = pg_catalog.current_schema()) \
+      AND relkind = 'r' AND pg_catalog.starts_with(relname::text, $1)";
 
 /// Whether a table is logged.
 const PERSISTENCE: &str = "SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = $1";
@@ -75,8 +97,7 @@ const RECORDS: &str = "\
     record AS ( \
         SELECT w.resource_manager, w.record_type, w.fpi_length, w.xid, f.is_index \
         FROM logged w JOIN file f ON w.block_ref LIKE f.pattern) \
-    SELECT count(*) FILTER (WHERE NOT is_index AND resource_manager IN ('Heap', 'Heap2') \
-                            AND record_type ~ '^(MULTI_)?INSERT'), \
+    SELECT count(*) FILTER (WHERE NOT is_index AND resource_manager IN ('Heap', 'Heap2') AND record_type ~ $4), \
            count(*) FILTER (WHERE is_index AND resource_manager <> 'XLOG'), \
            coalesce(sum(fpi_length), 0)::int8, \
            (SELECT coalesce(sum(record_length - fpi_length), 0)::int8 FROM logged \
@@ -94,6 +115,34 @@ const CREATABLE: &str = "\
     SELECT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) \
        AND EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'pg_walinspect')";
 
+/// The records of a table's rows that an operation leaves, as a regular expression.
+fn record_types(operation: Mode) -> &'static str {
+    match operation {
+        Mode::Insert | Mode::Ignore => "^(MULTI_)?INSERT",
+        Mode::Upsert => "^((MULTI_)?INSERT|(HOT_)?UPDATE)",
+        Mode::Update => "^(HOT_)?UPDATE",
+        Mode::Delete => "^DELETE",
+    }
+}
+
+/// The bits that the types of triggers have which an operation fires.
+fn trigger_bits(operation: Mode) -> i16 {
+    match operation {
+        Mode::Insert | Mode::Ignore => 4,
+        Mode::Upsert => 4 | 16,
+        Mode::Update => 16,
+        Mode::Delete => 8,
+    }
+}
+
+/// The statement that makes a trigger, for a copy of the table; none where the table's name is not where it should be.
+fn retold(trigger: &str, table: &str, copy: &str) -> Option<String> {
+    let on = format!(" ON {table} ");
+    trigger
+        .contains(&on)
+        .then(|| trigger.replacen(&on, &format!(" ON {copy} "), 1))
+}
+
 fn position(bytes: u64) -> String {
     format!("{:X}/{:X}", bytes >> 32, bytes & 0xffff_ffff)
 }
@@ -110,10 +159,18 @@ impl PostgresTarget {
 }
 
 /// Reads the records by the function in `schema`.
-async fn read(client: &Client, schema: &str, table: &Table, from: &LogMark, to: &LogMark) -> Result<Records> {
+async fn read(
+    client: &Client,
+    schema: &str,
+    table: &Table,
+    operation: Mode,
+    from: &LogMark,
+    to: &LogMark,
+) -> Result<Records> {
     let sql = RECORDS.replace("{}", &quote(schema));
+    let (from, to) = (position(from.bytes), position(to.bytes));
     let row = client
-        .query_one(&sql, &[&oid(table)?, &position(from.bytes), &position(to.bytes)])
+        .query_one(&sql, &[&oid(table)?, &from, &to, &record_types(operation)])
         .await
         .map_err(errors::statement)?;
     let count = |index| -> Result<u64> {
@@ -132,7 +189,32 @@ async fn read(client: &Client, schema: &str, table: &Table, from: &LogMark, to: 
 
 #[async_trait]
 impl Gauge for PostgresTarget {
-    async fn copy(&self, table: &Table, name: &str) -> Result<Copied> {
+    fn address(&self) -> Result<Address> {
+        match self.settings.endpoints.as_slice() {
+            [only] if only.is_socket() => Err(not_by_tcp(&format!("{only} is a socket of this machine"))
+                .hint("name the host: postgresql://user@127.0.0.1/database")),
+            [only] => Ok(Address {
+                host: only
+                    .address
+                    .map_or_else(|| only.host.clone(), |address| address.to_string()),
+                port: only.port,
+            }),
+            _ => Err(not_by_tcp("several hosts are named").hint("name one of them")),
+        }
+    }
+
+    async fn by_way_of(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
+        self.address()?;
+        let mut settings = self.settings.clone();
+        for endpoint in &mut settings.endpoints {
+            // The host stays, for the name in the server's certificate.
+            endpoint.address = Some(local.ip());
+            endpoint.port = local.port();
+        }
+        Ok(Arc::new(Self::connect(settings).await?))
+    }
+
+    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
         let session = self.session().await?;
         let oid = oid(table)?;
         let shape = session
@@ -144,7 +226,7 @@ impl Gauge for PostgresTarget {
             return Err(Error::schema(format!("{} is no ordinary table", table.name)));
         }
         drop(session);
-        let lacking = self.names(LACKING, table).await?;
+        let mut lacking = self.names(LACKING, table).await?;
         let numbered = self.names(NUMBERED, table).await?;
         let copy = quote(name);
         let unlogged = if persistence == "u" { "UNLOGGED " } else { "" };
@@ -158,6 +240,18 @@ impl Gauge for PostgresTarget {
                 "CREATE SEQUENCE {sequence} OWNED BY {copy}.{column}; \
                  ALTER TABLE {copy} ALTER COLUMN {column} SET DEFAULT nextval('{sequence}');"
             ));
+        }
+        if triggers {
+            let session = self.session().await?;
+            let made = session.query(TRIGGERS_MADE, &[&oid]).await;
+            for row in &made.map_err(errors::statement)? {
+                let (made, of): (String, String) = (get(row, 0)?, get(row, 1)?);
+                let made = retold(&made, &of, &copy)
+                    .ok_or_else(|| Error::bug(format!("a trigger of {of} is on another table: {made}")))?;
+                statements.push_str(&made);
+                statements.push(';');
+            }
+            lacking.retain(|what| !what.starts_with("trigger "));
         }
         self.session()
             .await?
@@ -177,6 +271,12 @@ impl Gauge for PostgresTarget {
             .batch_execute(&format!("DROP TABLE IF EXISTS {}", quote(name)))
             .await
             .map_err(errors::statement)
+    }
+
+    async fn left(&self, prefix: &str) -> Result<Vec<String>> {
+        let session = self.session().await?;
+        let rows = session.query(LEFT, &[&prefix]).await.map_err(errors::statement)?;
+        rows.iter().map(|row| get(row, 0)).collect()
     }
 
     async fn disk(&self, table: &TableName) -> Result<Option<Disk>> {
@@ -218,7 +318,7 @@ impl Gauge for PostgresTarget {
             .map(|bytes| LogMark { bytes, changes: None }))
     }
 
-    async fn records(&self, table: &Table, from: &LogMark, to: &LogMark) -> Result<Records> {
+    async fn records(&self, table: &Table, operation: Mode, from: &LogMark, to: &LogMark) -> Result<Records> {
         let unknown = |why: &str| Ok(Records::Unknown { why: why.to_owned() });
         let persistence = self.names(PERSISTENCE, table).await?;
         if persistence.iter().any(|persistence| persistence == "u") {
@@ -250,7 +350,7 @@ impl Gauge for PostgresTarget {
         if let Some(row) = found {
             let (schema, allowed): (String, bool) = (get(&row, 0)?, get(&row, 1)?);
             return match allowed {
-                true => read(&client, &schema, table, from, to).await,
+                true => read(&client, &schema, table, operation, from, to).await,
                 false => unknown(
                     "records of the log cannot be read by this role: GRANT pg_read_server_files, or EXECUTE on the \
                      functions of pg_walinspect, would let it",
@@ -271,7 +371,7 @@ impl Gauge for PostgresTarget {
             .batch_execute("BEGIN; CREATE EXTENSION pg_walinspect SCHEMA pg_catalog")
             .await
             .map_err(errors::statement)?;
-        let records = read(&client, "pg_catalog", table, from, to).await;
+        let records = read(&client, "pg_catalog", table, operation, from, to).await;
         client
             .batch_execute("ROLLBACK")
             .await
@@ -279,65 +379,91 @@ impl Gauge for PostgresTarget {
         records
     }
 
-    async fn causes(&self, table: &Table, method: Method, columns: &[String]) -> Result<Vec<Cause>> {
+    async fn causes(
+        &self,
+        table: &Table,
+        operation: Mode,
+        method: Method,
+        columns: &[String],
+    ) -> Result<Vec<Cause>> {
         let oid = oid(table)?;
         let session = self.session().await?;
         let mut causes = Vec::new();
+        // Only a COPY straight into the table adds many rows at once: other operations go through a table of their own.
+        let copies = method == Method::Native && operation == Mode::Insert;
         let triggers = session
-            .query(TRIGGERS, &[&oid])
+            .query(TRIGGERS, &[&oid, &trigger_bits(operation)])
             .await
             .map_err(errors::statement)?;
         for row in &triggers {
             let (name, before): (String, bool) = (get(row, 0)?, get(row, 1)?);
-            causes.push(match (before, method) {
-                (true, Method::Native) => Cause {
+            causes.push(match (before, copies) {
+                (true, true) => Cause {
                     text: format!("BEFORE ROW trigger {name} must see each row before the next: COPY adds them one by one"),
                     decides: true,
                 },
-                (true, _) => Cause::shown(format!("BEFORE ROW trigger {name} runs for every row")),
+                (true, false) => Cause::shown(format!("BEFORE ROW trigger {name} runs for every row")),
                 (false, _) => Cause::shown(format!("AFTER ROW trigger {name} runs for every row")),
             });
         }
-        match method {
-            Method::Native => {
-                let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
-                let volatile = session
-                    .query(VOLATILE, &[&oid, &columns])
-                    .await
-                    .map_err(errors::statement)?;
-                for row in &volatile {
-                    let (name, default): (String, String) = (get(row, 0)?, get(row, 1)?);
-                    causes.push(Cause::shown(format!(
-                        "column {name} is left to its default {default}, which is volatile: COPY adds rows one by one"
-                    )));
-                }
-                if causes.is_empty() {
-                    causes.push(Cause::shown("COPY adds rows a page at a time"));
-                }
+        if copies {
+            let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+            let volatile = session
+                .query(VOLATILE, &[&oid, &columns])
+                .await
+                .map_err(errors::statement)?;
+            for row in &volatile {
+                let (name, default): (String, String) = (get(row, 0)?, get(row, 1)?);
+                causes.push(Cause::shown(format!(
+                    "column {name} is left to its default {default}, which is volatile: COPY adds rows one by one"
+                )));
             }
-            _ => causes.push(Cause::shown(
-                "INSERT adds rows one by one, however many a statement carries, multi-row VALUES and arrays alike; \
-                 only COPY adds them a page at a time",
-            )),
+            if causes.is_empty() {
+                causes.push(Cause::shown("COPY adds rows a page at a time"));
+            }
+        } else {
+            causes.push(Cause::shown(match operation {
+                Mode::Insert | Mode::Ignore => {
+                    "INSERT adds rows one by one, however many a statement carries, multi-row VALUES and arrays alike; \
+                     only COPY adds them a page at a time"
+                }
+                Mode::Upsert => "INSERT adds rows one by one, and replaces those that are there one by one",
+                Mode::Update => "UPDATE adds a new version of each row, with a record of its own, by whichever method",
+                Mode::Delete => {
+                    "DELETE marks each row, with a record of its own, by whichever method; VACUUM takes it away"
+                }
+            }));
         }
         let shape = session
             .query_one(SHAPE, &[&oid])
             .await
             .map_err(errors::statement)?;
-        let (indexes, references): (i64, i64) = (get(&shape, 2)?, get(&shape, 3)?);
+        let (indexes, references, children): (i64, i64, i64) =
+            (get(&shape, 2)?, get(&shape, 3)?, get(&shape, 4)?);
         if indexes > 0 {
-            causes.push(Cause::shown(format!(
-                "{}: a record a row in each, by whichever method",
-                match indexes {
-                    1 => "1 index".to_owned(),
-                    many => format!("{many} indexes"),
-                }
-            )));
+            let indexes = match indexes {
+                1 => "1 index".to_owned(),
+                many => format!("{many} indexes"),
+            };
+            causes.push(Cause::shown(match operation {
+                Mode::Delete => format!("{indexes}: DELETE leaves them to VACUUM, by whichever method"),
+                Mode::Update => format!(
+                    "{indexes}: a record a row in each, unless no indexed column changes and the page has room for the \
+                     new version (HOT)"
+                ),
+                _ => format!("{indexes}: a record a row in each, by whichever method"),
+            }));
         }
-        if references > 0 {
+        if references > 0 && operation != Mode::Delete {
             causes.push(Cause::shown(format!(
                 "{}: each row looks up and locks the row that it names, by whichever method",
                 Counted(references as u64, "foreign key")
+            )));
+        }
+        if children > 0 && operation == Mode::Delete {
+            causes.push(Cause::shown(format!(
+                "{} of other tables: each row looks for those that name it, by whichever method",
+                Counted(children as u64, "foreign key")
             )));
         }
         Ok(causes)
@@ -352,5 +478,15 @@ mod tests {
     fn positions_in_the_log_are_written_as_the_server_writes_them() {
         assert_eq!(position(0x1_6B37_4D48), "1/6B374D48");
         assert_eq!(position(0), "0/0");
+    }
+
+    #[test]
+    fn a_trigger_is_told_again_for_another_table() {
+        let made = "CREATE TRIGGER t BEFORE UPDATE OF a ON public.orders FOR EACH ROW EXECUTE FUNCTION f()";
+        assert_eq!(
+            retold(made, "public.orders", "\"copy\"").as_deref(),
+            Some("CREATE TRIGGER t BEFORE UPDATE OF a ON \"copy\" FOR EACH ROW EXECUTE FUNCTION f()")
+        );
+        assert_eq!(retold(made, "public.order", "copy"), None);
     }
 }

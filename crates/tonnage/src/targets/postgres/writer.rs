@@ -85,6 +85,8 @@ pub(super) struct PostgresWriter {
     state: State,
     /// Whether this transaction has put rows into the stage.
     staged: bool,
+    /// Whether the savepoint of the last write is there still: it is released together with setting the next.
+    saved: bool,
     /// Whether a transaction goes on over many writes.
     single_transaction: bool,
     /// The table to be emptied in that transaction, and how.
@@ -95,6 +97,7 @@ pub(super) struct PostgresWriter {
 const CHUNKS_QUEUED_MAX: usize = 2;
 
 const SAVEPOINT: &str = "SAVEPOINT tonnage_write";
+const SAVEPOINT_AGAIN: &str = "RELEASE SAVEPOINT tonnage_write; SAVEPOINT tonnage_write";
 const RELEASE: &str = "RELEASE SAVEPOINT tonnage_write";
 const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT tonnage_write; RELEASE SAVEPOINT tonnage_write";
 
@@ -200,6 +203,7 @@ impl PostgresWriter {
             claimed: Vec::new(),
             state: State::Idle,
             staged: false,
+            saved: false,
             single_transaction: plan.single_transaction,
             truncate: (plan.single_transaction && plan.preparation.truncates())
                 .then(|| (plan.table.name.clone(), statements::truncate(&plan.table.name))),
@@ -522,6 +526,7 @@ impl Writer for PostgresWriter {
             return Err(Error::bug("a transaction was begun inside another"));
         }
         self.staged = false;
+        self.saved = false;
         self.claimed.clear();
         let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) else {
             self.client
@@ -574,9 +579,13 @@ impl Writer for PostgresWriter {
         let applied = match guard {
             Guard::None => self.apply(rows, &runs, &mut sent).await,
             Guard::Savepoint => {
+                let savepoint = match std::mem::take(&mut self.saved) {
+                    true => SAVEPOINT_AGAIN,
+                    false => SAVEPOINT,
+                };
                 // One round trip: rows are sent behind the savepoint, and fail with it.
                 let (saved, applied) = futures::join!(
-                    self.client.batch_execute(SAVEPOINT),
+                    self.client.batch_execute(savepoint),
                     self.apply(rows, &runs, &mut sent)
                 );
                 if let Err(error) = saved {
@@ -592,6 +601,11 @@ impl Writer for PostgresWriter {
                 skipped = left_out;
                 self.staged = true;
                 if guard == Guard::Savepoint {
+                    self.saved = true;
+                }
+                // What goes through the stage is to be gone from it before the next savepoint.
+                if self.saved && matches!(self.path, Path::Stage { .. }) {
+                    self.saved = false;
                     self.client
                         .batch_execute(RELEASE)
                         .await

@@ -10,6 +10,7 @@
 //! The order to read in: `key`, `alike`, then this, `ledger`, `scan`, `getter`.
 
 mod alike;
+mod gauge;
 mod getter;
 mod key;
 mod ledger;
@@ -32,6 +33,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     getter::{GetRequest, Getter},
     ledger::{Ledger, RunHandle},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
@@ -671,6 +673,10 @@ impl Target for ShardedTarget {
 
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         getter::open(self, request).await
+    }
+
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        Some(self)
     }
 
     fn ledger(&self) -> &dyn Ledger {

@@ -4,7 +4,7 @@
 //!   and journal, which is removed with its logs.
 //! - Nobody moves the log of such a file before it has [`LOG_BYTES`], so until then its length counts every frame.
 
-use std::{path::Path, sync::Arc};
+use std::{ffi::OsStr, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -17,8 +17,12 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    measure::gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace},
+    measure::{
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
+        way::Address,
+    },
     operation::Method,
+    plan::Mode,
     report::Counted,
     table::{Table, TableName},
     target::Target,
@@ -56,20 +60,31 @@ struct Definition {
     lacking: Vec<String>,
 }
 
-fn definition(connection: &Connection, name: &str) -> Result<Definition> {
+/// With its triggers where they are asked for, and then with the other tables, empty, that these may write.
+fn definition(connection: &Connection, name: &str, triggers: bool) -> Result<Definition> {
     let texts = |sql: &str| -> Result<Vec<String>> {
         let mut statement = connection.prepare(sql).map_err(failed)?;
         let found = statement.query_map([name], |row| row.get(0)).map_err(failed)?;
         found.collect::<rusqlite::Result<_>>().map_err(failed)
     };
-    let statements = texts(
-        "SELECT sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', 'index') \
-         AND sql IS NOT NULL ORDER BY type = 'index', rowid",
-    )?;
-    let mut lacking = texts(
-        "SELECT 'trigger ' || name FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type = 'trigger' \
-         ORDER BY name",
-    )?;
+    let statements = texts(match triggers {
+        false => {
+            "SELECT sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', 'index') \
+             AND sql IS NOT NULL ORDER BY type = 'index', rowid"
+        }
+        true => {
+            "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
+             AND (type <> 'trigger' OR tbl_name = ?1 COLLATE NOCASE) \
+             ORDER BY type = 'trigger', type = 'view', type = 'index', rowid"
+        }
+    })?;
+    let mut lacking = match triggers {
+        true => Vec::new(),
+        false => texts(
+            "SELECT 'trigger ' || name FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type = 'trigger' \
+             ORDER BY name",
+        )?,
+    };
     if !texts("SELECT \"table\" FROM pragma_foreign_key_list(?1)")?.is_empty() {
         lacking.push("checks of its foreign keys".to_owned());
     }
@@ -90,10 +105,14 @@ impl Gauge for SqliteTarget {
         Ok(Some(Arc::new(self.scratch_file(location).await?)))
     }
 
-    async fn copy(&self, table: &Table, name: &str) -> Result<Copied> {
+    fn address(&self) -> Result<Address> {
+        Err(not_by_tcp("SQLite is a file of this machine"))
+    }
+
+    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
         let of = table.name.name.clone();
         let Definition { statements, lacking } = self
-            .on_required(move |connection| definition(connection, &of))
+            .on_required(move |connection| definition(connection, &of, triggers))
             .await?;
         let location = Location {
             // The tables that they lead to are not there.
@@ -133,6 +152,25 @@ impl Gauge for SqliteTarget {
         Ok(())
     }
 
+    async fn left(&self, prefix: &str) -> Result<Vec<String>> {
+        // Files beside the database, each with the logs that it may have.
+        let start = self.location.scratch(prefix).path;
+        let (Some(directory), Some(start)) = (start.parent(), start.file_name().and_then(OsStr::to_str))
+        else {
+            return Ok(Vec::new());
+        };
+        let failed = |error| Error::new(ErrorKind::Refused, format!("{}: {error}", directory.display()));
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(directory).map_err(failed)? {
+            let file = entry.map_err(failed)?.file_name();
+            if let Some(rest) = file.to_str().and_then(|file| file.strip_prefix(start)) {
+                let rest = rest.split('-').next().unwrap_or(rest);
+                names.push(format!("{prefix}{rest}"));
+            }
+        }
+        Ok(names)
+    }
+
     async fn disk(&self, _: &TableName) -> Result<Option<Disk>> {
         // The file holds nothing else.
         self.on_existing(None, |connection| {
@@ -169,7 +207,7 @@ impl Gauge for SqliteTarget {
         .await
     }
 
-    async fn records(&self, _: &Table, from: &LogMark, to: &LogMark) -> Result<Records> {
+    async fn records(&self, _: &Table, _: Mode, from: &LogMark, to: &LogMark) -> Result<Records> {
         let (from_bytes, to_bytes) = (from.bytes, to.bytes);
         Ok(match (from.changes, to.changes) {
             (Some(from), Some(to)) => Records::Counted {
@@ -186,7 +224,7 @@ impl Gauge for SqliteTarget {
         })
     }
 
-    async fn causes(&self, table: &Table, method: Method, _: &[String]) -> Result<Vec<Cause>> {
+    async fn causes(&self, table: &Table, _: Mode, method: Method, _: &[String]) -> Result<Vec<Cause>> {
         let name = table.name.name.clone();
         let (form, indexes, definition) = self
             .on_required(move |connection| {
@@ -196,7 +234,7 @@ impl Gauge for SqliteTarget {
                         row.get(0)
                     })
                     .map_err(failed)?;
-                Ok((form, indexes, definition(connection, &name)?))
+                Ok((form, indexes, definition(connection, &name, false)?))
             })
             .await?;
         let mut causes = vec![Cause::shown(match (method, form.wal) {

@@ -1,13 +1,17 @@
 //! What measuring asks of PostgreSQL: records of the log that are about one table, and copies that stand alone.
 
+use std::time::{Duration, Instant};
+
 use tonnage::{
     load::Stop,
     measure::{
         Explain, ExplainOptions,
         explain::{ByMethod, Explained},
         verdict::Taken,
+        way::{Length, Way},
     },
     operation::Method,
+    plan::Mode,
     table::TableName,
 };
 
@@ -17,6 +21,7 @@ on_every_server! {
     records_are_counted_by_table_and_kind,
     a_copy_has_what_the_table_has_and_sequences_of_its_own,
     an_unlogged_table_leaves_no_records,
+    a_longer_way_gives_a_row_a_round_trip,
 }
 
 async fn explain(place: &Place, table: &str, methods: &[Method]) -> Explained {
@@ -24,7 +29,9 @@ async fn explain(place: &Place, table: &str, methods: &[Method]) -> Explained {
         table: TableName::bare(table),
         files: Vec::new(),
         columns: None,
+        operations: Some(vec![Mode::Insert]),
         methods: Some(methods.to_vec()),
+        triggers: false,
         rows: 1_000,
         batch_rows: 500,
         durability: None,
@@ -117,4 +124,39 @@ async fn an_unlogged_table_leaves_no_records(server: Server) {
         array.why.iter().any(|why| why.contains("the table is unlogged")),
         "{explained:?}"
     );
+}
+
+async fn a_longer_way_gives_a_row_a_round_trip(server: Server) {
+    const ROWS: i32 = 100;
+    let place = Place::on(server).await;
+    place.run("CREATE TABLE t (id integer PRIMARY KEY)").await;
+    let length = Length {
+        round_trip: Duration::from_millis(4),
+        bandwidth: None,
+    };
+    let gauge = place.target.gauge().unwrap();
+    let way = Way::open(gauge.address().unwrap(), length).unwrap();
+    let direct: tokio_postgres::Config = server.url().parse().unwrap();
+    let (client, connection) = tokio_postgres::Config::new()
+        .host("127.0.0.1")
+        .port(way.local().port())
+        .user(direct.get_user().unwrap())
+        .password(direct.get_password().unwrap())
+        .dbname(direct.get_dbname().unwrap())
+        .connect(tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let insert = format!("INSERT INTO {}.t VALUES ($1)", place.schema);
+    let insert = client.prepare(&insert).await.unwrap();
+    let (before, began) = (way.round_trips(), Instant::now());
+    for id in 0..ROWS {
+        assert_eq!(client.execute(&insert, &[&id]).await.unwrap(), 1);
+    }
+    let taken = began.elapsed();
+    assert_eq!(way.round_trips() - before, ROWS as u64);
+    assert!(taken >= length.round_trip * ROWS as u32, "{taken:?}");
+    // How much less than a row a round trip it is depends on the machine: it is said, not asserted.
+    let share = length.round_trip.as_secs_f64() * f64::from(ROWS) / taken.as_secs_f64();
+    println!("{share:.3} rows a round trip");
 }

@@ -2,17 +2,17 @@
 
 use serde::Serialize;
 
-use crate::{
-    measure::{
-        gauge::{Cause, Disk, Records},
-        verdict::{Taken, drowned, taken, without_background},
-    },
-    operation::Method,
+use super::{
+    gauge::{Cause, Disk, Records},
+    verdict::{Taken, drowned, taken, without_background},
 };
+use crate::{operation::Method, plan::Mode};
 
 /// What one method does.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ByMethod {
+    /// What happened to each row.
+    pub operation: Mode,
     /// It.
     pub method: Method,
     /// How rows were taken.
@@ -55,8 +55,9 @@ pub(super) struct Seen {
 }
 
 /// Of a method of which nothing was seen.
-pub(super) fn unseen(method: Method, batch_rows: usize) -> ByMethod {
+pub(super) fn unseen(operation: Mode, method: Method, batch_rows: usize) -> ByMethod {
     ByMethod {
+        operation,
         method,
         taken: Taken::Unknown,
         why: Vec::new(),
@@ -73,7 +74,7 @@ pub(super) fn unseen(method: Method, batch_rows: usize) -> ByMethod {
 }
 
 /// The verdict: what was counted, unless the catalogue knows better.
-pub(super) fn judge(method: Method, seen: Seen, causes: &[Cause]) -> ByMethod {
+pub(super) fn judge(operation: Mode, method: Method, seen: Seen, causes: &[Cause]) -> ByMethod {
     let rows = seen.rows.max(1) as f64;
     let rows_a_page = seen.disk.and_then(|disk| {
         let pages = disk.rows_bytes.unwrap_or(disk.bytes) as f64 / disk.page_bytes.max(1) as f64;
@@ -83,7 +84,7 @@ pub(super) fn judge(method: Method, seen: Seen, causes: &[Cause]) -> ByMethod {
         rows: seen.rows,
         rows_a_page,
         log_bytes: seen.log_bytes.map(|bytes| bytes / rows),
-        ..unseen(method, seen.batch_rows)
+        ..unseen(operation, method, seen.batch_rows)
     };
     match seen.records {
         Records::Unknown { why } => found.why.push(why),
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn records_a_row_are_apart_from_indexes_images_and_background() {
-        let found = judge(Method::Native, seen(counted(220, true)), &[]);
+        let found = judge(Mode::Insert, Method::Native, seen(counted(220, true)), &[]);
         assert_eq!(found.row_records, Some(0.12), "of 220, 100 are the background's");
         assert_eq!(found.index_records, Some(2.0));
         assert_eq!(found.log_bytes, Some(100.0));
@@ -177,6 +178,7 @@ mod tests {
             decides: true,
         };
         let found = judge(
+            Mode::Insert,
             Method::Native,
             seen(counted(220, true)),
             std::slice::from_ref(&trigger),
@@ -187,13 +189,18 @@ mod tests {
             ["a trigger", "the copy, which is without that, was taken by array"]
         );
         let index = Cause::shown("two indexes");
-        let found = judge(Method::Array, seen(counted(1_100, true)), &[index, trigger]);
+        let found = judge(
+            Mode::Insert,
+            Method::Array,
+            seen(counted(1_100, true)),
+            &[index, trigger],
+        );
         assert_eq!((found.taken, found.why.len()), (Taken::RowByRow, 2));
     }
 
     #[test]
     fn what_others_do_more_of_tells_nothing() {
-        let found = judge(Method::Native, seen(counted(120, true)), &[]);
+        let found = judge(Mode::Insert, Method::Native, seen(counted(120, true)), &[]);
         assert_eq!(found.taken, Taken::Unknown);
         assert!(found.why[0].contains("others do more"), "{:?}", found.why);
     }
@@ -203,7 +210,7 @@ mod tests {
         let unknown = Records::Unknown {
             why: "no right to".to_owned(),
         };
-        let found = judge(Method::Native, seen(unknown), &[]);
+        let found = judge(Mode::Insert, Method::Native, seen(unknown), &[]);
         assert_eq!((found.taken, found.row_records), (Taken::Unknown, None));
         assert_eq!(found.why, ["no right to"]);
         assert_eq!(found.log_bytes, Some(110.0));

@@ -1,0 +1,48 @@
+"""E5: bulk put and bulk get beside single ones, on Cassandra."""
+
+import cluster
+import measure
+import ran
+from measure import Failed, interval, ratios
+from ran import Found, Point
+
+GOALS = {"put": 2.0, "get": 420 / 149}
+
+
+def run(quick):
+    if not cluster.PRESENT:
+        raise Failed("E5 needs Cassandra, which scripts/with-servers brings up")
+    rounds, rows = (1, 40_000) if quick else (5, 1_000_000)
+    _, about = ran.published("bulk_put_get.csv")
+    found = Found("bulk put and bulk get")
+    found.lines += [
+        f"Published: {about}.", "",
+        "Here: rows of 1 KB, three nodes with every row on all of them, beside nine tasks of the same driver that await "
+        "single puts and gets. Keys are uniform, not Zipfian. The published acknowledgement by none is one replica's here: "
+        "without any, nobody waits for anything that could be measured.", "",
+    ]
+    cases = [
+        ("put, one acknowledgement", "put", cluster.loads("put-relaxed", rows, "relaxed"), cluster.CSV, cluster.PUTS),
+        ("put, a majority", "put", cluster.loads("put-majority", rows, "majority"), cluster.CSV, cluster.PUTS),
+        ("get, a majority", "get", cluster.gets("gets", rows), [cluster.GET_ONE, cluster.GET_TWO], cluster.GETS),
+    ]
+    for title, kind, case, bulk, single in cases:
+        case.contenders.pop(cluster.PYTHON, None)
+        taken, failed = measure.measure(case, rounds)
+        found.lines += [f"## {title}", ""]
+        lines = []
+        for name, values in taken.items():
+            middle, least, greatest = interval([once.wall for once in values])
+            lines.append([name, f"{middle:.2f} [{least:.2f} .. {greatest:.2f}]", f"{case.rows / middle:,.0f}"])
+        lines += [[name, problem, "-"] for name, problem in failed.items()]
+        found.lines += ran.table(["", "seconds", "rows/s"], lines)
+        there = [name for name in bulk if name in taken]
+        if not there or single not in taken:
+            found.points.append(Point(title, f"{GOALS[kind]:.1f}x", "could not run", None))
+            continue
+        best = min(there, key=lambda name: interval([once.wall for once in taken[name]])[0])
+        ratio = ratios(taken[single], taken[best])[0]
+        found.points.append(Point(
+            f"{title}: bulk over single", f"over {GOALS[kind]:.1f}x", f"{ratio:.1f}x", ratio >= GOALS[kind],
+        ))
+    return found

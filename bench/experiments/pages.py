@@ -1,0 +1,55 @@
+"""Pages of what was found, one an experiment, and one of all points."""
+
+import json
+from dataclasses import asdict
+from datetime import date
+
+import data
+import page
+from ran import Found, Point, table
+
+PLACE = data.ROOT / "docs" / "experiments"
+KEPT = data.ROOT / "target" / "experiments"
+WORDS = {True: "as there", False: "otherwise", None: "open"}
+TEMPLATE = data.ROOT / "bench" / "experiments" / "overview.md"
+
+
+def keep(name, found, quick, minutes):
+    KEPT.mkdir(parents=True, exist_ok=True)
+    day, machine = date.today().isoformat(), page.machine()
+    kept = asdict(found) | {"quick": quick, "minutes": minutes, "day": day, "machine": machine}
+    (KEPT / f"{name}.json").write_text(json.dumps(kept, indent=1))
+
+
+def points_of(points):
+    head = ["Published", "there", "here", "", "why"]
+    rows = [[p.text, p.published, p.measured, WORDS[p.same], p.note] for p in points]
+    return table(head, rows)
+
+
+def when(kept):
+    said = f"{kept['day']}, {kept['machine']}, {kept['minutes']:.0f} minutes"
+    return f"{said}; a quick run: it shows that this works, and no figure counts" if kept["quick"] else said
+
+
+def write(place, order):
+    """Writes the pages of all experiments that are kept."""
+    place.mkdir(parents=True, exist_ok=True)
+    overview = []
+    for name in order:
+        path = KEPT / f"{name}.json"
+        if not path.exists():
+            overview += [f"## {name}", "", f"Not run yet: `make experiments ARGS='--only {name}'`.", ""]
+            continue
+        kept = json.loads(path.read_text())
+        points = [Point(**point) for point in kept["points"]]
+        found = Found(kept["title"], kept["lines"], points, kept["charts"])
+        lines = [f"# {name}: {found.title}", "", f"`make experiments ARGS='--only {name}'`; {when(kept)}.", ""]
+        lines += [*points_of(points), *found.lines]
+        for file, svg in found.charts.items():
+            (place / file).write_text(svg)
+            lines += [f"![{file.removesuffix('.svg')}]({file})", ""]
+        (place / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")
+        overview += [f"## [{name}: {found.title}]({name}.md)", "", f"{when(kept)}.", "", *points_of(points)]
+    text = TEMPLATE.read_text().replace("{points}", "\n".join(overview).rstrip())
+    (place / "README.md").write_text(text.rstrip() + "\n")

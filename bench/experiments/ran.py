@@ -1,0 +1,146 @@
+"""Runs of the program, and the published figures that they are set beside."""
+
+import csv
+import json
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import data
+
+PUBLISHED = data.ROOT / "docs" / "experiments" / "published"
+# Flushes whose median is told.
+FLUSHES = 200
+
+
+@dataclass
+class Point:
+    """One thing that the published run showed, and whether this one does."""
+
+    text: str
+    published: str
+    measured: str
+    # None where it cannot be told.
+    same: bool | None
+    # Where and why they differ, where that is known beforehand.
+    note: str = ""
+
+
+@dataclass
+class Found:
+    """What an experiment has found: lines of a page, charts by their file names, points."""
+
+    title: str
+    lines: list = field(default_factory=list)
+    points: list = field(default_factory=list)
+    charts: dict = field(default_factory=dict)
+
+
+def published(name):
+    """Records of a published run, numbers as numbers, and what it was."""
+    with open(PUBLISHED / name, newline="") as file:
+        about = file.readline().lstrip("# ").strip()
+        return [{key: number(value) for key, value in row.items()} for row in csv.DictReader(file)], about
+
+
+def number(text):
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return text
+
+
+class Report:
+    """What one `tonnage bench` says."""
+
+    def __init__(self, report):
+        self.report = report
+        self.product = report["product"]
+        self.cells = report["cells"]
+
+    def cell(self, **wanted):
+        """The cell of a setting; none where it was not measured."""
+        fits = lambda cell: all(cell["setting"][name] == value for name, value in wanted.items())
+        return next((cell for cell in self.cells if fits(cell)), None)
+
+    def rate(self, **wanted):
+        cell = self.cell(**wanted)
+        return cell["rows_per_second"]["median"] if cell else None
+
+    def noise(self):
+        steadiness = self.report["reference"]["steadiness"]
+        return steadiness["noise"] if steadiness else None
+
+
+def a_row(cell, name):
+    """The median of a figure of a cell's runs, over its rows; none where it was not told."""
+    values = [run[name] / max(run["rows"], 1) for run in cell["runs"] if run[name] is not None]
+    return statistics.median(values) if values else None
+
+
+def bench(url, *options, directory=None):
+    return Report(said("bench", url, *options, directory=directory))
+
+
+def explain(url, table, *options):
+    return said("explain", url, table, *options)
+
+
+def said(command, *arguments, directory=None):
+    with tempfile.TemporaryDirectory() as place:
+        report = Path(place) / "report.json"
+        words = [data.TONNAGE, "-q", command, *arguments, "--yes", "--report", report]
+        data.run(words, cwd=directory)
+        return json.loads(report.read_text())
+
+
+def over(measured, by):
+    """A ratio; none where one of the two is missing."""
+    return measured / by if measured and by else None
+
+
+def times(value):
+    if value is None:
+        return "-"
+    return f"{value:.0f}x" if value >= 9.95 else f"{value:.2g}x"
+
+
+def short(value):
+    if value is None:
+        return "-"
+    for least, unit in [(1e6, "M"), (1e3, "k")]:
+        if value >= least:
+            return f"{value / least:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def percent(value):
+    return "-" if value is None else f"{value:.0%}"
+
+
+def table(head, rows):
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "|".join(["---"] * len(head)) + "|"
+    for row in rows:
+        yield "| " + " | ".join(str(value) for value in row) + " |"
+    yield ""
+
+
+def flush_millis(directory):
+    """What it takes to write 8 KiB and have them on the disk of `directory`: the median, milliseconds."""
+    taken = []
+    with tempfile.NamedTemporaryFile(dir=directory) as file:
+        for _ in range(FLUSHES):
+            os.pwrite(file.fileno(), b"x" * 8192, 0)
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - started)
+    return statistics.median(taken) * 1e3
+
+
+def servers_directory():
+    """Where the servers of scripts/with-servers keep their data."""
+    return Path(os.environ["TONNAGE_TEST_POSTGRES_DATA"]).parent

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The published experiments, repeated by `tonnage bench` and `tonnage explain`, beside the published figures.
+
+    make experiments                            all of them, into docs/experiments
+    make experiments ARGS='--only E2'           one, and the overview anew
+    make experiments ARGS='--quick'             few runs of short time: whether it works, not how fast anything is
+    make experiments ARGS='--list'              what there is
+
+Ratios and shapes are compared, never rates: the published machines are other machines. What was measured is kept in
+target/experiments, the latest of each experiment; pages are written from that. An experiment that cannot be run is told
+of, the others go on, and the exit code is 1.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+import data  # noqa: E402
+import measure  # noqa: E402
+import methods  # noqa: E402
+import batches  # noqa: E402
+import paths  # noqa: E402
+import shards  # noqa: E402
+import bulk  # noqa: E402
+import everything  # noqa: E402
+import pages  # noqa: E402
+
+ALL = {
+    "E1": (methods.run, "insert methods over workers, here and 1 ms away"),
+    "E2": (batches.run, "batch size at 0 and 70 ms a round trip, for INSERT, UPDATE and DELETE"),
+    "E3": (paths.run, "whether rows reach the pages and the log by array or row by row"),
+    "E4": (shards.run, "batch size and jobs on one database, on several, and on Cassandra"),
+    "E5": (bulk.run, "bulk put and bulk get beside single ones, on Cassandra"),
+    "E6": (everything.run, "the same rows through every method of every database"),
+}
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    only = "only this one; may be given again"
+    parser.add_argument("--only", action="append", metavar="E", choices=list(ALL), help=only)
+    parser.add_argument("--quick", action="store_true", help="few runs of short time")
+    parser.add_argument("--list", action="store_true", help="print the experiments")
+    parser.add_argument("--binary", type=Path, metavar="PATH", help="the program (default: the release build)")
+    parser.add_argument("--output", type=Path, metavar="DIR", default=pages.PLACE, help="where pages go")
+    return parser.parse_args()
+
+
+def main():
+    arguments = options()
+    if arguments.list:
+        for name, (_, about) in ALL.items():
+            print(name, about)
+        return
+    if arguments.binary:
+        data.TONNAGE = arguments.binary.resolve()
+    sound = True
+    for name in arguments.only or ALL:
+        run, about = ALL[name]
+        print(f"{name}: {about}", flush=True)
+        started = time.monotonic()
+        try:
+            found = run(arguments.quick)
+        except (measure.Failed, OSError) as problem:
+            print(f"{name}: error: {problem}", flush=True)
+            sound = False
+            continue
+        minutes = (time.monotonic() - started) / 60
+        pages.keep(name, found, arguments.quick, minutes)
+        for point in found.points:
+            print(f"  {pages.WORDS[point.same]:<9} {point.text}: {point.measured} (published {point.published})")
+        print(f"{name}: {minutes:.1f} minutes", flush=True)
+    pages.write(arguments.output, list(ALL))
+    sys.exit(0 if sound else 1)
+
+
+if __name__ == "__main__":
+    main()

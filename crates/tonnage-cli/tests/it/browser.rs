@@ -1,0 +1,120 @@
+//! The report of a bench in a real browser: nothing to complain of, and every chart with marks that can be seen.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+use crate::support::{Database, Place};
+
+/// Writes what the page looks like into itself: of each chart its size, and the marks that lie within it; and whether the
+/// page is wider than its window.
+const LOOK: &str = "<script>\
+    const within = (a, b) => a.width > 0 && a.height > 0 && a.left >= b.left - 1 && a.right <= b.right + 1 && \
+        a.top >= b.top - 1 && a.bottom <= b.bottom + 1;\
+    const charts = [...document.querySelectorAll('svg')].map(svg => {\
+        const box = svg.getBoundingClientRect();\
+        const all = selector => [...svg.querySelectorAll(selector)].map(one => one.getBoundingClientRect());\
+        return {label: svg.getAttribute('aria-label'), width: box.width, height: box.height,\
+            marks: all('circle,rect').filter(one => within(one, box)).length,\
+            cut: all('text').filter(one => one.right > box.right + 1 || one.left < box.left - 1).length};\
+    });\
+    const looked = document.createElement('pre');\
+    looked.id = 'looked';\
+    looked.textContent = JSON.stringify({charts, wide: document.documentElement.scrollWidth > innerWidth});\
+    document.body.append(looked);\
+    </script></body>";
+
+fn chromium() -> PathBuf {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/chromium");
+    let ran = Command::new(script).output().expect("the script runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("a path").trim().into()
+}
+
+/// The page as the browser has it in the end, and what it logs.
+fn seen(browser: &Path, place: &Place, page: &str) -> Output {
+    let profile = format!("--user-data-dir={}", place.path("profile").display());
+    let ran = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args([
+            "--enable-logging=stderr",
+            "--window-size=1100,1400",
+            "--dump-dom",
+            &profile,
+        ])
+        .arg(format!("file://{}", place.path(page).display()))
+        .output()
+        .expect("the browser runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    ran
+}
+
+/// What the page has said on its console.
+fn console(ran: &Output) -> Vec<String> {
+    let log = String::from_utf8_lossy(&ran.stderr);
+    let lines = log.lines().filter(|line| line.contains("CONSOLE"));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_report_is_seen_whole_and_without_an_error() {
+    let browser = chromium();
+    let place = Place::new(Database::Postgres);
+    let lists = "--method single,array,native --batch-rows 50,100 --jobs 1,2 --durability relaxed,durable --rtt 0,1ms";
+    let ran = place.run(&format!(
+        "bench {{db}} --rows 100 --duration 10m --repeat 1 --yes {lists} -o out"
+    ));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+    let page = place.read("out/report.html");
+    assert_eq!(
+        console(&seen(&browser, &place, "out/report.html")),
+        [] as [&str; 0]
+    );
+    place.write(
+        "broken.html",
+        page.replace("</body>", "<script>missing()</script></body>"),
+    );
+    let told = console(&seen(&browser, &place, "broken.html"));
+    assert!(
+        told.iter().any(|line| line.contains("missing is not defined")),
+        "{told:?}"
+    );
+
+    place.write("looked.html", page.replace("</body>", LOOK));
+    let looked = seen(&browser, &place, "looked.html");
+    assert_eq!(console(&looked), [] as [&str; 0]);
+    let text = String::from_utf8_lossy(&looked.stdout);
+    let (_, after) = text
+        .split_once("<pre id=\"looked\">")
+        .expect("the script has run");
+    let (found, _) = after.split_once("</pre>").expect("it ends");
+    let found: Value = serde_json::from_str(
+        &found
+            .replace("&amp;", "&")
+            .replace("&lt;", "<")
+            .replace("&gt;", ">"),
+    )
+    .expect("JSON");
+    let charts = found["charts"].as_array().expect("charts");
+    assert!(charts.len() >= 20, "{} charts", charts.len());
+    for chart in charts {
+        assert!(chart["width"].as_f64() > Some(300.0), "{chart}");
+        assert!(chart["height"].as_f64() > Some(20.0), "{chart}");
+        assert!(
+            chart["marks"].as_u64() > Some(0),
+            "nothing is to be seen: {chart}"
+        );
+        assert_eq!(chart["cut"], 0, "text is cut off: {chart}");
+    }
+    assert_eq!(found["wide"], false, "the page is wider than its window");
+}

@@ -1,0 +1,74 @@
+//! What measuring needs: tables of its own. What a node writes to its log and to its disk it tells nobody by CQL.
+
+use async_trait::async_trait;
+
+use super::{CassandraTarget, catalog, errors, types::quote};
+use crate::{
+    error::{Error, Result},
+    measure::{
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
+        way::Address,
+    },
+    operation::Method,
+    plan::Mode,
+    table::{Table, TableName},
+};
+
+#[async_trait]
+impl Gauge for CassandraTarget {
+    fn place(&self, prefix: &str) -> ScratchPlace {
+        ScratchPlace {
+            shown: format!("tables {prefix}_* in the keyspace {}", self.keyspace),
+            apart: false,
+        }
+    }
+
+    fn address(&self) -> Result<Address> {
+        Err(not_by_tcp(
+            "the driver asks a node for the addresses of the others, and goes past what lies between",
+        ))
+    }
+
+    async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {
+        Err(Error::config(format!(
+            "how {} writes rows of {} cannot be looked at yet",
+            self.capabilities.product, table.name
+        ))
+        .hint("tonnage bench measures it"))
+    }
+
+    async fn discard(&self, name: &str) -> Result<()> {
+        let statement = format!("DROP TABLE IF EXISTS {}.{}", quote(&self.keyspace), quote(name));
+        let mut statement = scylla::statement::Statement::new(statement);
+        // A snapshot of what is dropped may be taken before.
+        statement.set_request_timeout(Some(super::SCHEMA_TIMEOUT));
+        let dropped = self.session.query_unpaged(statement, ()).await;
+        dropped
+            .map(|_| ())
+            .map_err(|error| errors::execution(error, errors::Doing::Else))
+    }
+
+    async fn left(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut names = catalog::names(&self.session, &self.keyspace).await?;
+        names.retain(|name| name.starts_with(prefix));
+        Ok(names)
+    }
+
+    async fn disk(&self, _: &TableName) -> Result<Option<Disk>> {
+        Ok(None)
+    }
+
+    async fn log(&self) -> Result<Option<LogMark>> {
+        Ok(None)
+    }
+
+    async fn records(&self, _: &Table, _: Mode, _: &LogMark, _: &LogMark) -> Result<Records> {
+        Ok(Records::Unknown {
+            why: "a node tells nobody what it writes to its log".to_owned(),
+        })
+    }
+
+    async fn causes(&self, _: &Table, _: Mode, _: Method, _: &[String]) -> Result<Vec<Cause>> {
+        Ok(Vec::new())
+    }
+}
