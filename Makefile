@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit test-faults bench experiments tools clean
+.PHONY: help demo test check unit test-faults fuzz bench experiments tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -8,6 +8,7 @@ help:
 	@echo 'make check        formatter, clippy and documentation, without warnings'
 	@echo 'make unit         all tests, with servers of their own'
 	@echo 'make test-faults  a hundred rounds of faults against every target: for a night'
+	@echo 'make fuzz         what reads foreign bytes, SECONDS=600 each (ARGS="csv urls" for some; needs nightly)'
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
 	@echo 'make clean        remove what was built'
@@ -35,6 +36,9 @@ test-faults: tools
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
 	TONNAGE_FAULT_ROUNDS=$(or $(TONNAGE_FAULT_ROUNDS),100) scripts/with-servers \
 	cargo test --locked --workspace --test it $(or $(FAULTS),faults) -- --nocapture
+
+fuzz: tools
+	scripts/fuzz $(or $(SECONDS),600) $(ARGS)
 
 bench: tools
 	cargo build --release --locked --package tonnage-cli

@@ -10,8 +10,9 @@ mod interrupt;
 mod options;
 mod progress;
 mod report;
+mod secrets;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tonnage::{Error, ErrorKind};
@@ -62,7 +63,11 @@ pub enum Ending {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let arguments = secrets::arguments();
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return secrets::refuse(&error, &arguments),
+    };
     let level = match (cli.quiet, cli.verbose) {
         (true, _) => LevelFilter::ERROR,
         (_, 0) => LevelFilter::WARN,
@@ -79,7 +84,12 @@ fn main() -> ExitCode {
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&Error::config(format!("the runtime cannot start: {error}"))),
+        Err(error) => {
+            return fail(
+                &Error::config(format!("the runtime cannot start: {error}")),
+                &arguments,
+            );
+        }
     };
     let ended = runtime.block_on(async {
         match &cli.command {
@@ -105,10 +115,10 @@ fn main() -> ExitCode {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Rejects) => ExitCode::from(3),
         Ok(Ending::Interrupted(interrupt, error)) => {
-            tell(&error);
+            tell(&error, &arguments);
             ExitCode::from(interrupt.exit_code())
         }
-        Err(error) => fail(&error),
+        Err(error) => fail(&error, &arguments),
     }
 }
 
@@ -119,16 +129,18 @@ async fn or_interrupted(command: impl Future<Output = tonnage::Result<Ending>>) 
     }
 }
 
-fn tell(error: &Error) {
-    eprintln!("error: {error}");
+/// Tells of an error, without the passwords of `arguments`.
+fn tell(error: &Error, arguments: &[OsString]) {
+    let concealed = |text: String| secrets::conceal(text, arguments);
+    eprintln!("error: {}", concealed(error.to_string()));
     if let Some(hint) = error.hint_text() {
-        eprintln!("hint: {hint}");
+        eprintln!("hint: {}", concealed(hint.to_owned()));
     }
-    tracing::debug!("{error:?}");
+    tracing::debug!("{}", concealed(format!("{error:?}")));
 }
 
-fn fail(error: &Error) -> ExitCode {
-    tell(error);
+fn fail(error: &Error, arguments: &[OsString]) -> ExitCode {
+    tell(error, arguments);
     ExitCode::from(match error.kind() {
         ErrorKind::Config => 2,
         ErrorKind::Cancelled => Interrupt::Typed.exit_code(),

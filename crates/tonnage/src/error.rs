@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// The most bytes of a message or a hint. What they quote of a file, a name above all, can be of any length.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -32,6 +35,15 @@ pub enum ErrorKind {
     Fenced,
 }
 
+/// The text, or its beginning.
+fn bounded(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push_str("...");
+    }
+    text
+}
+
 /// A failure: what and where, and a hint at the next step.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -46,11 +58,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `kind`. Messages have no full stop and never hold a password.
+    /// An error of `kind`. Messages have no full stop and never hold a password; of a very long one only the
+    /// beginning is kept.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
         Self {
             kind,
-            message: message.to_string(),
+            message: bounded(message.to_string()),
             hint: None,
             code: None,
             source: None,
@@ -86,7 +99,7 @@ impl Error {
     /// Adds the next step, shown on a line of its own.
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
-        self.hint = Some(hint.to_string());
+        self.hint = Some(bounded(hint.to_string()));
         self
     }
 

@@ -42,6 +42,14 @@ pub mod convert;
 pub mod database;
 pub mod error;
 pub mod fetch;
+#[cfg(all(
+    any(test, fuzzing),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod generate;
 pub mod getter;
 pub mod ledger;

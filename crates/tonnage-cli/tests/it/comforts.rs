@@ -106,7 +106,7 @@ fn a_name_may_stand_for_a_file() {
 }
 
 /// Runs the program on a terminal of its own, on which `typed` is typed. All that the terminal shows, and the exit code.
-fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>, String) {
+pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>, String) {
     let line = format!("{} {arguments} </dev/null", env!("CARGO_BIN_EXE_tonnage"));
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])

@@ -22,16 +22,21 @@ pub struct Chance(u64);
 impl Chance {
     /// Another seed each time, or TONNAGE_TEST_SEED to see a failure again. It is printed: a test that fails shows it.
     pub fn new() -> Self {
+        Self::named("TONNAGE_TEST_SEED")
+    }
+
+    /// The same with a variable of another name.
+    pub fn named(variable: &str) -> Self {
         let now = || {
             SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_nanos() as u64)
         };
-        let seed = match std::env::var("TONNAGE_TEST_SEED") {
-            Ok(seed) => seed.parse().expect("TONNAGE_TEST_SEED is a number"),
+        let seed = match std::env::var(variable) {
+            Ok(seed) => seed.parse().unwrap_or_else(|_| panic!("{variable} is a number")),
             Err(_) => now(),
         };
-        eprintln!("TONNAGE_TEST_SEED={seed} chooses the same again");
+        eprintln!("{variable}={seed} chooses the same again");
         Self(seed)
     }
 

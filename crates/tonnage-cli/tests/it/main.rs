@@ -3,11 +3,13 @@
 
 mod around;
 mod bench;
+mod broken;
 mod browser;
 mod cassandra;
 mod comforts;
 mod conformance;
 mod connections;
+mod credentials;
 mod database;
 mod documents;
 mod events;

@@ -43,6 +43,13 @@ mod area;
 mod attach;
 mod drain;
 mod form;
+#[cfg(all(
+    any(test, fuzzing),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
+pub(crate) mod fuzz;
 mod journal;
 mod metrics;
 mod open;

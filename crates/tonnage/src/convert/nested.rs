@@ -22,6 +22,10 @@ use crate::{
     types::ColumnType,
 };
 
+/// The most bytes of one value's text: as many as a record of text has unless asked for. A list of nulls takes no room
+/// where it comes from, and any amount of it as text.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
 /// Whether a type is made of others.
 pub(super) fn is_nested(source: &DataType) -> bool {
     matches!(
@@ -210,7 +214,7 @@ impl Node {
                 text.push('[');
                 for (count, item) in ranges[row].clone().enumerate() {
                     if count > 0 {
-                        text.push(',');
+                        separate(text)?;
                     }
                     items.write(item, text)?;
                 }
@@ -221,7 +225,7 @@ impl Node {
                 text.push('{');
                 for (count, entry) in ranges[row].clone().enumerate() {
                     if count > 0 {
-                        text.push(',');
+                        separate(text)?;
                     }
                     let start = text.len();
                     keys.write(entry, text)?;
@@ -237,7 +241,7 @@ impl Node {
                 text.push('{');
                 for (count, (name, member)) in members.iter().enumerate() {
                     if count > 0 {
-                        text.push(',');
+                        separate(text)?;
                     }
                     text.push_str(name);
                     text.push(':');
@@ -248,6 +252,15 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// Puts a comma, unless there is too much before it.
+fn separate(text: &mut String) -> Parsed<()> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(no_json(format!("its text has more than {TEXT_BYTES_MAX} bytes")));
+    }
+    text.push(',');
+    Ok(())
 }
 
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowError> {

@@ -40,7 +40,7 @@ use crate::{
 
 pub(crate) use self::{
     decimal::{Decimal, POWERS_OF_TEN, numeric},
-    fault::{Fault, Notes, NullHint, Parsed, is_null_word},
+    fault::{Fault, Notes, NullHint, Parsed, is_null_word, shown, shown_bare},
     text::{TextColumn, TextLimit, check_text},
     time::{
         date, instant, instant_in_zone, text_of_date, text_of_time, text_of_timestamp, time as time_of_day,

@@ -18,7 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use lzma_rust2::XzReader;
 
-use super::InputFile;
+use super::{InputFile, damage::caught};
 use crate::error::{Error, Result};
 
 /// Bytes looked at to recognise a file.
@@ -148,6 +148,11 @@ impl ByteStream {
         })
     }
 
+    /// The file, as the user named it.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
     /// How the file is compressed.
     pub fn compression(&self) -> Compression {
         self.compression
@@ -171,7 +176,9 @@ impl ByteStream {
     /// damaged.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
-            match self.reader.read(buffer) {
+            // A decoder may panic on damage.
+            let read = caught(|| self.reader.read(buffer)).unwrap_or_else(|said| Err(io::Error::other(said)));
+            match read {
                 Ok(count) => return Ok(count),
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
                 Err(cause) => return Err(self.failed(cause)),
@@ -182,13 +189,15 @@ impl ByteStream {
     fn failed(&self, cause: io::Error) -> Error {
         let (shown, name) = (&self.shown, self.compression.name());
         let error = match (self.compression, cause.kind()) {
-            (Compression::None, _) => Error::input(format!("{shown}: cannot be read: {}", plain(&cause))),
+            (Compression::None, _) => Error::input(format!("{shown}: cannot be read: {}", plain(&cause)))
+                .hint("look at the disk or the pipe that it comes from"),
             (_, io::ErrorKind::UnexpectedEof) => Error::input(format!(
                 "{shown}: the {name} data ends early, after {} bytes of the file",
                 self.taken()
             ))
             .hint("the file was cut off; get a whole copy of it"),
-            _ => Error::input(format!("{shown}: the {name} data is damaged: {}", plain(&cause))),
+            _ => Error::input(format!("{shown}: the {name} data is damaged: {}", plain(&cause)))
+                .hint("get a whole copy of the file; nothing behind the damage can be read"),
         };
         error.caused_by(cause)
     }
@@ -229,14 +238,16 @@ pub(crate) fn plain(cause: &io::Error) -> String {
 /// LZ4 frames one after another, to the end of the file. The decoder takes a file that ends between two blocks
 /// of a frame for whole; here that is an end too early.
 struct Lz4Frames<R: BufRead> {
-    decoder: FrameDecoder<EndSeen<R>>,
+    /// Of one frame: it takes the next one's blocks for as large as its own. None once one has failed.
+    decoder: Option<FrameDecoder<EndSeen<R>>>,
     in_frame: bool,
 }
 
 impl<R: BufRead> Lz4Frames<R> {
     fn new(reader: R) -> Self {
+        let reader = EndSeen { reader, seen: false };
         Self {
-            decoder: FrameDecoder::new(EndSeen { reader, seen: false }),
+            decoder: Some(FrameDecoder::new(reader)),
             in_frame: false,
         }
     }
@@ -248,14 +259,23 @@ impl<R: BufRead> Read for Lz4Frames<R> {
             return Ok(0);
         }
         loop {
-            if !self.in_frame && self.decoder.get_mut().reader.fill_buf()?.is_empty() {
+            let failed = || io::Error::other("a frame before has failed");
+            let mut decoder = self.decoder.take().ok_or_else(failed)?;
+            if !self.in_frame && decoder.get_mut().reader.fill_buf()?.is_empty() {
+                self.decoder = Some(decoder);
                 return Ok(0);
             }
             self.in_frame = true;
-            match self.decoder.read(buffer)? {
-                0 if self.decoder.get_ref().seen => return Err(io::ErrorKind::UnexpectedEof.into()),
-                0 => self.in_frame = false,
-                count => return Ok(count),
+            match decoder.read(buffer)? {
+                0 if decoder.get_ref().seen => return Err(io::ErrorKind::UnexpectedEof.into()),
+                0 => {
+                    self.in_frame = false;
+                    self.decoder = Some(FrameDecoder::new(decoder.into_inner()));
+                }
+                count => {
+                    self.decoder = Some(decoder);
+                    return Ok(count);
+                }
             }
         }
     }
@@ -383,8 +403,26 @@ mod tests {
         for (name, pack) in PACKINGS {
             let packed = [pack(&one), pack(b""), pack(&two)].concat();
             assert_eq!(read_all(packed).unwrap(), both, "{name}");
+            let packed = [pack(&two), pack(b""), pack(&one)].concat();
+            let turned = [two.as_slice(), &one].concat();
+            assert_eq!(read_all(packed).unwrap(), turned, "{name}");
             assert_eq!(read_all(pack(b"")).unwrap(), b"", "{name}");
         }
+    }
+
+    #[test]
+    fn lz4_frames_may_have_blocks_of_different_sizes() {
+        let text = text(20_000);
+        let mut large = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        large.write_all(&text).unwrap();
+        let packed = [
+            lz4_alone(b"small\n"),
+            large.finish().unwrap(),
+            lz4_linked(b"again\n"),
+        ]
+        .concat();
+        let all = [b"small\n".as_slice(), &text, b"again\n"].concat();
+        assert_eq!(read_all(packed).unwrap(), all);
     }
 
     #[test]

@@ -4,6 +4,13 @@
 pub mod cassandra;
 #[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
 mod edges;
+#[cfg(all(
+    any(test, fuzzing),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
+pub(crate) mod fuzz;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -20,7 +27,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use self::named::NamedPlace;
-pub use self::password::Password;
+pub use self::password::{Password, hide};
 use crate::{
     error::{Error, Result},
     operation::{Durability, Method},
@@ -142,7 +149,7 @@ fn driver_of_url(target: &str) -> Result<&'static Driver> {
         .iter()
         .find(|d| d.extensions.contains(&ending.as_str()))
         .ok_or_else(|| {
-            Error::config(format!("'{target}' names no database")).hint(format!(
+            Error::config(format!("'{}' names no database", hide(target))).hint(format!(
                 "the database comes last, as in cp, and is named as {}",
                 examples()
             ))

@@ -89,7 +89,7 @@ const KEYS: [&str; 6] = [
     "shard_by",
 ];
 
-fn find_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Named> {
+pub(super) fn find_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Named> {
     if name.is_empty() {
         return Err(
             Error::config("'@' is not followed by the name of a target").hint("@NAME of targets.toml")

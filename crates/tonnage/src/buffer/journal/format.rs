@@ -194,6 +194,32 @@ pub fn frame_bytes(header: &[u8]) -> Option<usize> {
     right.then_some(FRAME_HEADER_BYTES + length)
 }
 
+/// A header and a frame that have `bytes` for contents, and are otherwise right.
+#[cfg(all(
+    any(test, fuzzing),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
+pub(super) fn sealed(bytes: &[u8], id: JournalId) -> (Vec<u8>, Vec<u8>) {
+    let length = SEGMENT_MAGIC.len() + 4 + id.0.len() + bytes.len() + 8;
+    let mut header = SEGMENT_MAGIC.to_vec();
+    header.extend((length as u32).to_le_bytes());
+    header.extend(id.0);
+    header.extend(bytes);
+    header.extend(id.checksum(&[&header]).to_le_bytes());
+    let (fixed, payload) = bytes.split_at(bytes.len().min(CHECKED_BYTES - 8));
+    let mut frame = FRAME_MAGIC.to_vec();
+    frame.extend((payload.len() as u32).to_le_bytes());
+    frame.extend(fixed);
+    frame.resize(CHECKED_BYTES, 0);
+    // The other kind is for Arrow to read, which trusts what this program has written.
+    frame[20] = OBJECTS;
+    frame.extend(id.checksum(&[&frame, payload]).to_le_bytes());
+    frame.extend(payload);
+    (header, frame)
+}
+
 impl Frame {
     /// The frame at the beginning of `bytes`, and its length; none where there is no whole one of this journal.
     pub fn decode(bytes: &[u8], id: JournalId) -> Option<(Self, usize)> {
@@ -214,7 +240,7 @@ impl Frame {
             name => Some((Arc::from(std::str::from_utf8(name).ok()?), own_first)),
         };
         let known = kind == OBJECTS || kind == ARROW;
-        (known && count > 0 && first > 0).then(|| {
+        (known && count > 0 && first > 0 && first.checked_add(count).is_some()).then(|| {
             let frame = Self {
                 first,
                 count,

@@ -15,6 +15,13 @@
 //! [`format`] has the layout, docs/journal.md the same for people.
 
 mod format;
+#[cfg(all(
+    any(test, fuzzing),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
+pub(super) mod fuzz;
 mod read;
 mod recover;
 

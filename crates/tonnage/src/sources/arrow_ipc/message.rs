@@ -1,9 +1,11 @@
 //! The messages of one Arrow IPC file or stream.
 //!
 //! Lengths are checked against what is there before anything is allocated for them, and what decodes the
-//! messages may panic on damage, so it runs guarded.
+//! messages may panic on damage, so it runs guarded. A message and what it decompresses to are in memory whole, so both
+//! are bounded, and so are the dictionaries that grow from message to message.
 
 use std::{
+    collections::HashMap,
     fmt::Display,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
@@ -24,7 +26,7 @@ use crate::{
     sources::{
         InputFile,
         compress::{ByteStream, Compression},
-        damage::guarded,
+        damage::{HELD_BYTES_MAX, METADATA_BYTES_MAX, guarded, is_room, no_memory},
     },
 };
 
@@ -46,11 +48,24 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 /// Bytes of a message that are asked for at a time, so that a length that lies costs no more memory than that.
 const STEP_BYTES: u64 = 4 << 20;
 
+/// The most values of a column that no bytes need stand for: nulls in lists.
+const VALUES_UNSEEN_MAX: u64 = 16 << 20;
+
 /// The most bytes that one compressed buffer may say it holds.
 const BUFFER_BYTES_MAX: u64 = 2 << 30;
 
 /// And how many times more than it takes: beyond what zstd does to zeros.
 const BUFFER_GROWTH_MAX: u64 = 64 << 10;
+
+/// How many times more than it takes an LZ4 buffer can hold.
+const LZ4_GROWTH_MAX: u64 = 255;
+
+/// An LZ4 buffer that can hold more than this is decompressed once to see that it holds what it says: its decoder
+/// does not stop there.
+const LZ4_UNSEEN_BYTES_MAX: u64 = 256 << 20;
+
+/// The bytes of dictionaries, by their numbers.
+type Held = HashMap<i64, u64>;
 
 /// One file or stream, open behind its schema.
 pub(super) struct Messages {
@@ -62,6 +77,8 @@ pub(super) struct Messages {
     decoder: Option<FileDecoder>,
     /// Rows given so far, for messages.
     rows: u64,
+    /// Bytes of the dictionaries at hand, by their numbers.
+    dictionaries: Held,
 }
 
 enum Form {
@@ -128,8 +145,13 @@ impl Messages {
         let first = match stream.next() {
             Ok(Some(first)) => first,
             Ok(None) => return Err(no_arrow(&"it is empty")),
-            Err(Flaw::Bytes(error)) => return Err(error),
             Err(Flaw::Other(why)) => return Err(no_arrow(&why)),
+            Err(Flaw::TooLarge(bytes)) => {
+                return Err(no_arrow(&format_args!(
+                    "it begins with a message of {bytes} bytes"
+                )));
+            }
+            Err(flaw) => return Err(flaw.at(&input.shown, 0)),
         };
         let parsed = guarded(|| {
             let message = first.message()?;
@@ -146,6 +168,7 @@ impl Messages {
             version,
             decoder: None,
             rows: 0,
+            dictionaries: HashMap::new(),
         })
     }
 
@@ -174,6 +197,11 @@ impl Messages {
                 "its footer of {length} bytes does not fit into it"
             )));
         }
+        if length > METADATA_BYTES_MAX {
+            return Err(incomplete(format!(
+                "its footer of {length} bytes is longer than {METADATA_BYTES_MAX}"
+            )));
+        }
         file.seek(SeekFrom::Start(bytes - TAIL_BYTES - length))
             .map_err(cannot)?;
         // No more than the file has.
@@ -194,6 +222,11 @@ impl Messages {
             {
                 return Err(invalid("its footer points beyond its end"));
             }
+            // Each lies in the file, so the sum of them fits 128 bits.
+            let pointed_at: u128 = dictionaries.iter().chain(&batches).map(block_bytes).sum();
+            if pointed_at > u128::from(bytes) {
+                return Err(invalid("its footer points to the same bytes twice"));
+            }
             Ok((read_schema(schema)?, footer.version(), dictionaries, batches))
         });
         let (schema, version, dictionaries, batches) = parsed.map_err(incomplete)?;
@@ -213,6 +246,7 @@ impl Messages {
             version,
             decoder: None,
             rows: 0,
+            dictionaries: HashMap::new(),
         })
     }
 
@@ -228,10 +262,11 @@ impl Messages {
         if let Form::File(indexed) = &mut self.form {
             for index in 0..indexed.dictionaries.len() {
                 let block = indexed.dictionaries[index];
+                let held = &mut self.dictionaries;
                 indexed
                     .read(&block)
                     .and_then(|message| {
-                        message.check()?;
+                        message.check(held)?;
                         Ok(guarded(|| {
                             decoder.read_dictionary(&message.block, &message.bytes)
                         })?)
@@ -249,9 +284,10 @@ impl Messages {
             .decoder
             .as_mut()
             .ok_or_else(|| Error::bug("Arrow messages were read before it was said which columns"))?;
+        let held = &mut self.dictionaries;
         let batch = match &mut self.form {
-            Form::File(indexed) => indexed.batch(decoder),
-            Form::Stream(stream) => stream.batch(decoder),
+            Form::File(indexed) => indexed.batch(decoder, held),
+            Form::Stream(stream) => stream.batch(decoder, held),
         };
         let batch = batch.map_err(|flaw| flaw.at(&self.shown, self.rows))?;
         self.rows += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
@@ -300,10 +336,10 @@ impl Messages {
 }
 
 impl Indexed {
-    fn batch(&mut self, decoder: &FileDecoder) -> Result<Option<RecordBatch>, Flaw> {
+    fn batch(&mut self, decoder: &FileDecoder, held: &mut Held) -> Result<Option<RecordBatch>, Flaw> {
         while let Some(block) = self.batches.get(self.next).copied() {
             let message = self.read(&block)?;
-            message.check()?;
+            message.check(held)?;
             self.next += 1;
             self.hash
                 .update(&message.bytes[..block.metaDataLength() as usize]);
@@ -326,8 +362,16 @@ impl Indexed {
     }
 
     fn read(&mut self, block: &ipc::Block) -> Result<Encoded, Flaw> {
-        let length = block.metaDataLength() as usize + block.bodyLength() as usize;
-        let mut bytes = vec![0; length];
+        // Both lie in the file.
+        let length = block.metaDataLength() as u64 + block.bodyLength() as u64;
+        if length > HELD_BYTES_MAX {
+            return Err(Flaw::TooLarge(length));
+        }
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(length as usize).is_err() {
+            return Err(Flaw::NoMemory(length));
+        }
+        bytes.resize(length as usize, 0);
         let read = self
             .file
             .seek(SeekFrom::Start(block.offset() as u64))
@@ -341,9 +385,9 @@ impl Indexed {
 }
 
 impl Stream {
-    fn batch(&mut self, decoder: &mut FileDecoder) -> Result<Option<RecordBatch>, Flaw> {
+    fn batch(&mut self, decoder: &mut FileDecoder, held: &mut Held) -> Result<Option<RecordBatch>, Flaw> {
         while let Some(message) = self.next()? {
-            message.check()?;
+            message.check(held)?;
             let batch = guarded(|| match message.message()?.header_type() {
                 MessageHeader::DictionaryBatch => {
                     decoder.read_dictionary(&message.block, &message.bytes)?;
@@ -386,6 +430,9 @@ impl Stream {
             return Ok(None);
         }
         let length = u64::try_from(length).map_err(|_| Flaw::Other("a message has no length".to_owned()))?;
+        if length > METADATA_BYTES_MAX {
+            return Err(Flaw::TooLarge(length));
+        }
         self.take(&mut bytes, length)?;
         let body = guarded(|| {
             let message =
@@ -394,6 +441,9 @@ impl Stream {
         })?;
         let body_length =
             u64::try_from(body).map_err(|_| Flaw::Other("a message has no length".to_owned()))?;
+        if body_length > HELD_BYTES_MAX {
+            return Err(Flaw::TooLarge(body_length));
+        }
         // A prefix and a length of 31 bits.
         let metadata_length = i32::try_from(bytes.len())
             .map_err(|_| Flaw::Other("a message's head is longer than 2 GiB".to_owned()))?;
@@ -438,19 +488,25 @@ impl Encoded {
         ipc::root_as_message(metadata).map_err(|cause| invalid(&cause.to_string()))
     }
 
-    /// Checks what would be allocated for the message.
-    fn check(&self) -> Result<(), Flaw> {
+    /// Checks what would be allocated for the message, beside the dictionaries that are held already.
+    fn check(&self, held: &mut Held) -> Result<(), Flaw> {
         let checked = guarded(|| {
             let message = self.message()?;
+            let dictionary = message.header_as_dictionary_batch();
             let batch = message
                 .header_as_record_batch()
-                .or_else(|| message.header_as_dictionary_batch().and_then(|d| d.data()));
-            let Some(batch) = batch else { return Ok(()) };
+                .or_else(|| dictionary.and_then(|dictionary| dictionary.data()));
+            let Some(batch) = batch else {
+                return Ok((None, 0));
+            };
             if !(0..=i64::from(u32::MAX)).contains(&batch.length()) {
                 return Err(invalid("a batch has more rows than can be"));
             }
+            let nodes = batch.nodes().into_iter().flatten();
+            let longest = nodes.map(|node| node.length()).max().unwrap_or(0);
             let body = &self.bytes[self.block.metaDataLength() as usize..];
-            let compressed = batch.compression().is_some();
+            let codec = batch.compression().map(|compression| compression.codec());
+            let mut total = 0u64;
             for buffer in batch.buffers().into_iter().flatten() {
                 let range = usize::try_from(buffer.offset())
                     .ok()
@@ -458,19 +514,63 @@ impl Encoded {
                 let bytes = range
                     .and_then(|(start, length)| body.get(start..start.checked_add(length)?))
                     .ok_or_else(|| invalid("a buffer lies outside its message"))?;
-                let Some(length) = bytes.first_chunk::<8>().filter(|_| compressed) else {
-                    continue;
-                };
-                // A negative length says that this one is not compressed.
-                let length = u64::try_from(i64::from_le_bytes(*length)).unwrap_or(0);
-                if length > BUFFER_BYTES_MAX.min(bytes.len() as u64 * BUFFER_GROWTH_MAX) {
-                    return Err(invalid("a compressed buffer is larger than it can be"));
-                }
+                total = total.saturating_add(buffer_bytes(bytes, codec)?);
             }
-            Ok(())
+            // A value takes a bit at least, unless it is of a type that has only nulls.
+            let values = u64::try_from(longest).unwrap_or(u64::MAX);
+            if values
+                > total
+                    .saturating_mul(8)
+                    .max(batch.length() as u64)
+                    .max(VALUES_UNSEEN_MAX)
+            {
+                return Err(invalid("a column has more values than its bytes can hold"));
+            }
+            let id = dictionary.map(|dictionary| (dictionary.id(), dictionary.isDelta()));
+            Ok((id, total))
         });
-        Ok(checked?)
+        let (dictionary, total) = checked?;
+        if total > HELD_BYTES_MAX {
+            return Err(Flaw::TooLarge(total));
+        }
+        if !is_room(total) {
+            return Err(Flaw::NoMemory(total));
+        }
+        if let Some((id, delta)) = dictionary {
+            let bytes = held.entry(id).or_default();
+            *bytes = total + if delta { *bytes } else { 0 };
+            let all = held
+                .values()
+                .fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+            if all > HELD_BYTES_MAX {
+                return Err(Flaw::TooLarge(all));
+            }
+        }
+        Ok(())
     }
+}
+
+/// What a buffer takes in memory: as it lies there, or decompressed.
+fn buffer_bytes(bytes: &[u8], codec: Option<ipc::CompressionType>) -> Result<u64, ArrowError> {
+    let (Some(codec), Some(length)) = (codec, bytes.first_chunk::<8>()) else {
+        return Ok(bytes.len() as u64);
+    };
+    // A negative length says that this one is not compressed.
+    let Ok(length) = u64::try_from(i64::from_le_bytes(*length)) else {
+        return Ok(bytes.len() as u64);
+    };
+    let too_large = || invalid("a compressed buffer is larger than it can be");
+    if length > BUFFER_BYTES_MAX.min(bytes.len() as u64 * BUFFER_GROWTH_MAX) {
+        return Err(too_large());
+    }
+    let can_hold = bytes.len() as u64 * LZ4_GROWTH_MAX;
+    if codec == ipc::CompressionType::LZ4_FRAME && can_hold > LZ4_UNSEEN_BYTES_MAX.max(length) {
+        let mut frame = lz4_flex::frame::FrameDecoder::new(&bytes[8..]).take(length + 1);
+        if io::copy(&mut frame, &mut io::sink())? > length {
+            return Err(too_large());
+        }
+    }
+    Ok(length)
 }
 
 /// What is wrong with a message.
@@ -479,6 +579,10 @@ enum Flaw {
     Bytes(Error),
     /// They make no sense.
     Other(String),
+    /// There would be this many of them at once.
+    TooLarge(u64),
+    /// As many as this cannot be had of the system.
+    NoMemory(u64),
 }
 
 impl From<Error> for Flaw {
@@ -502,6 +606,12 @@ impl Flaw {
                 Error::input(format!("{shown} is damaged at or after row {}: {why}", row + 1))
                     .hint("copy or write the file again; no row from here on can be read")
             }
+            Self::TooLarge(bytes) => Error::input(format!(
+                "{shown}: a message of {bytes} bytes at or after row {} is larger than {HELD_BYTES_MAX}",
+                row + 1
+            ))
+            .hint("write the file in batches of fewer rows; if it is not that large, it is damaged"),
+            Self::NoMemory(bytes) => no_memory(shown, "a message", bytes),
         }
     }
 }
@@ -521,6 +631,11 @@ fn read_schema(schema: ipc::Schema<'_>) -> Result<SchemaRef, ArrowError> {
     Ok(Arc::new(fb_to_schema(schema)))
 }
 
+/// The length of a block that lies in its file.
+fn block_bytes(block: &ipc::Block) -> u128 {
+    u128::from(block.metaDataLength().unsigned_abs()) + u128::from(block.bodyLength().unsigned_abs())
+}
+
 /// Whether a block lies in a file of `bytes` bytes.
 fn fits(block: &ipc::Block, bytes: u64) -> bool {
     let end = u64::try_from(block.offset()).ok().and_then(|offset| {
@@ -536,7 +651,11 @@ fn fill(stream: &mut ByteStream, bytes: &mut Vec<u8>, mut count: u64) -> Result<
     while count > 0 {
         let before = bytes.len();
         // At most a step.
-        bytes.resize(before + count.min(STEP_BYTES) as usize, 0);
+        let step = count.min(STEP_BYTES) as usize;
+        if bytes.try_reserve(step).is_err() {
+            return Err(no_memory(stream.shown(), "a message", before as u64 + count));
+        }
+        bytes.resize(before + step, 0);
         let read = stream.read(&mut bytes[before..])?;
         bytes.truncate(before + read);
         if read == 0 {

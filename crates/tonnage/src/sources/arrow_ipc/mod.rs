@@ -7,7 +7,7 @@
 //! - A stream that ends without its mark of the end is an error, since rows may be missing.
 //! - Marks hold a row of the file and a hash: of the footer, or of the stream up to the batch that the row is
 //!   in. The place where a file begins has offset 0 and hash 0.
-//! - Memory: one batch as it is in the file, the dictionaries, and the rows of one block.
+//! - Memory: one batch as it is in the file, the dictionaries, and the rows of one block; all of them bounded.
 //!
 //! Dictionaries and run-end encoded columns come as their values.
 
@@ -19,9 +19,11 @@ mod tests;
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array},
+    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, RunArray, UInt32Array},
     compute::{cast, concat_batches},
-    datatypes::{DataType, Field, FieldRef, Schema, SchemaRef},
+    datatypes::{
+        DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type, RunEndIndexType, Schema, SchemaRef,
+    },
     error::ArrowError,
 };
 
@@ -38,6 +40,10 @@ use crate::{
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
 };
+
+/// The most bytes that the dictionaries and runs of a block may stand for, of which the file has far fewer: as many
+/// as a block of rows has, over a hundred times.
+const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 /// Reads Arrow files and streams one after another.
 pub struct ArrowSource {
@@ -151,7 +157,11 @@ impl OpenFile {
                 return Ok(false);
             };
             if batch.num_rows() > 0 {
-                let bytes: usize = batch.columns().iter().map(bytes_of).sum();
+                let bytes = batch
+                    .columns()
+                    .iter()
+                    .map(bytes_of)
+                    .fold(0, usize::saturating_add);
                 self.pending = Some(Pending {
                     row_bytes: (bytes / batch.num_rows()).max(1),
                     taken: 0,
@@ -214,6 +224,14 @@ impl OpenFile {
             parts.push(part);
         }
         let whole = guarded(|| {
+            let columns = parts.iter().flat_map(RecordBatch::columns);
+            let unpacked_bytes =
+                columns.fold(0, |sum: u64, column| sum.saturating_add(unpacked_bytes(column)));
+            if unpacked_bytes > UNPACKED_BYTES_MAX {
+                return Err(ArrowError::InvalidArgumentError(format!(
+                    "its dictionaries and runs stand for {unpacked_bytes} bytes in {rows} rows"
+                )));
+            }
             let parts: Vec<_> = parts
                 .iter()
                 .map(|part| unpacked(part, wanted))
@@ -418,13 +436,64 @@ fn unpacked(part: &RecordBatch, wanted: &Wanted) -> Result<RecordBatch, ArrowErr
     RecordBatch::try_new_with_options(wanted.schema.clone(), columns, &options)
 }
 
-/// Bytes of a column's values, those of a dictionary as often as they occur on average.
+/// Bytes of a column's values, those of a run as often as it has them, those of a dictionary as often as they occur on
+/// average.
 fn bytes_of(column: &ArrayRef) -> usize {
     match column.data_type() {
         DataType::Dictionary(..) => {
             let values = column.as_any_dictionary().values();
-            bytes_of(values) / values.len().max(1) * column.len()
+            (bytes_of(values) / values.len().max(1)).saturating_mul(column.len())
         }
+        DataType::RunEndEncoded(..) => usize::try_from(unpacked_bytes(column)).unwrap_or(usize::MAX),
         _ => column.to_data().get_slice_memory_size().unwrap_or(0),
+    }
+}
+
+/// The bytes of the values that a column will be cast to, where it names each of them once for many rows; 0 for others,
+/// and for values that are not copied.
+fn unpacked_bytes(column: &ArrayRef) -> u64 {
+    match column.data_type() {
+        DataType::Dictionary(..) => {
+            let dictionary = column.as_any_dictionary();
+            let values = dictionary.values();
+            // No value has more bytes than all of them, which is bound enough for most.
+            let most = (bytes_of(values) as u64).saturating_mul(column.len() as u64);
+            if values.is_empty() || most <= UNPACKED_BYTES_MAX {
+                return 0;
+            }
+            let keys = dictionary.normalized_keys().into_iter();
+            keys.map(|key| value_bytes(values, key)).sum()
+        }
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => run_bytes(column.as_run::<Int16Type>()),
+            DataType::Int32 => run_bytes(column.as_run::<Int32Type>()),
+            _ => run_bytes(column.as_run::<Int64Type>()),
+        },
+        _ => 0,
+    }
+}
+
+fn run_bytes<R: RunEndIndexType>(runs: &RunArray<R>) -> u64 {
+    let first = runs.get_start_physical_index();
+    let mut before = 0;
+    let lengths = runs.run_ends().sliced_values().map(|end| {
+        let end = arrow::datatypes::ArrowNativeType::as_usize(end);
+        end - std::mem::replace(&mut before, end)
+    });
+    let bytes = lengths
+        .enumerate()
+        .map(|(run, rows)| value_bytes(runs.values(), first + run).saturating_mul(rows as u64));
+    bytes.fold(0, u64::saturating_add)
+}
+
+/// The bytes of one value; of one that is made of others as many as these values have on average.
+fn value_bytes(values: &ArrayRef, at: usize) -> u64 {
+    match values.data_type() {
+        DataType::Utf8 => values.as_string::<i32>().value_length(at) as u64,
+        DataType::LargeUtf8 => values.as_string::<i64>().value_length(at) as u64,
+        DataType::Binary => values.as_binary::<i32>().value_length(at) as u64,
+        DataType::LargeBinary => values.as_binary::<i64>().value_length(at) as u64,
+        DataType::Utf8View | DataType::BinaryView => 0,
+        _ => (bytes_of(values) / values.len().max(1)) as u64,
     }
 }

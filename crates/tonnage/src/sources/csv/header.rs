@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use super::{
     dialect::Dialect,
-    tokenise::{Fields, Idle, Record, Tokeniser},
+    tokenise::{Fields, Flaw, Idle, Record, Tokeniser},
 };
 use crate::{
     error::{Error, Result},
+    parse::shown as quoted,
     sources::text::window::Window,
 };
 
 /// The most names that a message lists.
 const NAMES_SHOWN_MAX: usize = 5;
+
+/// The most bytes of a name: far more than a database takes.
+const NAME_BYTES_MAX: usize = 4096;
 
 /// The columns of one file.
 #[derive(Debug)]
@@ -70,7 +74,7 @@ fn listed(names: &[Arc<str>]) -> String {
     let mut text = names
         .iter()
         .take(NAMES_SHOWN_MAX)
-        .map(|n| format!("'{n}'"))
+        .map(|name| quoted(name.as_bytes()))
         .collect::<Vec<_>>()
         .join(", ");
     if names.len() > NAMES_SHOWN_MAX {
@@ -85,10 +89,15 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
     let mut fields = Fields::default();
     let next = match first_record(window, &Tokeniser::new(dialect, None), &mut fields)? {
         First::Good { next } => next,
-        First::Bad { flaw, .. } => {
-            return Err(Error::input(format!(
-                "{shown}: the header cannot be read: {flaw}"
-            )));
+        First::Bad {
+            flaw: Flaw::FieldCount { found, expected },
+        } => return Err(too_many_columns(shown, "header", found, expected)),
+        First::Bad { flaw } => {
+            return Err(
+                Error::input(format!("{shown}: the header cannot be read: {flaw}")).hint(
+                    "the first line names the columns; where it does not, --no-header reads it as a row",
+                ),
+            );
         }
         First::None => {
             return Err(Error::input(format!("{shown} is empty: there is no header"))
@@ -109,17 +118,26 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
                 .hint("name it in the file, or read without names: --no-header"));
         }
         if name.contains('\0') {
-            return Err(Error::input(format!("{place} contains a NUL byte")));
+            return Err(Error::input(format!("{place} contains a NUL byte")).hint(
+                "no database takes it in a name; is it a text file, and in the character set of --encoding?",
+            ));
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(
+                Error::input(format!("{place} has a name of {} bytes", name.len()))
+                    .hint("is the first line a row? --no-header reads it as one"),
+            );
         }
         names.push(name.into());
     }
     let mut sorted: Vec<&Arc<str>> = names.iter().collect();
     sorted.sort();
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(
-            Error::input(format!("{shown}: the header names '{}' twice", pair[0]))
-                .hint("rename one in the file, or read without names: --no-header"),
-        );
+        return Err(Error::input(format!(
+            "{shown}: the header names {} twice",
+            quoted(pair[0].as_bytes())
+        ))
+        .hint("rename one in the file, or read without names: --no-header"));
     }
     window.consume(next);
     Ok(names)
@@ -132,19 +150,34 @@ pub(super) fn numbered_names(window: &mut Window, shown: &str, dialect: &Dialect
     let tokeniser = Tokeniser::new(dialect, None);
     match first_record(window, &tokeniser, &mut fields)? {
         First::Good { .. } => Ok((1..=fields.spans.len()).map(|n| format!("c{n}").into()).collect()),
+        First::Bad {
+            flaw: Flaw::FieldCount { found, expected },
+        } => Err(too_many_columns(shown, "first record", found, expected)),
         First::Bad { flaw } => Err(Error::input(format!(
             "{shown}: the first record, which tells the number of columns, cannot be read: {flaw}"
-        ))),
+        ))
+        .hint("mend the first line, or take it out of the file")),
         First::None => Err(Error::input(format!(
             "{shown} is empty: there is no record to tell the number of columns"
-        ))),
+        ))
+        .hint(
+            "leave it out, or give it the columns' names in its first line and read it without --no-header",
+        )),
     }
+}
+
+/// A record of any number of fields is bad for their number only if there are more than can be.
+fn too_many_columns(shown: &str, what: &str, found: usize, most: usize) -> Error {
+    Error::input(format!(
+        "{shown}: the {what} has {found} columns, more than {most}"
+    ))
+    .hint("is it the separator that --delimiter says, and has every row a line of its own?")
 }
 
 /// The first record of a file.
 enum First {
     Good { next: usize },
-    Bad { flaw: super::tokenise::Flaw },
+    Bad { flaw: Flaw },
     None,
 }
 

@@ -18,12 +18,15 @@ use memchr::memchr;
 use super::object::{Flaw, decoded, members};
 use crate::{
     error::{Error, Result},
-    parse::{Notes, NullHint, ParseContext, parse_values},
+    parse::{Notes, NullHint, ParseContext, parse_values, shown_bare},
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     source::{Origin, ReadRequest},
     sources::text::{drain, keep_good, reading::Parts, window::Window},
     types::ColumnType,
 };
+
+/// The most bytes of a key that a reject names as its column.
+const COLUMN_BYTES_MAX: usize = 1024;
 
 /// The keys that every reject record has, and those that it may have.
 const RECORD_KEYS: [&str; 6] = ["file", "row", "code", "message", "slot", "data"];
@@ -453,7 +456,11 @@ fn data(line: &[u8], shape: &Shape<'_>) -> RejectData {
 fn problem(flaw: &Flaw) -> Problem {
     let (column, code) = match flaw {
         Flaw::UnknownKey(key) | Flaw::NoColumn(key) | Flaw::RepeatedKey(key) => {
-            (Some(key.clone()), sqlstate::BAD_FORMAT)
+            let column = match key.len() > COLUMN_BYTES_MAX {
+                true => shown_bare(key.as_bytes()),
+                false => key.clone(),
+            };
+            (Some(column), sqlstate::BAD_FORMAT)
         }
         Flaw::Encoding => (None, sqlstate::INVALID_ENCODING),
         _ => (None, sqlstate::BAD_FORMAT),

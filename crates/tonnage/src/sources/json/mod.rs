@@ -42,7 +42,7 @@ use crate::{
     source::{SourceColumn, SourceSchema},
 };
 
-/// The most columns. Objects with more keys than that have data for keys.
+/// The most columns, and keys of an object. Objects with more keys than that have data for keys.
 const COLUMNS_MAX: usize = 4096;
 
 /// Files of JSON lines as a source.
@@ -69,6 +69,8 @@ struct Sample {
     places: HashMap<Arc<str>, usize>,
     /// A column's type, and in how many rows it was.
     guesses: Vec<(Guess, usize)>,
+    /// A line had more keys than there may be columns.
+    crowded: bool,
 }
 
 impl JsonSource {
@@ -151,7 +153,7 @@ impl Sample {
                         );
                     }
                     self.see(bytes);
-                    if self.names.len() > COLUMNS_MAX {
+                    if self.crowded || self.names.len() > COLUMNS_MAX {
                         return Err(Error::input(format!(
                             "{}: the first rows have more than {COLUMNS_MAX} different keys",
                             file.shown
@@ -175,7 +177,10 @@ impl Sample {
             None => match record(bytes) {
                 Ok(data) => *self.are_records.insert(data.is_some()),
                 Err(object::Flaw::NoFields) => *self.are_records.insert(true),
-                Err(_) => return,
+                Err(flaw) => {
+                    self.crowded |= flaw == object::Flaw::TooManyKeys;
+                    return;
+                }
             },
         };
         let mut members = Vec::new();
@@ -183,7 +188,8 @@ impl Sample {
             members.push((key.to_owned(), raw));
             Ok(())
         });
-        if read.is_err() {
+        if let Err(flaw) = read {
+            self.crowded |= flaw == object::Flaw::TooManyKeys;
             return;
         }
         self.rows += 1;

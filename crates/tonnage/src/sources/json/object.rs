@@ -5,6 +5,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::COLUMNS_MAX;
+use crate::parse::shown;
+
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flaw {
@@ -24,6 +27,8 @@ pub(super) enum Flaw {
     NoRecord,
     /// A reject record that has only the bytes of its row.
     NoFields,
+    /// It has more keys than rows may have columns.
+    TooManyKeys,
     /// Longer than lines may be.
     TooLong(usize),
 }
@@ -34,11 +39,18 @@ impl fmt::Display for Flaw {
             Self::Encoding => f.write_str("the line is not UTF-8"),
             Self::Syntax(why) => write!(f, "the line is not JSON: {why}"),
             Self::NoObject => f.write_str("the line is not a JSON object"),
-            Self::UnknownKey(key) => write!(f, "key '{key}' is not among those of the first rows"),
-            Self::NoColumn(key) => write!(f, "the table has no column '{key}'"),
-            Self::RepeatedKey(key) => write!(f, "key '{key}' is there twice"),
+            Self::UnknownKey(key) => {
+                write!(
+                    f,
+                    "key {} is not among those of the first rows",
+                    shown(key.as_bytes())
+                )
+            }
+            Self::NoColumn(key) => write!(f, "the table has no column {}", shown(key.as_bytes())),
+            Self::RepeatedKey(key) => write!(f, "key {} is there twice", shown(key.as_bytes())),
             Self::NoRecord => f.write_str("the line is not a reject record, as the first one is"),
             Self::NoFields => f.write_str("the reject record has the bytes of its row but no fields"),
+            Self::TooManyKeys => write!(f, "the line has more than {COLUMNS_MAX} keys"),
             Self::TooLong(bytes) => write!(f, "the line is longer than {bytes} bytes"),
         }
     }
@@ -100,13 +112,18 @@ impl<'a, E: FnMut(&str, &'a str) -> Result<(), Flaw>> Visitor<'a> for Members<'_
 
     fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
         let mut scratch = String::new();
+        let mut keys = 0;
         while map.next_key_seed(Key(&mut scratch))?.is_some() {
             let value = map.next_value::<&'a RawValue>()?;
-            if self.flaw.is_none()
-                && let Err(flaw) = (self.each)(&scratch, value.get())
-            {
-                *self.flaw = Some(flaw);
+            keys += 1;
+            if self.flaw.is_some() {
+                continue;
             }
+            // Whoever collects keys would hold many times the bytes of the line.
+            *self.flaw = match keys > COLUMNS_MAX {
+                true => Some(Flaw::TooManyKeys),
+                false => (self.each)(&scratch, value.get()).err(),
+            };
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use parquet::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::claims::check_footer;
 use crate::{
     convert::suggested,
     error::{Error, Result},
@@ -24,7 +25,7 @@ use crate::{
     source::{ReadRequest, SourceColumn},
     sources::{
         InputFile,
-        damage::{guarded, has_changed},
+        damage::{METADATA_BYTES_MAX, guarded, has_changed},
     },
     types::ColumnType,
 };
@@ -37,6 +38,10 @@ const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
 /// The length of the footer, then the magic.
 const TAIL_BYTES: u64 = 8;
+
+/// The most bytes that values of a fixed length may take in a block: room is made for as many as a block has rows,
+/// also where all of them are null.
+const FIXED_BLOCK_BYTES_MAX: u64 = 256 << 20;
 
 /// What is kept of a file while others are read: little, because there may be thousands.
 #[derive(Debug)]
@@ -51,6 +56,8 @@ pub(super) struct ParquetFile {
     pub rows: u64,
     /// Bytes of all column chunks, encoded but not compressed.
     bytes_uncompressed: u64,
+    /// Bytes of the longest values of a fixed length.
+    fixed_bytes: u64,
     /// Of the bytes of the footer.
     pub footer_hash: u64,
 }
@@ -70,6 +77,7 @@ pub(super) struct Footer {
     /// Rows of each row group.
     pub group_rows: Vec<u64>,
     bytes_uncompressed: u64,
+    fixed_bytes: u64,
     hash: u64,
 }
 
@@ -89,6 +97,7 @@ impl ParquetFile {
             bytes,
             rows: footer.group_rows.iter().sum(),
             bytes_uncompressed: footer.bytes_uncompressed,
+            fixed_bytes: footer.fixed_bytes,
             footer_hash: footer.hash,
         };
         Ok((file, footer))
@@ -112,8 +121,9 @@ impl ParquetFile {
     pub fn block_rows(&self, request: &ReadRequest) -> u64 {
         let rows =
             u128::from(self.rows) * request.block_bytes as u128 / u128::from(self.bytes_uncompressed.max(1));
-        // Clamped to what came from a `usize`.
-        rows.clamp(1, (request.block_rows as u128).max(1)) as u64
+        let most = (request.block_rows as u64).min(FIXED_BLOCK_BYTES_MAX / self.fixed_bytes.max(1));
+        // Clamped to what is 64 bits.
+        rows.clamp(1, u128::from(most.max(1))) as u64
     }
 
     /// The share of the file's bytes that its first `row` rows take.
@@ -138,6 +148,8 @@ fn open(path: &std::path::Path, shown: &str) -> Result<(File, u64)> {
 impl Footer {
     fn read(file: &mut File, bytes: u64, shown: &str) -> Result<Self> {
         let encoded = footer_bytes(file, bytes, shown)?;
+        check_footer(&encoded)
+            .map_err(|why| incomplete(shown, format_args!("its footer makes no sense: {why}")))?;
         let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&encoded))
             .map_err(|cause| incomplete(shown, format_args!("its footer cannot be read: {cause}")))?;
         let counts =
@@ -149,6 +161,11 @@ impl Footer {
         let int96 = int96(&plain, &roots);
         let metadata = guarded(|| arrow_metadata(plain.clone(), &int96)).map_err(unreadable)?;
         let columns = columns(&metadata, &roots);
+        let leaves = metadata.parquet_schema().columns().iter();
+        let fixed = leaves
+            .filter(|leaf| leaf.physical_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY)
+            .filter_map(|leaf| u64::try_from(leaf.type_length()).ok());
+        let fixed_bytes = fixed.max().unwrap_or(0);
         Ok(Self {
             metadata,
             nanos: plain,
@@ -157,6 +174,7 @@ impl Footer {
             int96,
             group_rows: counts.group_rows,
             bytes_uncompressed: counts.bytes_uncompressed,
+            fixed_bytes,
             hash: xxh3_64(&encoded),
         })
     }
@@ -200,9 +218,14 @@ fn footer_bytes(file: &mut File, bytes: u64, shown: &str) -> Result<Vec<u8>> {
             format_args!("its footer of {length} bytes does not fit into it"),
         ));
     }
+    if length > METADATA_BYTES_MAX {
+        return Err(incomplete(
+            shown,
+            format_args!("its footer of {length} bytes is longer than {METADATA_BYTES_MAX}"),
+        ));
+    }
     file.seek(SeekFrom::Start(bytes - TAIL_BYTES - length))
         .map_err(cannot)?;
-    // At most 4 GiB and no more than the file has.
     let mut encoded = vec![0; length as usize];
     file.read_exact(&mut encoded).map_err(cannot)?;
     Ok(encoded)
@@ -281,10 +304,10 @@ fn roots(metadata: &ArrowReaderMetadata) -> Vec<usize> {
     if arrow.len() == parquet.len() {
         return (0..arrow.len()).collect();
     }
-    arrow
-        .iter()
-        .filter_map(|field| parquet.iter().position(|root| root.name() == field.name()))
-        .collect()
+    // They are in the same order.
+    let mut roots = parquet.iter().enumerate();
+    let root = |field: &FieldRef| Some(roots.find(|(_, root)| root.name() == field.name())?.0);
+    arrow.iter().filter_map(root).collect()
 }
 
 fn columns(metadata: &ArrowReaderMetadata, roots: &[usize]) -> Vec<SourceColumn> {

@@ -7,10 +7,14 @@
 //! - A file whose footer is not what it was when the source was opened, or when a run began, is an error:
 //!   never rows.
 //! - Memory: the rows of one block, one page a column, and the footer of the file at hand. Column chunks are
-//!   read page by page; no row group is ever held whole.
+//!   read page by page; no row group is ever held whole. What a file claims is checked before memory is given to it
+//!   (`claims`).
 
+mod claims;
 mod file;
+mod pages;
 mod read;
+mod thrift;
 
 #[cfg(test)]
 mod tests;

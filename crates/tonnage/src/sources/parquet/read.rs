@@ -5,18 +5,24 @@ use std::{fs::File, sync::Arc};
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
     compute::{concat_batches, filter_record_batch},
-    datatypes::{Schema, SchemaRef, TimestampMicrosecondType, TimestampNanosecondType},
+    datatypes::{
+        DataType, Field, Fields, Schema, SchemaRef, TimestampMicrosecondType, TimestampNanosecondType,
+    },
     util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{
     arrow::{
         ProjectionMask,
-        arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
+        arrow_reader::{ArrowReaderMetadata, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector},
+        parquet_to_arrow_field_levels,
     },
     errors::Result as ParquetResult,
 };
 
-use super::file::{Footer, ParquetFile, damaged};
+use super::{
+    file::{Footer, ParquetFile, damaged},
+    pages::Groups,
+};
 use crate::{
     convert::{too_fine, with_nanos},
     error::Result,
@@ -256,13 +262,24 @@ impl RowReader {
                     groups.push(group);
                 }
             }
-            ParquetRecordBatchReaderBuilder::new_with_metadata(open, metadata.clone())
-                .with_projection(mask)
-                .with_row_groups(groups)
-                // Fewer rows than a row group has, and than a block has.
-                .with_offset((start.row - skipped) as usize)
-                .with_batch_size(start.block_rows as usize)
-                .build()
+            let groups = Groups {
+                file: Arc::new(open),
+                metadata: metadata.metadata().clone(),
+                groups,
+            };
+            // Fewer rows than a row group has, and than a block has.
+            let passed = (start.row - skipped) as usize;
+            let rows = groups.num_rows();
+            let selection = (passed > 0).then(|| {
+                RowSelection::from(vec![
+                    RowSelector::skip(passed),
+                    RowSelector::select(rows.saturating_sub(passed)),
+                ])
+            });
+            let types = types_of_roots(metadata, footer);
+            let levels = parquet_to_arrow_field_levels(metadata.parquet_schema(), mask, Some(&types))?;
+            let batch_rows = (start.block_rows as usize).min(rows);
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, batch_rows, selection)
         };
         let reader = guarded(build).map_err(|cause| damaged(shown, start.row, cause))?;
         Ok(Self { reader, rest: None })
@@ -296,4 +313,21 @@ impl RowReader {
             }
         }
     }
+}
+
+/// How each root of the Parquet schema is read: a group without a column, which Arrow leaves out, as nothing.
+fn types_of_roots(metadata: &ArrowReaderMetadata, footer: &Footer) -> Fields {
+    let mut fields = footer.roots.iter().zip(metadata.schema().fields()).peekable();
+    let roots = metadata.parquet_schema().root_schema().get_fields();
+    let types = roots.iter().enumerate().map(|(root, nothing)| {
+        match fields.next_if(|(of_field, _)| **of_field == root) {
+            Some((_, field)) => field.clone(),
+            None => Arc::new(Field::new(
+                nothing.name(),
+                DataType::Struct(Fields::empty()),
+                true,
+            )),
+        }
+    });
+    types.collect()
 }

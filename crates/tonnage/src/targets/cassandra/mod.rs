@@ -73,7 +73,7 @@ pub const DRIVER: Driver = Driver {
     verified: "Cassandra 5.0, three nodes; ScyllaDB is not verified",
     passwords: true,
     connect,
-    redact: settings::redact,
+    redact: super::password::redact,
 };
 
 /// Rows of a write unless asked for: a commit of the ledger each.

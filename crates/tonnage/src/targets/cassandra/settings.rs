@@ -61,6 +61,7 @@ impl Settings {
         let (_, rest) = url
             .split_once("://")
             .ok_or_else(|| bad("there is no '://' in it".to_owned()))?;
+        crate::targets::password::refuse_cut(url)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let decode = |text: &str| {
@@ -165,26 +166,10 @@ fn node(host: &str) -> Option<String> {
     }
 }
 
-/// The URL without its password.
-pub(super) fn redact(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        return String::new();
-    };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (authority, place) = rest.split_at(end);
-    let shown = match authority.rsplit_once('@') {
-        Some((account, hosts)) => {
-            let name = account.split(':').next().unwrap_or_default();
-            format!("{name}@{hosts}")
-        }
-        None => authority.to_owned(),
-    };
-    format!("{scheme}://{shown}{place}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::targets::password::redact;
 
     #[test]
     fn urls() {
@@ -198,7 +183,7 @@ mod tests {
         assert!(!format!("{settings:?}").contains("p@ss"));
         assert_eq!(
             redact(url),
-            "cassandra://app@a,b:9142,[::1]:9043/shop?datacenter=east&request_timeout=5"
+            "cassandra://app:***@a,b:9142,[::1]:9043/shop?datacenter=east&request_timeout=5"
         );
         for bad in [
             "cassandra:x",

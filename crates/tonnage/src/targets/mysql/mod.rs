@@ -18,6 +18,13 @@ mod decode;
 mod encode;
 mod errors;
 mod execute;
+#[cfg(all(
+    any(test, fuzzing),
+    feature = "mysql",
+    feature = "postgres",
+    feature = "sqlite"
+))]
+pub(crate) mod fuzz;
 mod gauge;
 mod getter;
 mod ledger;

@@ -191,6 +191,7 @@ fn decode(text: &str, part: &str) -> Result<String> {
 }
 
 fn split_url(url: &str) -> Result<UrlParts> {
+    crate::targets::password::refuse_cut(url)?;
     let rest = url
         .split_once("://")
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("mysql") || scheme.eq_ignore_ascii_case("mariadb"))

@@ -222,6 +222,7 @@ fn split_url(url: &str) -> Result<UrlParts> {
     if is_keywords(url) {
         return keywords::split(url);
     }
+    crate::targets::password::refuse_cut(url)?;
     let rest = url
         .strip_prefix("postgresql://")
         .or_else(|| url.strip_prefix("postgres://"))

@@ -12,6 +12,15 @@ use crate::{
 pub(super) fn split(text: &str) -> Result<UrlParts> {
     let mut parts = UrlParts::default();
     for (name, value) in pairs(text)? {
+        if !name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        {
+            return Err(
+                Error::config("the connection string has a value without an option")
+                    .hint("write options as name=value, and a value with blanks in quotes: name='a value'"),
+            );
+        }
         if !OPTIONS.contains(&name) {
             let error = Error::config(format!("unknown option '{name}' in the connection string"));
             return Err(match nearest(name, OPTIONS.iter().copied()).first() {
@@ -36,6 +45,8 @@ pub(super) fn redact(text: &str) -> String {
     };
     let shown = pairs.iter().map(|(name, value)| match *name {
         "password" => "password=***".to_owned(),
+        // What is written wrongly may be a password too.
+        name if !OPTIONS.contains(&name) => "***".to_owned(),
         name if value.is_empty() || value.contains([' ', '\'', '\\']) => {
             format!("{name}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
         }

@@ -1,0 +1,47 @@
+//! Segments and frames, from any bytes: see [`crate::fuzz`].
+
+use std::fs;
+
+use super::{
+    format::{Frame, JournalId, SegmentHeader, sealed},
+    recover,
+};
+use crate::fuzz::with_directory;
+
+const ID: JournalId = JournalId(*b"0123456789abcdef");
+
+/// Opens a journal that has these bytes as its only segment.
+pub(in crate::buffer) fn segment(bytes: &[u8]) {
+    with_directory(|directory| {
+        let directory = directory.join("journal");
+        fs::create_dir_all(&directory).expect("there is room");
+        fs::write(directory.join(recover::file_name(1)), bytes).expect("there is room");
+        let found = recover::find(&directory, ID).expect("the files can be read");
+        for segment in &found.segments {
+            assert!(segment.bytes <= bytes.len() as u64);
+        }
+        assert!(found.lost.iter().all(|lost| lost.first <= lost.last));
+    });
+}
+
+/// Reads the bytes as a header and as a frame, with the lengths and checksums that make them whole: what holds any bytes
+/// off is not tried again by chance.
+pub(in crate::buffer) fn frame(bytes: &[u8]) {
+    let (header, frame) = sealed(bytes, ID);
+    if let Some((header, length)) = SegmentHeader::decode(&header, ID) {
+        assert!(length > 0);
+        let again = header.encode(ID);
+        assert_eq!(
+            SegmentHeader::decode(&again, ID).map(|(header, _)| header),
+            Some(header)
+        );
+    }
+    if let Some((frame, length)) = Frame::decode(&frame, ID) {
+        assert!(length > 0 && frame.last() >= frame.first);
+        let count = frame.count;
+        if let Ok(rows) = frame.rows() {
+            assert_eq!(rows.count(), count);
+        }
+    }
+    segment(&[header, frame].concat());
+}

@@ -1,0 +1,28 @@
+//! Files of the ledger, from any bytes: see [`crate::fuzz`].
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::ledger;
+use crate::{fuzz::with_directory, ledger::RunDetail};
+
+/// A file that is to be a ledger, and the detail of a run, which stands in one as text.
+pub fn ledger(bytes: &[u8]) {
+    if let Ok(detail) = serde_json::from_slice::<RunDetail>(bytes) {
+        let text = serde_json::to_vec(&detail).expect("it is written as JSON");
+        let again: RunDetail = serde_json::from_slice(&text).expect("what was written can be read");
+        assert_eq!(again, detail);
+    }
+    with_directory(|directory| {
+        let path = directory.join("ledger.db");
+        std::fs::write(&path, bytes).expect("there is room");
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let Ok(connection) = Connection::open_with_flags(&path, flags) else {
+            return;
+        };
+        if let Ok(runs) = ledger::runs(&connection) {
+            for run in runs {
+                let _ = ledger::slots(&connection, &run.run_id);
+            }
+        }
+    });
+}
