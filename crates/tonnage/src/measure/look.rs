@@ -70,9 +70,11 @@ pub(super) async fn look(
         let left = without_background(bytes, seconds, background, idle_seconds);
         (!drowned(bytes, left)).then_some(left)
     });
-    let disk = match there {
-        Some(there) => Some(there),
-        None => gauge.disk(&table.name).await?,
+    let disk = match operation {
+        Mode::Update | Mode::Delete => there,
+        // Other rows were there before, of as many pages as nobody has counted.
+        Mode::Upsert => None,
+        _ => gauge.disk(&table.name).await?,
     };
     Ok(Seen {
         rows: report.rows.written + report.rows.skipped.superseded,
