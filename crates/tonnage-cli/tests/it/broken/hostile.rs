@@ -36,9 +36,12 @@ enum End {
     Account(u64, u64),
 }
 
+/// Writes what a program reads from standard input.
+type Feed<'a> = &'a dyn Fn(&mut dyn Write);
+
 /// Loads `file` (or what `feed` writes, from standard input) with little memory.
 #[track_caller]
-fn check(place: &Place, file: &str, options: &str, feed: Option<&dyn Fn(&mut dyn Write)>, end: &End) {
+fn check(place: &Place, file: &str, options: &str, feed: Option<Feed<'_>>, end: &End) {
     let program = tonnage();
     let rejects = file.replace('-', "stdin");
     let arguments = format!(
@@ -307,7 +310,7 @@ fn a_parquet_footer_that_claims_too_much_is_refused() {
         ),
     ];
     for (name, bytes, what) in cases {
-        check_bytes(&format!("{name}.parquet"), bytes, "", &End::Error(*what));
+        check_bytes(&format!("{name}.parquet"), bytes, "", &End::Error(what));
     }
     for length in [1u32 << 31, u32::MAX] {
         let mut bytes = parquet(2, &flat, 0);
