@@ -450,9 +450,10 @@ fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
             assert_eq!(report["answers"].as_array().map(Vec::len), Some(2), "{report}");
             run["round_trips"].as_f64().expect("they are counted")
         };
+        // What beginning and end take differs by an answer or two.
         let a_row = (trips(120) - trips(20)) / 100.0;
         assert!(
-            (expected..=1.05 * expected).contains(&a_row),
+            (0.95 * expected..=1.05 * expected).contains(&a_row),
             "{database:?}: {a_row} round trips a row"
         );
         assert_untouched(&place);

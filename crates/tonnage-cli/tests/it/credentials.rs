@@ -147,7 +147,8 @@ impl Account {
                         .sql(&format!("SELECT {} FROM {table}", texts.join(", ")))
                 }
             };
-            assert!(!rows.is_empty(), "{table} has rows");
+            // Slots of runs that are finished are gone.
+            assert!(table == "tonnage_slots" || !rows.is_empty(), "{table} has rows");
             check(&rows.join("\n"), table);
         }
     }
