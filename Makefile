@@ -17,6 +17,10 @@ demo: tools
 	cargo build --release --locked --package tonnage-cli
 	scripts/demo $(or $(CARGO_TARGET_DIR),target)/release/tonnage
 
+# What tests choose by chance is the same each time; `cargo test` by itself chooses anew, as does test-faults.
+TONNAGE_TEST_SEED ?= 1
+TONNAGE_BROKEN_SEED ?= 1
+
 test: check unit
 
 check: tools
@@ -28,7 +32,8 @@ unit: tools
 	cargo build --workspace --locked
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null && scripts/chromium >/dev/null
 	flights=$$(scripts/fetch-flights) && \
-	TONNAGE_TEST_FLIGHTS=$$flights scripts/with-servers cargo test --workspace --locked
+	TONNAGE_TEST_FLIGHTS=$$flights TONNAGE_TEST_SEED=$(TONNAGE_TEST_SEED) TONNAGE_BROKEN_SEED=$(TONNAGE_BROKEN_SEED) \
+	scripts/with-servers cargo test --workspace --locked
 
 # One seed again: make test-faults TONNAGE_FAULT_SEED=1234 FAULTS=faults::rounds_of_mariadb
 test-faults: tools

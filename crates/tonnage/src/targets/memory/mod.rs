@@ -16,6 +16,8 @@ use std::{
 
 use arrow::{
     array::{Array, RecordBatch},
+    compute::cast,
+    datatypes::DataType,
     util::display::{ArrayFormatter, FormatOptions},
 };
 use async_trait::async_trait;
@@ -609,9 +611,12 @@ fn text(array: &dyn Array, row: usize) -> Result<Option<String>> {
     if array.is_null(row) {
         return Ok(None);
     }
-    let options = FormatOptions::default();
-    ArrayFormatter::try_new(array, &options)
-        .and_then(|f| f.value(row).try_to_string())
+    let shown = |array: &dyn Array, row| {
+        ArrayFormatter::try_new(array, &FormatOptions::default()).and_then(|f| f.value(row).try_to_string())
+    };
+    // A time beyond the calendar is shown as its number.
+    shown(array, row)
+        .or_else(|_| shown(&cast(&array.slice(row, 1), &DataType::Int64)?, 0))
         .map(Some)
         .map_err(|e| Error::bug(format!("arrow: {e}")))
 }
