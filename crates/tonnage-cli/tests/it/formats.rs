@@ -1,13 +1,15 @@
 //! The same rows in every format, compression and encoding: what stands in the table is always the same.
 
-use std::{io::Write, sync::Arc};
+use std::sync::Arc;
 
-use arrow::{
-    array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray},
-    ipc::writer::{FileWriter, StreamWriter},
+use arrow::array::{
+    ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 
-use crate::support::{BOTH, Database, Place};
+use crate::{
+    packing::{arrow_file, arrow_stream, bzip2, lz4, xz},
+    support::{BOTH, Database, Place},
+};
 
 const ROWS: i64 = 3_000;
 /// 2020-02-29 04:05:06, the time of the first row.
@@ -96,49 +98,6 @@ fn batches() -> Vec<RecordBatch> {
     vec![batch(0..1), batch(1..ROWS - 10), batch(ROWS - 10..ROWS)]
 }
 
-fn arrow_file() -> Vec<u8> {
-    let batches = batches();
-    let mut bytes = Vec::new();
-    let mut writer = FileWriter::try_new(&mut bytes, &batches[0].schema()).expect("a file");
-    batches
-        .iter()
-        .for_each(|batch| writer.write(batch).expect("a batch"));
-    writer.finish().expect("a footer");
-    drop(writer);
-    bytes
-}
-
-fn arrow_stream() -> Vec<u8> {
-    let batches = batches();
-    let mut bytes = Vec::new();
-    let mut writer = StreamWriter::try_new(&mut bytes, &batches[0].schema()).expect("a stream");
-    batches
-        .iter()
-        .for_each(|batch| writer.write(batch).expect("a batch"));
-    writer.finish().expect("an end");
-    drop(writer);
-    bytes
-}
-
-fn bzip2(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
-fn xz(bytes: &[u8]) -> Vec<u8> {
-    let options = lzma_rust2::XzOptions::with_preset(1);
-    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).expect("options");
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
-fn lz4(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
 /// Latin letters with a byte each.
 fn latin1(text: &str) -> Vec<u8> {
     text.chars()
@@ -158,13 +117,13 @@ fn the_same_rows_come_out_of_every_format() {
         ("orders.csv", text.clone().into_bytes(), ""),
         ("orders.tsv", csv('\t').into_bytes(), ""),
         ("orders.jsonl", json().into_bytes(), ""),
-        ("orders.arrow", arrow_file(), ""),
-        ("orders.arrows", arrow_stream(), "--format arrow"),
+        ("orders.arrow", arrow_file(&batches(), None), ""),
+        ("orders.arrows", arrow_stream(&batches(), None), "--format arrow"),
         ("orders.csv.bz2", bzip2(text.as_bytes()), ""),
         ("orders.csv.xz", xz(text.as_bytes()), ""),
         ("orders.csv.lz4", lz4(text.as_bytes()), ""),
         ("orders.jsonl.xz", xz(json().as_bytes()), ""),
-        ("orders.arrow.lz4", lz4(&arrow_stream()), ""),
+        ("orders.arrow.lz4", lz4(&arrow_stream(&batches(), None)), ""),
         ("latin.csv", latin1(&text), "--encoding iso-8859-1"),
         (
             "western.csv.bz2",

@@ -25,6 +25,7 @@ mod keyspace;
 mod kill;
 mod mistakes;
 mod options;
+mod packing;
 mod process;
 mod proxy;
 mod readme;

@@ -1,6 +1,6 @@
 //! Whole files of every format and compression, to be broken.
 
-use std::{io::Write, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{
@@ -8,10 +8,7 @@ use arrow::{
         RecordBatch, StringArray, TimestampMicrosecondArray,
     },
     datatypes::Int32Type,
-    ipc::{
-        CompressionType,
-        writer::{FileWriter, IpcWriteOptions, StreamWriter},
-    },
+    ipc::CompressionType,
 };
 use parquet::{
     arrow::ArrowWriter,
@@ -19,6 +16,8 @@ use parquet::{
     file::properties::{WriterProperties, WriterVersion},
     schema::types::ColumnPath,
 };
+
+use crate::packing::{PACKINGS, arrow_file, arrow_stream, zstandard};
 
 const ROWS: i64 = 60;
 
@@ -30,46 +29,6 @@ pub struct Whole {
     /// Of text, and not compressed.
     pub plain_text: bool,
 }
-
-pub fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
-pub fn zstandard(bytes: &[u8]) -> Vec<u8> {
-    zstd::encode_all(bytes, 1).expect("it is compressed")
-}
-
-pub fn bzip2(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
-pub fn xz(bytes: &[u8]) -> Vec<u8> {
-    let options = lzma_rust2::XzOptions::with_preset(0);
-    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).expect("options");
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
-pub fn lz4(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-    encoder.write_all(bytes).expect("it is compressed");
-    encoder.finish().expect("it is whole")
-}
-
-/// What packs bytes, by the ending of its files.
-type Packing = (&'static str, fn(&[u8]) -> Vec<u8>);
-
-pub const PACKINGS: &[Packing] = &[
-    (".gz", gzip),
-    (".zst", zstandard),
-    (".bz2", bzip2),
-    (".xz", xz),
-    (".lz4", lz4),
-];
 
 fn delimited(delimiter: char) -> Vec<u8> {
     let mut text = ["id", "name", "amount", "at", "flag"].join(&delimiter.to_string()) + "\n";
@@ -170,37 +129,6 @@ fn parquet(compression: Compression, version: WriterVersion, texts: Option<Encod
         ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build())).expect("a schema");
     writer.write(&batch).expect("rows");
     writer.close().expect("a footer");
-    bytes
-}
-
-fn options(compression: Option<CompressionType>) -> IpcWriteOptions {
-    IpcWriteOptions::default()
-        .try_with_compression(compression)
-        .expect("it is built in")
-}
-
-pub fn arrow_file(batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer = FileWriter::try_new_with_options(&mut bytes, &batches[0].schema(), options(compression))
-        .expect("a file");
-    batches
-        .iter()
-        .for_each(|batch| writer.write(batch).expect("a batch"));
-    writer.finish().expect("a footer");
-    drop(writer);
-    bytes
-}
-
-pub fn arrow_stream(batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut writer =
-        StreamWriter::try_new_with_options(&mut bytes, &batches[0].schema(), options(compression))
-            .expect("a stream");
-    batches
-        .iter()
-        .for_each(|batch| writer.write(batch).expect("a batch"));
-    writer.finish().expect("an end");
-    drop(writer);
     bytes
 }
 

@@ -16,8 +16,8 @@ use arrow::{
     ipc::root_as_message,
 };
 
-use super::files::{PACKINGS, arrow_file, arrow_stream};
 use crate::{
+    packing::{PACKINGS, arrow_file, arrow_stream},
     process::tonnage,
     support::{Database, Place},
 };
