@@ -428,21 +428,26 @@ impl RowsArgs {
         let Some((target, before)) = places.split_last() else {
             return Err(Error::config("no source and no database"));
         };
+        let is_database = |place: &&String| targets::driver(place).is_ok();
         if let Err(error) = targets::driver(target) {
+            let (databases, files): (Vec<&String>, Vec<&String>) = places.iter().partition(is_database);
+            let files: Vec<&str> = files.iter().map(|file| file.as_str()).collect();
             return Err(match Path::new(target).is_file() {
                 true => Error::config(format!(
                     "the last argument, '{target}', is a file and not a database"
                 ))
                 .hint(format!(
-                    "name the database last, as in cp: tonnage {} {} shop.db {}",
+                    "name the database last, as in cp: tonnage {} {} {} {}",
                     usage.command,
-                    places.join(" "),
+                    files.join(" "),
+                    databases
+                        .last()
+                        .map_or_else(|| "shop.db".to_owned(), |database| targets::redact(database)),
                     usage.options
                 )),
                 false => error,
             });
         }
-        let is_database = |place: &&String| targets::driver(place).is_ok();
         let mut others = 0;
         if self.shards.are_given() {
             others = before.iter().rev().take_while(is_database).count();

@@ -22,6 +22,14 @@ pub(super) const DATABASES: &[Mistake] = &[
         ..Mistake::PLAIN
     },
     Mistake {
+        name: "the database comes first",
+        arguments: "load shop.db orders.csv -t orders",
+        code: 2,
+        says: "error: the last argument, 'orders.csv', is a file and not a database\n\
+               hint: name the database last, as in cp: tonnage load orders.csv shop.db -t TABLE\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
         name: "wrong password in the URL",
         on: Postgres,
         arguments: "load orders.csv postgresql://tonnage:wrong@{server}/{name} -t orders",
