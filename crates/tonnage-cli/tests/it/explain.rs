@@ -1,5 +1,10 @@
 //! `tonnage explain`: verdicts on real databases, their reasons, and the table that is only read.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
 use serde_json::Value;
 
 use crate::support::{
@@ -70,6 +75,52 @@ fn postgres_tells_copy_from_insert_by_the_records_of_its_log() {
     assert_eq!(extensions, ["0"], "it is created for a moment only");
     let left = place.sql("SELECT count(*) FROM pg_class WHERE relname LIKE 'tonnage\\_bench%'");
     assert_eq!(left, ["0"]);
+}
+
+/// Whoever creates or drops a database begins a checkpoint, and it removes the log before it.
+#[test]
+fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
+    let place = Place::with(
+        Postgres,
+        "CREATE TABLE t (id integer PRIMARY KEY, name text)",
+        &[],
+    );
+    let role = format!("{}_reader", place.name());
+    place.sql(&format!(
+        "CREATE EXTENSION pg_walinspect; CREATE ROLE {role} LOGIN PASSWORD 'plain' IN ROLE pg_read_server_files; \
+         GRANT CREATE ON SCHEMA public TO {role}; ALTER TABLE t OWNER TO {role}"
+    ));
+    let url = place.url();
+    let (_, rest) = url.split_once('@').expect("a URL with a user");
+    let explained = AtomicBool::new(false);
+    let (kept, not_kept) = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !explained.load(Ordering::Relaxed) {
+                place.sql("SELECT pg_switch_wal()");
+                place.sql("CHECKPOINT");
+            }
+        });
+        let kept = explain(&place, "t --rows 500 --method native");
+        let not_kept = place.run(&format!(
+            "explain postgresql://{role}:plain@{rest} t --rows 500 --method native --yes --report -"
+        ));
+        explained.store(true, Ordering::Relaxed);
+        (kept, not_kept)
+    });
+    place.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+    assert_eq!(by(&kept, "native")["taken"], "by_array", "{kept:#}");
+
+    // This role may read the log and may not hold it: what is gone is unknown, and no failure.
+    assert_eq!(not_kept.code, Some(0), "{}", not_kept.stderr);
+    let report: Value = serde_json::from_str(&not_kept.stdout_exact).expect("JSON");
+    let native = by(&report, "native");
+    if native["taken"] != "by_array" {
+        assert_eq!(native["taken"], "unknown", "{report:#}");
+        assert!(
+            why(native).contains("a checkpoint has removed that part of the log"),
+            "{report:#}"
+        );
+    }
 }
 
 #[test]

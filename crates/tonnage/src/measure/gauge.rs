@@ -148,6 +148,12 @@ pub trait Gauge: Send + Sync {
     /// How far the log is; none where this user may not know.
     async fn log(&self) -> Result<Option<LogMark>>;
 
+    /// Keeps what is logged from now on for [`Gauge::records`], until what it returns is dropped; none where the database
+    /// keeps it anyway, or this user may not ask for it.
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
+        Ok(None)
+    }
+
     /// The records about `table` that `operation` leaves, between two marks.
     async fn records(&self, table: &Table, operation: Mode, from: &LogMark, to: &LogMark) -> Result<Records>;
 

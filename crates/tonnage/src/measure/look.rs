@@ -34,6 +34,7 @@ pub(super) async fn look(
         Mode::Update | Mode::Delete => gauge.disk(&table.name).await?,
         _ => None,
     };
+    let _kept = gauge.keep_log().await?;
     let idle_from = gauge.log().await?;
     let idle = Instant::now();
     tokio::time::sleep(WATCHED).await;

@@ -6,7 +6,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, error::SqlState};
 
 use super::{
     PostgresTarget,
@@ -110,6 +110,11 @@ const INSPECTION: &str = "\
     FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace \
     WHERE p.proname = 'pg_get_wal_records_info' ORDER BY 2 DESC LIMIT 1";
 
+/// Holds the log from now on until the session ends.
+const KEEP: &str = "\
+    SELECT pg_catalog.pg_create_physical_replication_slot( \
+        'tonnage_' || pg_catalog.pg_backend_pid(), immediately_reserve => true, temporary => true)";
+
 /// Whether this role could create pg_walinspect, and whether it is to be had.
 const CREATABLE: &str = "\
     SELECT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) \
@@ -169,10 +174,19 @@ async fn read(
 ) -> Result<Records> {
     let sql = RECORDS.replace("{}", &quote(schema));
     let (from, to) = (position(from.bytes), position(to.bytes));
-    let row = client
+    let read = client
         .query_one(&sql, &[&oid(table)?, &from, &to, &record_types(operation)])
-        .await
-        .map_err(errors::statement)?;
+        .await;
+    let row = match read {
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_FILE) => {
+            return Ok(Records::Unknown {
+                why: "a checkpoint has removed that part of the log: the right of REPLICATION with a free replication \
+                      slot, or a larger wal_keep_size, would keep it"
+                    .to_owned(),
+            });
+        }
+        read => read.map_err(errors::statement)?,
+    };
     let count = |index| -> Result<u64> {
         let count: i64 = get(&row, index)?;
         Ok(u64::try_from(count).unwrap_or_default())
@@ -316,6 +330,19 @@ impl Gauge for PostgresTarget {
         Ok(u64::try_from(bytes)
             .ok()
             .map(|bytes| LogMark { bytes, changes: None }))
+    }
+
+    /// A checkpoint removes what is older than it, and whoever creates or drops a database begins one: a replication slot
+    /// holds the log, a temporary one as long as its session is there.
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
+        let client = connect::open(&self.settings).await?;
+        let slot = client.batch_execute(KEEP).await;
+        match slot {
+            Ok(()) => Ok(Some(Box::new(client))),
+            // Without the right, without a free slot, on a standby: it will mostly be there all the same.
+            Err(error) if error.as_db_error().is_some() => Ok(None),
+            Err(error) => Err(errors::statement(error)),
+        }
     }
 
     async fn records(&self, table: &Table, operation: Mode, from: &LogMark, to: &LogMark) -> Result<Records> {
