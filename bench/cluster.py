@@ -48,11 +48,15 @@ def hidden():
     return [("$CASSANDRA_URL", url()), ("$CASSANDRA_URL", url().split("?")[0]), ("$NODES", nodes())]
 
 
+def processes():
+    """The process numbers of the three nodes."""
+    directory = Path(os.environ["TONNAGE_TEST_CASSANDRA_DIRECTORY"])
+    return [(directory / node / "pid").read_text().strip() for node in "123"]
+
+
 def server_seconds():
     """Processor time of the three nodes."""
-    directory = Path(os.environ["TONNAGE_TEST_CASSANDRA_DIRECTORY"])
-    processes = [(directory / node / "pid").read_text().strip() for node in "123"]
-    return sum(measure.process_seconds(process, children=False) for process in processes)
+    return sum(measure.process_seconds(process, children=False) for process in processes())
 
 
 def client(*arguments):

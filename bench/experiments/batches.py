@@ -19,7 +19,7 @@ def run(quick):
     flush = ran.flush_millis(ran.servers_directory())
     found = Found("batch size over the round trip")
     found.lines += [
-        f"Published: {about}.", "",
+        f"{about}.", "",
         "Here: `tonnage bench --workload sbtest --method array --jobs 1 --single-transaction --rtt 0,70ms`: 10,000 rows "
         f"(500 at 1 row a batch, 2,000 at 10), one connection, one commit at the end, where a flush takes {flush:.2f} ms.", "",
     ]

@@ -16,7 +16,7 @@ def run(quick):
     _, about = ran.published("bulk_put_get.csv")
     found = Found("bulk put and bulk get")
     found.lines += [
-        f"Published: {about}.", "",
+        f"{about}.", "",
         "Here: rows of 1 KB, three nodes with every row on all of them, beside nine tasks of the same driver that await "
         "single puts and gets. Keys are uniform, not Zipfian. The published acknowledgement by none is one replica's here: "
         "without any, nobody waits for anything that could be measured.", "",

@@ -9,16 +9,22 @@ import page
 from ran import Found, Point, table
 
 PLACE = data.ROOT / "docs" / "experiments"
-KEPT = data.ROOT / "target" / "experiments"
+# Where the pages of quick runs go, whose figures do not count.
+TRIED = data.ROOT / "target" / "experiments"
 WORDS = {True: "as there", False: "otherwise", None: "open"}
 TEMPLATE = data.ROOT / "bench" / "experiments" / "overview.md"
 
 
-def keep(name, found, quick, minutes):
-    KEPT.mkdir(parents=True, exist_ok=True)
+def keep(place, name, found, quick, minutes):
+    """Keeps what was measured beside its page, so that the overview has all experiments whichever ran last."""
+    kept_in(place).mkdir(parents=True, exist_ok=True)
     day, machine = date.today().isoformat(), page.machine()
     kept = asdict(found) | {"quick": quick, "minutes": minutes, "day": day, "machine": machine}
-    (KEPT / f"{name}.json").write_text(json.dumps(kept, indent=1))
+    (kept_in(place) / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def kept_in(place):
+    return place / "measured"
 
 
 def points_of(points):
@@ -37,7 +43,7 @@ def write(place, order):
     place.mkdir(parents=True, exist_ok=True)
     overview = []
     for name in order:
-        path = KEPT / f"{name}.json"
+        path = kept_in(place) / f"{name}.json"
         if not path.exists():
             overview += [f"## {name}", "", f"Not run yet: `make experiments ARGS='--only {name}'`.", ""]
             continue

@@ -20,7 +20,7 @@ def run(quick):
     there, about = ran.published("block_size.csv")
     found = Found("by array or row by row")
     found.lines += [
-        f"Published: {about}.", "",
+        f"{about}.", "",
         f"Here {rows:,} rows of a number and 100 bytes of text; records of the log about the table's rows, a row.", "",
     ]
     by_size = {int(row["block_bytes"]): row["redo_entries"] / 100_000 for row in there}

@@ -42,7 +42,7 @@ class Found:
 def published(name):
     """Records of a published run, numbers as numbers, and what it was."""
     with open(PUBLISHED / name, newline="") as file:
-        about = file.readline().lstrip("# ").strip()
+        about = file.readline().lstrip("# ").strip().rstrip(".")
         return [{key: number(value) for key, value in row.items()} for row in csv.DictReader(file)], about
 
 
@@ -122,7 +122,7 @@ def percent(value):
 
 
 def table(head, rows):
-    yield "| " + " | ".join(head) + " |"
+    yield "| " + " | ".join(map(str, head)) + " |"
     yield "|" + "|".join(["---"] * len(head)) + "|"
     for row in rows:
         yield "| " + " | ".join(str(value) for value in row) + " |"

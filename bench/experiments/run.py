@@ -3,12 +3,12 @@
 
     make experiments                            all of them, into docs/experiments
     make experiments ARGS='--only E2'           one, and the overview anew
-    make experiments ARGS='--quick'             few runs of short time: whether it works, not how fast anything is
+    make experiments ARGS='--quick'             few runs of short time, into target/experiments: whether it works
     make experiments ARGS='--list'              what there is
 
-Ratios and shapes are compared, never rates: the published machines are other machines. What was measured is kept in
-target/experiments, the latest of each experiment; pages are written from that. An experiment that cannot be run is told
-of, the others go on, and the exit code is 1.
+Ratios and shapes are compared, never rates: the published machines are other machines. What was measured is kept
+beside the pages in measured, the latest of each experiment; pages are written from that. An experiment that cannot be
+run is told of, the others go on, and the exit code is 1.
 """
 
 import argparse
@@ -46,7 +46,8 @@ def options():
     parser.add_argument("--quick", action="store_true", help="few runs of short time")
     parser.add_argument("--list", action="store_true", help="print the experiments")
     parser.add_argument("--binary", type=Path, metavar="PATH", help="the program (default: the release build)")
-    parser.add_argument("--output", type=Path, metavar="DIR", default=pages.PLACE, help="where pages go")
+    where = "where pages go (default: docs/experiments; of a quick run target/experiments)"
+    parser.add_argument("--output", type=Path, metavar="DIR", help=where)
     return parser.parse_args()
 
 
@@ -58,6 +59,7 @@ def main():
         return
     if arguments.binary:
         data.TONNAGE = arguments.binary.resolve()
+    place = arguments.output or (pages.TRIED if arguments.quick else pages.PLACE)
     sound = True
     for name in arguments.only or ALL:
         run, about = ALL[name]
@@ -70,11 +72,11 @@ def main():
             sound = False
             continue
         minutes = (time.monotonic() - started) / 60
-        pages.keep(name, found, arguments.quick, minutes)
+        pages.keep(place, name, found, arguments.quick, minutes)
         for point in found.points:
             print(f"  {pages.WORDS[point.same]:<9} {point.text}: {point.measured} (published {point.published})")
         print(f"{name}: {minutes:.1f} minutes", flush=True)
-    pages.write(arguments.output, list(ALL))
+    pages.write(place, list(ALL))
     sys.exit(0 if sound else 1)
 
 

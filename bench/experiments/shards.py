@@ -3,13 +3,15 @@
 import tempfile
 from pathlib import Path
 
+import capped
 import cluster
-import postgres
 import ran
 from chart import curves
 from ran import Found, Point, short, times
 
-MEMBERS = 4
+MEMBERS = [1, 2, 4]
+# Of a core, for a PostgreSQL server and for a node of Cassandra: the program has the rest of two cores to itself.
+SHARE, NODE_SHARE = 0.2, 0.4
 BATCHES, JOBS = [1, 10, 100, 500, 1_000, 2_000, 5_000, 10_000], [1, 2, 4, 8, 16, 32]
 
 
@@ -17,57 +19,59 @@ def run(quick):
     rows, about = ran.published("sharded_batch.csv")
     found = Found("batch size and jobs over shards")
     found.lines += [
-        f"Published: {about}.", "",
-        "Here: `tonnage bench --workload sbtest`, the table without the secondary index on k; all servers on one machine, "
-        "none of them given a share of a core of its own, so that shards share what one database has to itself.", "",
+        f"{about}.", "",
+        "Here: `tonnage bench --workload sbtest`, the table without the secondary index on k, all servers on one machine. "
+        f"Each PostgreSQL server has {SHARE:.0%} of a core, each Cassandra node {NODE_SHARE:.0%}, so that one more is more.", "",
     ]
     cut = lambda values, most: values[:3] if quick else [value for value in values if value <= most]
-    base = ["--workload", "sbtest", "--duration", "300ms" if quick else "2s", "--repeat", 1 if quick else 3, "--rows",
-            "20k" if quick else "400k"]
+    base = ["--workload", "sbtest", "--method", "array", "--duration", "300ms" if quick else "2s",
+            "--repeat", 1 if quick else 3, "--rows", "20k" if quick else "400k"]
     cell = lambda values: ",".join(map(str, values))
+    of = lambda report, name: {cell["setting"][name]: cell["rows_per_second"]["median"] for cell in report.cells}
 
-    def both(title, url, method, most_jobs, directory=None):
-        base_here = [url, *base, "--method", method]
+    def both(title, url, most_jobs, directory=None):
         sizes, jobs = cell(cut(BATCHES, BATCHES[-1])), cell(cut(JOBS, most_jobs))
-        over_batches = ran.bench(*base_here, "--jobs", MEMBERS, "--batch-rows", sizes, directory=directory)
-        over_jobs = ran.bench(*base_here, "--jobs", jobs, "--batch-rows", "1k", directory=directory)
-        of = lambda report, name: {cell["setting"][name]: cell["rows_per_second"]["median"] for cell in report.cells}
+        over_batches = ran.bench(url, *base, "--jobs", MEMBERS[-1], "--batch-rows", sizes, directory=directory)
+        over_jobs = ran.bench(url, *base, "--jobs", jobs, "--batch-rows", "1k", directory=directory)
         return title, of(over_batches, "batch_rows"), of(over_jobs, "jobs"), over_batches.product
 
-    measured = [both("one PostgreSQL database", postgres.URL, "array", 32)]
-    with tempfile.TemporaryDirectory() as directory:
-        urls = members()
-        try:
-            place = Path(directory) / "targets.toml"
-            place.touch(mode=0o600)
-            quoted = ", ".join(f'"{url}"' for url in urls)
-            place.write_text(f'[shards]\nmembers = [{quoted}]\nshard_by = "id"\n')
-            measured.append(both(f"{MEMBERS} PostgreSQL databases", "@shards", "array", 32, directory))
-        finally:
-            for number in range(MEMBERS):
-                postgres.psql(f"drop database if exists {name_of(number)}")
+    measured, by_members = [], {}
+    with tempfile.TemporaryDirectory() as directory, capped.servers(MEMBERS[-1]) as (urls, processes):
+        with capped.shares(processes, SHARE) as reason:
+            uncapped(found, "PostgreSQL", reason)
+            for members in MEMBERS:
+                name_members(Path(directory), urls[:members])
+                # One server is no shards: it is measured as what it is.
+                url = urls[0] if members == 1 else "@shards"
+                if members in (1, MEMBERS[-1]):
+                    title = "one PostgreSQL server" if members == 1 else f"{members} PostgreSQL servers"
+                    measured.append(both(title, url, 32, directory))
+                report = ran.bench(url, *base, "--jobs", MEMBERS[-1], "--batch-rows", "1k", directory=directory)
+                by_members[members] = next(iter(of(report, "jobs").values()))
     if cluster.PRESENT:
         cluster.fresh()
-        measured.append(both("Cassandra, three nodes", cluster.url(), "array", 16))
+        with capped.shares(cluster.processes(), NODE_SHARE) as reason:
+            uncapped(found, "Cassandra", reason)
+            measured.append(both("Cassandra, three nodes", cluster.url(), 16))
     for title, over_batches, over_jobs, product in measured:
         tell(found, title, over_batches, over_jobs, product)
+    found.lines += [f"## Servers, {MEMBERS[-1]} jobs, 1,000 rows a batch", ""]
+    found.lines += ran.table(["PostgreSQL servers", *map(str, by_members)], [["rows/s", *map(short, by_members.values())]])
     curves_of(found, rows, measured)
-    compare(found, rows, measured)
+    compare(found, rows, measured, by_members)
     return found
 
 
-def name_of(number):
-    return f"tonnage_experiment_e4_{number}"
+def uncapped(found, servers, reason):
+    if reason:
+        found.lines += [f"The servers of {servers} run without a share of their own here: {reason}.", ""]
 
 
-def members():
-    urls = []
-    for number in range(MEMBERS):
-        postgres.psql(f"drop database if exists {name_of(number)}")
-        postgres.psql(f"create database {name_of(number)}")
-        base, options = postgres.URL.split("?")
-        urls.append(f"{base.rsplit('/', 1)[0]}/{name_of(number)}?{options}")
-    return urls
+def name_members(directory, urls):
+    place = directory / "targets.toml"
+    place.touch(mode=0o600)
+    quoted = ", ".join(f'"{url}"' for url in urls)
+    place.write_text(f'[shards]\nmembers = [{quoted}]\nshard_by = "id"\n')
 
 
 def tell(found, title, over_batches, over_jobs, product):
@@ -92,7 +96,14 @@ def curves_of(found, rows, measured):
         found.charts[f"E4-{axis}.svg"] = curves(series, axis.replace("_", " "), "share of the fastest")
 
 
-def compare(found, rows, measured):
+def compare(found, rows, measured, by_members):
+    first, last = by_members[MEMBERS[0]], by_members[MEMBERS[-1]]
+    published = {row["series"]: row["rows_per_second"] for row in rows if row["jobs"] == 32 and row["batch_rows"] == 1_000}
+    found.points.append(Point(
+        f"{MEMBERS[-1]} servers over one, {MEMBERS[-1]} jobs", f"{times(published['sharded_jobs'] / published['unsharded_jobs'])} "
+        "(32 shards over one, on the same nodes)", times(last / first), last / first >= 1.5,
+        "there the nodes were the same, here each server brings its share of a core",
+    ))
     theirs = dict(series_of(rows, "unsharded_batch", "batch_rows"))
     for title, over_batches, over_jobs, _ in measured:
         if 1 in over_batches:

@@ -1,0 +1,145 @@
+"""PostgreSQL servers of their own with a share of a core each, so that one more is more, on a small machine too.
+
+The share is given by a control group of the kernel, of either version, where this user may make one. Where not, servers
+run without, and the page says so.
+"""
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import data
+import ran
+from measure import Failed
+
+GROUPS = Path("/sys/fs/cgroup")
+PERIOD_MICROS = 100_000
+GONE_TRIES = 100
+
+
+def control_group(name, share):
+    """A new control group whose processes have `share` of a core together, or the reason why there is none."""
+    quota = int(share * PERIOD_MICROS)
+    # The second version has one tree for all, the first one of its own for processors.
+    first = GROUPS / "cpu"
+    if (first / "cpu.cfs_quota_us").exists():
+        group, limits = first / name, {"cpu.cfs_period_us": PERIOD_MICROS, "cpu.cfs_quota_us": quota}
+    elif "cpu" in words_of(GROUPS / "cgroup.subtree_control"):
+        group, limits = GROUPS / name, {"cpu.max": f"{quota} {PERIOD_MICROS}"}
+    else:
+        return None, f"{GROUPS} has no control of processors"
+    try:
+        group.mkdir(exist_ok=True)
+        for file, limit in limits.items():
+            (group / file).write_text(str(limit))
+    except OSError as problem:
+        return None, str(problem)
+    return group, None
+
+
+def words_of(path):
+    try:
+        return path.read_text().split()
+    except OSError:
+        return []
+
+
+def family(process):
+    """A process and all that come from it."""
+    found = [int(process)]
+    for one in found:
+        for thread in Path(f"/proc/{one}/task").glob("*"):
+            found += [int(child) for child in words_of(thread / "children")]
+    return found
+
+
+@contextmanager
+def shares(processes, share):
+    """Gives each of the processes, with its children, `share` of a core for the while; yields the reason if it cannot."""
+    groups, reason = [], None
+    try:
+        for number, process in enumerate(processes):
+            group, reason = control_group(f"tonnage-{os.getpid()}-{number}", share)
+            if reason:
+                break
+            groups.append(group)
+            try:
+                for one in family(process):
+                    (group / "cgroup.procs").write_text(str(one))
+            except OSError as problem:
+                reason = str(problem)
+                break
+        yield reason
+    finally:
+        for group in groups:
+            dissolve(group)
+
+
+def dissolve(group):
+    """Removes a group. A process that begins or ends meanwhile holds it for a moment."""
+    for _ in range(GONE_TRIES):
+        try:
+            for one in words_of(group / "cgroup.procs"):
+                (group.parent / "cgroup.procs").write_text(one)
+            group.rmdir()
+            return
+        except OSError as problem:
+            left = problem
+        time.sleep(0.05)
+    print(f"{group} is left: {left}")
+
+
+def as_server(*command):
+    """A command as the user of the servers: PostgreSQL refuses to run as root."""
+    if getpass.getuser() == "root":
+        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--", *command]
+    return data.run(command, cwd="/")
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@contextmanager
+def servers(number):
+    """So many PostgreSQL servers, each with a database of its own: their URLs and their processes."""
+    programs = Path(os.environ["TONNAGE_TEST_POSTGRES_PROGRAMS"])
+    place = Path(tempfile.mkdtemp(prefix="capped-", dir=ran.servers_directory()))
+    started, urls, processes = [], [], []
+    try:
+        if getpass.getuser() == "root":
+            shutil.chown(place, "postgres", "postgres")
+        for one in range(number):
+            directory, port = place / str(one), free_port()
+            as_server(programs / "initdb", "-D", directory, "-U", "tonnage", "--auth=trust", "--no-sync",
+                      "--encoding=UTF8", "--locale=C.UTF-8")
+            options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
+            log = directory / "server.log"
+            # Without a pipe of ours, which the server would hold open.
+            command = [programs / "pg_ctl", "-D", directory, "-l", log, "-o", options, "-w", "start", "-s"]
+            detached(command, log)
+            started.append(directory)
+            urls.append(f"postgresql://tonnage@127.0.0.1:{port}/postgres?sslmode=disable")
+            processes.append((directory / "postmaster.pid").read_text().split()[0])
+        yield urls, processes
+    finally:
+        for directory in started:
+            as_server(programs / "pg_ctl", "-D", directory, "-m", "immediate", "-w", "stop", "-s")
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def detached(command, log):
+    words = [str(word) for word in command]
+    if getpass.getuser() == "root":
+        words = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--", *words]
+    quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+    if subprocess.run(words, cwd="/", timeout=120, **quiet).returncode:
+        raise Failed(f"PostgreSQL did not start: {log.read_text() if log.exists() else words}")
