@@ -97,8 +97,12 @@ pub(super) struct State {
     flights: VecDeque<(u64, usize, Instant)>,
     /// From this row on rows are in the journal alone; and since when.
     pub spilled: Option<(u64, Instant)>,
-    /// Bytes of the journal on disk.
+    /// Bytes of the journal's files, those included that are prepared or being prepared.
     pub journal_bytes: u64,
+    /// How many of them the segment at hand has room for.
+    pub journal_room: u64,
+    /// And the one that is ready to follow it; 0 where none is.
+    pub journal_room_ahead: u64,
     /// Rows up to here are wanted at once.
     flush_to: u64,
     /// No further rows are taken.
@@ -132,6 +136,14 @@ pub(super) enum Offered {
     Taken(u64),
     /// There is no room now.
     Full,
+}
+
+/// What a group of rows has changed about the journal's files.
+pub(super) struct Appended {
+    /// By how much they have grown.
+    pub grown_bytes: u64,
+    /// How much room the segment at hand has now.
+    pub room_bytes: u64,
 }
 
 /// What the drain is to do.
@@ -177,6 +189,8 @@ impl Area {
                 flights: VecDeque::new(),
                 spilled: spilled.map(|first| (first, Instant::now())),
                 journal_bytes: 0,
+                journal_room: 0,
+                journal_room_ahead: 0,
                 flush_to: 0,
                 closing: false,
                 journal_done: false,
@@ -252,7 +266,8 @@ impl Area {
             let sequence = state.producers.sequence(name);
             return Ok(Offered::Taken(sequence.unwrap_or(state.next - 1)));
         }
-        if !self.has_room(&state, bytes + Rows::one_overhead_bytes()) {
+        let named = tag.map_or(0, |(name, _)| name.len());
+        if !self.has_room(&state, bytes + named + Rows::one_overhead_bytes()) {
             return Ok(Offered::Full);
         }
         let sequence = state.next;
@@ -307,7 +322,8 @@ impl Area {
             return Ok(Offered::Taken(state.next - 1));
         }
         self.check_size(rows.bytes())?;
-        if !self.has_room(&state, rows.bytes()) {
+        let named = tag.map_or(0, |(name, _)| name.len());
+        if !self.has_room(&state, rows.bytes() + named) {
             return Ok(Offered::Full);
         }
         let first = state.next;
@@ -343,18 +359,35 @@ impl Area {
     }
 
     fn has_room(&self, state: &State, bytes: usize) -> bool {
-        match self.limits.has_journal {
-            true => {
-                state.pending_bytes + bytes <= self.limits.pending_bytes_max
-                    && state.journal_bytes + (state.pending_bytes + bytes) as u64
-                        <= self.limits.journal_bytes_max
-            }
-            false => state.held_bytes + bytes <= self.limits.area_bytes_max,
+        if !self.limits.has_journal {
+            return state.held_bytes + bytes <= self.limits.area_bytes_max;
         }
+        let pending = state.pending_bytes + bytes;
+        // Rows that do not fit where they would go make a file grow. With a segment ready they go to that one at the
+        // latest, and leave what is left of the one at hand.
+        let room = match state.journal_room_ahead {
+            0 => state.journal_room,
+            ahead => ahead,
+        };
+        let grown = (pending as u64).saturating_sub(room);
+        pending <= self.limits.pending_bytes_max
+            && state.journal_bytes + grown <= self.limits.journal_bytes_max
+    }
+
+    /// Counts a file of the journal of so many bytes that is to be prepared; false where it would leave too little for
+    /// the rows that may be waiting.
+    pub fn reserve_journal(&self, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let kept = self.limits.pending_bytes_max as u64;
+        let has_room = state.journal_bytes + bytes + kept <= self.limits.journal_bytes_max;
+        if has_room {
+            state.journal_bytes += bytes;
+        }
+        has_room
     }
 
     fn append(&self, state: &mut State, chunk: Chunk) {
-        let (rows, bytes) = (chunk.rows.count(), chunk.rows.bytes());
+        let (rows, bytes) = (chunk.rows.count(), chunk.bytes());
         state.next += rows;
         match self.limits.has_journal {
             true => state.pending.push_back(chunk),
@@ -388,10 +421,10 @@ impl Area {
     }
 
     /// Hands rows over that are journaled: into the queue while there is room, else they stay in the journal alone.
-    pub fn journaled(&self, chunks: Vec<Chunk>, journal_bytes: u64) {
+    pub fn journaled(&self, chunks: Vec<Chunk>, appended: Appended) {
         let mut state = self.lock();
         for chunk in chunks {
-            let bytes = chunk.rows.bytes();
+            let bytes = chunk.bytes();
             state.pending_bytes = state.pending_bytes.saturating_sub(bytes);
             state.journaled = chunk.last();
             if state.spilled.is_none() && state.held_bytes + bytes > self.limits.area_bytes_max {
@@ -404,7 +437,8 @@ impl Area {
             }
         }
         state.counters.groups += 1;
-        state.journal_bytes = journal_bytes;
+        state.journal_bytes += appended.grown_bytes;
+        state.journal_room = appended.room_bytes;
         drop(state);
         self.drain.notify_one();
         self.tell();
@@ -437,7 +471,7 @@ impl Area {
         while taken_bytes < bytes_max
             && let Some(chunk) = state.queue.pop_front()
         {
-            let bytes = chunk.rows.bytes();
+            let bytes = chunk.bytes();
             taken_bytes += bytes;
             state.queue_bytes = state.queue_bytes.saturating_sub(bytes);
             state.flights.push_back((chunk.last(), bytes, chunk.born));
@@ -452,7 +486,7 @@ impl Area {
     pub fn read_back(&self, chunks: &[Chunk], last: u64) {
         let mut state = self.lock();
         for chunk in chunks {
-            let bytes = chunk.rows.bytes();
+            let bytes = chunk.bytes();
             state.hold(bytes);
             state.flights.push_back((chunk.last(), bytes, chunk.born));
         }
@@ -548,6 +582,11 @@ impl Area {
 }
 
 impl State {
+    /// Notes that the journal's files have become smaller, or fewer.
+    pub fn shrink_journal(&mut self, bytes: u64) {
+        self.journal_bytes = self.journal_bytes.saturating_sub(bytes);
+    }
+
     fn hold(&mut self, bytes: usize) {
         self.held_bytes += bytes;
         self.held_bytes_peak = self.held_bytes_peak.max(self.held_bytes);

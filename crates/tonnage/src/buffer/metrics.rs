@@ -1,6 +1,11 @@
 //! What a buffer says of itself while it works.
 
+use std::time::{Duration, Instant};
+
 use serde::Serialize;
+
+/// Speeds are taken over at least this long.
+const SPEED_OVER: Duration = Duration::from_secs(1);
 
 /// The state of a buffer at one moment, for whoever exports it: [`Metrics::each`] names every number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -37,7 +42,7 @@ pub struct Metrics {
     pub retries: u64,
     /// Groups of rows written to the journal, each with one fsync.
     pub journal_groups: u64,
-    /// Bytes of the journal on disk.
+    /// Bytes of the journal's files, those included that are prepared for rows to come.
     pub journal_bytes: u64,
     /// The sequence number of the last row accepted.
     pub mark_accepted: u64,
@@ -83,11 +88,63 @@ impl Metrics {
     }
 }
 
+/// How fast rows come and go: `N` counters at the last look that counted, and what they grew by a second before it.
+#[derive(Debug)]
+pub(super) struct Speed<const N: usize> {
+    at: Instant,
+    counts: [u64; N],
+    per_second: [f64; N],
+}
+
+impl<const N: usize> Speed<N> {
+    /// From `started` on, when all counters were 0.
+    pub fn from(started: Instant) -> Self {
+        Self {
+            at: started,
+            counts: [0; N],
+            per_second: [0.0; N],
+        }
+    }
+
+    /// What the counters grow by a second. A look that comes too soon after one that counted is told the same once more.
+    pub fn look(&mut self, now: Instant, counts: [u64; N]) -> [f64; N] {
+        let passed = now.saturating_duration_since(self.at);
+        if passed >= SPEED_OVER {
+            let grown = |at: usize| counts[at].saturating_sub(self.counts[at]) as f64;
+            self.per_second = std::array::from_fn(|at| grown(at) / passed.as_secs_f64());
+            (self.at, self.counts) = (now, counts);
+        }
+        self.per_second
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn speeds_are_those_between_the_last_two_looks_that_count() {
+        let started = Instant::now();
+        let at = |millis| started + Duration::from_millis(millis);
+        let mut speed = Speed::from(started);
+        // Milliseconds, rows in and out by then, and the speeds that are told.
+        for (millis, counts, told) in [
+            (0, [0, 0], [0.0, 0.0]),
+            (999, [500, 100], [0.0, 0.0]),
+            (1_000, [600, 100], [600.0, 100.0]),
+            (1_500, [9_000, 9_000], [600.0, 100.0]),
+            (3_000, [1_600, 100], [500.0, 0.0]),
+            (7_000, [1_600, 1_600], [0.0, 375.0]),
+            // A clock that stands, and an idle hour.
+            (7_000, [2_000, 1_700], [0.0, 375.0]),
+            (3_607_000, [1_600, 1_600], [0.0, 0.0]),
+            (3_608_250, [1_625, 1_601], [20.0, 0.8]),
+        ] {
+            assert_eq!(speed.look(at(millis), counts), told, "after {millis} ms");
+        }
+    }
 
     #[test]
     fn each_number_is_named_once_with_its_value() {

@@ -68,7 +68,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
@@ -76,6 +76,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use self::{
     area::{Mark, Offered},
     attach::Parts,
+    metrics::Speed,
     own::finish,
     row::Rows,
     waits::block_on,
@@ -100,9 +101,6 @@ use crate::{
 /// Called with rows that were put aside.
 pub(crate) type OnReject = Arc<dyn Fn(&Reject) + Send + Sync>;
 
-/// Speeds are taken over at least this long.
-const SPEED_OVER: Duration = Duration::from_secs(1);
-
 /// Takes rows for one table and drains them in the background. A clone is a producer of its own into the same buffer;
 /// all of them may be used by any number of threads and tasks at once.
 ///
@@ -122,20 +120,12 @@ struct Inner {
     opened: report::Opened,
     /// The schema of batches that was found to fit.
     fits: Mutex<Option<SchemaRef>>,
-    speed: Mutex<Speed>,
+    /// Of rows in, and rows out.
+    speed: Mutex<Speed<2>>,
     /// Gone when the journal is closed.
     journal: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// Whether it has a journal, which outlives it.
     has_journal: bool,
-}
-
-/// Rows in and out at the last look, and the speeds since the one before.
-struct Speed {
-    at: Instant,
-    rows_in: u64,
-    rows_out: u64,
-    in_per_second: f64,
-    out_per_second: f64,
 }
 
 impl Clone for Buffer {
@@ -379,12 +369,7 @@ impl Buffer {
         let rows_in = state.counters.rows_in;
         let rows_out = state.committed.saturating_sub(position);
         let mut speed = shared.speed.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = speed.at.elapsed();
-        if passed >= SPEED_OVER {
-            speed.in_per_second = rows_in.saturating_sub(speed.rows_in) as f64 / passed.as_secs_f64();
-            speed.out_per_second = rows_out.saturating_sub(speed.rows_out) as f64 / passed.as_secs_f64();
-            (speed.at, speed.rows_in, speed.rows_out) = (Instant::now(), rows_in, rows_out);
-        }
+        let speeds = speed.look(Instant::now(), [rows_in, rows_out]);
         Metrics {
             depth_rows: state.next - 1 - state.committed,
             depth_bytes: (state.held_bytes + state.pending_bytes) as u64,
@@ -393,8 +378,8 @@ impl Buffer {
             rows_in,
             bytes_in: state.counters.bytes_in,
             rows_out,
-            rows_in_per_second: speed.in_per_second,
-            rows_out_per_second: speed.out_per_second,
+            rows_in_per_second: speeds[0],
+            rows_out_per_second: speeds[1],
             duplicates: state.counters.duplicates,
             rejected: shared.parts.rejected.load(Ordering::Relaxed),
             refused: state.counters.refused,

@@ -10,10 +10,11 @@ use std::{
 };
 
 use super::{
-    Buffer, BufferOptions, Inner, JournalOptions, Recovery, Speed,
+    Buffer, BufferOptions, Inner, JournalOptions, Recovery,
     area::{Area, Limits},
     attach::{Attached, Away, Parts, arrive, begin, columns, reach, take},
     journal::{Journal, Reader, Store},
+    metrics::Speed,
     own::JournalIdentity,
     report,
 };
@@ -100,7 +101,7 @@ impl Buffer {
         }
         let journal = Journal::open(&asked.directory)?;
         let (position, last) = (journal.position_least(), journal.last());
-        if !journal.begun() || !journal.lost(position).is_empty() {
+        if !journal.begun() || journal.is_headless() || !journal.lost(position).is_empty() {
             return Err(error);
         }
         tracing::warn!("rows go to the journal until the database answers: {error}");
@@ -196,13 +197,7 @@ fn assemble(
         on_reject: options.on_reject.clone(),
         attached: Arc::<OnceLock<Attached>>::default(),
     };
-    let speed = Speed {
-        at: opened.started,
-        rows_in: 0,
-        rows_out: 0,
-        in_per_second: 0.0,
-        out_per_second: 0.0,
-    };
+    let speed = Speed::from(opened.started);
     let buffer = Buffer {
         shared: Arc::new(Inner {
             parts: parts.clone(),

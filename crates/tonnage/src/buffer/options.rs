@@ -53,7 +53,7 @@ pub enum WhenFull {
 pub struct JournalOptions {
     /// Its directory; made if it is not there.
     pub directory: PathBuf,
-    /// The most bytes on disk. Producers are held when they are reached.
+    /// The most bytes on disk, what is prepared for rows to come included. Producers are held when they are reached.
     pub bytes_max: u64,
     /// Goes on without rows that are damaged; unless asked for, opening such a journal is refused.
     pub accept_loss: bool,

@@ -14,6 +14,8 @@ use crate::{
 const CHUNK_BYTES: usize = 256 << 10;
 /// What a chunk takes beside its rows, about.
 const CHUNK_OVERHEAD_BYTES: usize = 256;
+/// What a column of a batch takes beside its values: a few pieces that are padded, and its name.
+const COLUMN_OVERHEAD_BYTES: usize = 512;
 /// What a row takes beside its text.
 const ROW_OVERHEAD_BYTES: usize = 4;
 
@@ -155,7 +157,7 @@ impl Rows {
         CHUNK_OVERHEAD_BYTES
             + match self {
                 Self::Json { text, ends } => text.len() + ends.len() * ROW_OVERHEAD_BYTES,
-                Self::Arrow(batch) => batch_bytes(batch),
+                Self::Arrow(batch) => batch_bytes(batch) + batch.num_columns() * COLUMN_OVERHEAD_BYTES,
             }
     }
 }
@@ -173,6 +175,11 @@ impl Chunk {
     /// The sequence number of the last row.
     pub fn last(&self) -> u64 {
         self.first + self.rows.count() - 1
+    }
+
+    /// Memory that it takes, about; its frame in the journal takes no more where its rows are objects.
+    pub fn bytes(&self) -> usize {
+        self.rows.bytes() + self.tag.as_ref().map_or(0, |(name, _)| name.len())
     }
 
     /// Whether `row`, the next one, belongs here too; `tag` says whose it is, and its own number.

@@ -69,8 +69,10 @@ impl Load {
     /// Feeds rows from id `first` on.
     fn start(url: &str, directory: &Path, first: u64, mut chance: Chance) -> Self {
         let drain_age = chance.one(&["1", "20", "1000"]);
+        // A smaller journal has its segments prepared sooner; it holds what comes while the database is away.
+        let journal_bytes = chance.one(&["64MiB", "1GiB"]);
         let mut child = command(url, directory)
-            .args(["--drain-age", drain_age])
+            .args(["--drain-age", drain_age, "--journal-bytes", journal_bytes])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

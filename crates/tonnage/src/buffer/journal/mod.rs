@@ -5,15 +5,18 @@
 //!   serves all rows that have gathered while the one before was under way.
 //! - Frames are appended in the order of their sequence numbers, without gaps. A write that fails is cut off again and
 //!   repeated; a failed fsync poisons the journal, as nobody knows what is on disk.
-//! - A segment is removed only when the database has said that its last row is durable there.
-//! - What is not whole is never applied. At the end of the last segment it is a torn write and is cut off; anywhere
-//!   else rows are lost, and opening says which.
+//! - Bytes go where the file has them already, so that an fsync waits for nothing else: segments are prepared ahead of
+//!   their use, and files of finished ones are used again. What such a file held before is never right in its new life.
+//! - A segment is let go only when the database has said that its last row is durable there.
+//! - What is not whole is never applied. In the last group it is a torn write and is cut off; anywhere else rows are
+//!   lost, and opening says which.
 //! - A journal has an identity of its own, part of the identity of its run in the ledger: the rows of a new journal are
 //!   never taken for those of a lost one.
 //! - One process has it open: the file `lock` is locked as long.
 //!
 //! [`format`] has the layout, docs/journal.md the same for people.
 
+mod ahead;
 mod format;
 #[cfg(all(
     any(test, fuzzing),
@@ -24,7 +27,8 @@ mod format;
 pub(super) mod fuzz;
 mod read;
 mod recover;
-
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::{
@@ -37,15 +41,19 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(test)]
+pub(super) use self::format::tests::old_segment;
 pub use self::recover::{Lost, Torn};
-use self::{format::JournalId, recover::Found};
+use self::{ahead::sync_directory, format::JournalId, recover::Found};
 pub(super) use self::{read::Reader, write::Writer};
 use super::attach::numbers_used_twice;
 use crate::error::{Error, ErrorKind, Result};
 
 const META: &str = "journal.json";
 const LOCK: &str = "lock";
-const FORMAT: u32 = 1;
+/// The first has no recycled segments; it is read, and gone on with in this one.
+const FORMAT: u32 = 2;
+const FORMAT_LEAST: u32 = 1;
 
 /// A file of the journal, as far as writing goes: tests put one in its place that fails.
 pub(super) trait Storage: Send {
@@ -185,14 +193,9 @@ impl Journal {
             Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
         }
         let path = directory.join(META);
-        let meta = match fs::read(&path) {
-            Ok(text) => serde_json::from_slice::<Meta>(&text).map_err(|error| {
-                Error::input(format!(
-                    "{} is not what it was written as: {error}",
-                    path.display()
-                ))
-            })?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        let meta = match path.try_exists() {
+            Ok(true) => read_meta(directory)?,
+            Ok(false) => {
                 let strangers = fs::read_dir(directory).map_err(|e| failed(directory, &e))?;
                 let names = strangers.filter_map(|entry| Some(entry.ok()?.file_name()));
                 if let Some(name) = names.into_iter().find(|name| name != LOCK && !is_partial(name)) {
@@ -214,20 +217,19 @@ impl Journal {
                 // The directory itself may be new.
                 let parent = std::path::absolute(directory).ok();
                 if let Some(parent) = parent.as_deref().and_then(Path::parent) {
-                    File::open(parent)
-                        .and_then(|parent| parent.sync_all())
-                        .map_err(|e| failed(parent, &e))?;
+                    sync_directory(parent)?;
                 }
                 meta
             }
             Err(error) => return Err(failed(&path, &error)),
         };
-        if meta.format != FORMAT {
+        if !(FORMAT_LEAST..=FORMAT).contains(&meta.format) {
             return Err(Error::config(format!(
-                "journal {} has format {}, this release knows {FORMAT}",
+                "journal {} has format {}, this release knows {FORMAT_LEAST} to {FORMAT}",
                 directory.display(),
                 meta.format
-            )));
+            ))
+            .hint("a later release wrote it: open it with that one, or name a new journal"));
         }
         let id = uuid::Uuid::try_parse(&meta.id)
             .map_err(|_| Error::input(format!("{}: '{}' is no identity", path.display(), meta.id)))?;
@@ -261,7 +263,11 @@ impl Journal {
     pub fn marker(&self) -> Marker {
         Marker {
             directory: self.directory.clone(),
-            meta: self.meta.clone(),
+            // What is noted from here on is noted by this release.
+            meta: Meta {
+                format: FORMAT,
+                ..self.meta.clone()
+            },
         }
     }
 
@@ -284,6 +290,11 @@ impl Journal {
     /// The highest row in it.
     pub fn last(&self) -> u64 {
         self.found.last
+    }
+
+    /// Whether nobody can tell without the database with which row it began.
+    pub fn is_headless(&self) -> bool {
+        self.found.is_headless
     }
 
     /// Rows after `position` that it had and cannot be read.
@@ -318,18 +329,28 @@ impl Journal {
         &self.found.producers
     }
 
-    /// Cuts the torn end off and goes on with row `next` in a segment of its own.
+    /// Cuts off what lies behind the last frame, and goes on with row `next` in a segment of its own.
     pub fn start(self, next: u64, segment_bytes: u64, store: Store) -> Result<(Writer, Reader)> {
-        if let Some(torn) = &self.found.torn
-            && let Some(segment) = self.found.segments.last()
+        let (mut segments, mut leftovers) = (self.found.segments, self.found.leftovers);
+        if let Some(segment) = segments.last_mut()
+            && segment.length > segment.bytes
         {
             let file = OpenOptions::new().write(true).open(&segment.path);
-            let cut = file.and_then(|file| file.set_len(torn.offset).and_then(|()| file.sync_all()));
+            let cut = file.and_then(|file| file.set_len(segment.bytes).and_then(|()| file.sync_all()));
             cut.map_err(|e| failed(&segment.path, &e))?;
+            segment.length = segment.bytes;
         }
-        let mut segments = self.found.segments;
-        // One that never got a row is replaced by its like.
-        segments.retain(|segment| segment.first != next);
+        if self.meta.format != FORMAT {
+            // As it says now: the database may have been noted in it meanwhile.
+            let meta = Meta {
+                format: FORMAT,
+                ..read_meta(&self.directory)?
+            };
+            write_meta(&self.directory, &meta)?;
+        }
+        // Those that never got a row: the new one knows as much.
+        let empty = segments.extract_if(.., |segment| !segment.has_rows());
+        leftovers.extend(empty.map(|segment| segment.path));
         let segments = Arc::new(Mutex::new(segments));
         let reader = Reader::new(self.id, segments.clone());
         let writer = Writer::new(
@@ -343,13 +364,31 @@ impl Journal {
             segments,
             self.found.producers,
             next,
+            self.found.next_number,
         )?;
+        for path in leftovers {
+            if let Err(error) = fs::remove_file(&path) {
+                tracing::warn!("{}", failed(&path, &error));
+            }
+        }
         Ok((writer, reader))
     }
 }
 
 fn is_partial(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().ends_with(".partial")
+}
+
+/// What `journal.json` says.
+fn read_meta(directory: &Path) -> Result<Meta> {
+    let path = directory.join(META);
+    let text = fs::read(&path).map_err(|e| failed(&path, &e))?;
+    serde_json::from_slice(&text).map_err(|error| {
+        Error::input(format!(
+            "{} is not what it was written as: {error}",
+            path.display()
+        ))
+    })
 }
 
 /// Writes `journal.json` in one step.

@@ -74,31 +74,35 @@ impl Reader {
                 }
                 continue;
             };
-            let path = &segment.path;
-            let length = file.metadata().map_err(|e| failed(path, &e))?.len();
+            let (path, id) = (&segment.path, self.id.segment(segment.number));
+            // Behind its frames lies filler; and a segment that is gone has none that are wanted.
+            let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = segments.iter().find(|now| now.number == segment.number);
+            let end = now.map_or(*offset, |now| now.bytes);
+            drop(segments);
             let read = |at: u64, bytes: usize| {
                 let mut buffer = vec![0; bytes];
                 let read = file.read_exact_at(&mut buffer, at);
                 read.map(|()| buffer).map_err(|e| failed(path, &e))
             };
-            if *offset + FRAME_HEADER_BYTES as u64 <= length {
-                let header = read(*offset, FRAME_HEADER_BYTES)?;
-                let whole = frame_bytes(&header).filter(|bytes| *offset + *bytes as u64 <= length);
+            if *offset < end {
+                let header = read(*offset, FRAME_HEADER_BYTES.min((end - *offset) as usize))?;
+                let whole = frame_bytes(&header).filter(|bytes| *offset + *bytes as u64 <= end);
                 if let Some(bytes) = whole
-                    && let Some((frame, bytes)) = Frame::decode(&read(*offset, bytes)?, self.id)
+                    && let Some((frame, bytes)) = Frame::decode(&read(*offset, bytes)?, id, *offset)
                 {
                     *offset += bytes as u64;
                     return Ok(Some(frame));
                 }
                 // Damaged: what comes next is searched for, in what is at most a segment.
-                let rest = read(*offset, (length - *offset) as usize)?;
-                if let Some((frame, at, bytes)) = Frame::search(&rest, self.id) {
+                let rest = read(*offset, (end - *offset) as usize)?;
+                if let Some((frame, at, bytes)) = Frame::search(&rest, id, *offset) {
                     *offset += (at + bytes) as u64;
                     return Ok(Some(frame));
                 }
             }
-            let after = segment.first;
-            if !self.open(|segment| segment.first > after && segment.last >= wanted)? {
+            let after = segment.number;
+            if !self.open(|segment| segment.number > after && segment.last >= wanted)? {
                 return Ok(None);
             }
         }
@@ -116,7 +120,8 @@ impl Reader {
         let most = (&file).take(HEADER_BYTES_MAX).read_to_end(&mut header);
         most.map_err(|e| failed(&segment.path, &e))?;
         // A damaged header is as good as none: frames are searched for from the beginning.
-        let offset = SegmentHeader::decode(&header, self.id).map_or(0, |(_, length)| length as u64);
+        let header = SegmentHeader::decode(&header, self.id.segment(segment.number));
+        let offset = header.map_or(0, |(_, length)| length as u64);
         self.at = Some((segment, file, offset));
         Ok(true)
     }

@@ -4,6 +4,7 @@
 mod away;
 mod crashes;
 mod journals;
+mod recycled;
 
 use std::{
     collections::BTreeSet,
@@ -318,6 +319,34 @@ async fn age_and_size_drain_by_themselves() {
     }
     buffer.wait(1).await.unwrap();
     assert!(ids(&memory).contains(&2));
+}
+
+#[tokio::test]
+async fn metrics_tell_how_fast_rows_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = memory().await;
+    let asked = options(&memory, dir.path()).drain(usize::MAX, NEVER);
+    let buffer = asked.open().await.unwrap();
+    for id in 1..=6 {
+        buffer.put(row(id)).await.unwrap();
+    }
+    buffer.flush_all().await.unwrap();
+    for id in 7..=10 {
+        buffer.put(row(id)).await.unwrap();
+    }
+    let over = Duration::from_secs(5);
+    let started = Instant::now()
+        .checked_sub(over)
+        .expect("the machine runs so long");
+    *buffer.shared.speed.lock().unwrap() = metrics::Speed::from(started);
+    let told = buffer.metrics();
+    let (rows_in, rows_out) = (told.rows_in_per_second, told.rows_out_per_second);
+    // Over five seconds, or more if the machine was busy: both over the same time.
+    assert!(0.0 < rows_in && rows_in <= 10.0 / over.as_secs_f64(), "{rows_in}");
+    assert!(
+        (rows_in / rows_out - 10.0 / 6.0).abs() < 1e-9,
+        "{rows_in} in, {rows_out} out"
+    );
 }
 
 #[tokio::test]
