@@ -155,6 +155,13 @@ pub trait Ledger: Send + Sync {
     /// it again is no error: the answer to the first time may have been lost.
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()>;
 
+    /// Finishes the rest of a run that was finished in part, as by a process that was killed meanwhile. Nothing where a run
+    /// is finished as a whole.
+    async fn conclude(&self, run_id: &str) -> Result<()> {
+        let _ = run_id;
+        Ok(())
+    }
+
     /// Removes the run; its rows stay, but for those in a shadow, which is dropped; indexes that it owes are built
     /// again. False where there is none.
     async fn forget(&self, run_id: &str) -> Result<bool>;

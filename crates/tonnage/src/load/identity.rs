@@ -188,6 +188,13 @@ pub async fn own(
         }
         (None, Attempt::Resume) => {
             if let Some(run) = finished {
+                // Its rows are there, whatever becomes of this.
+                if let Err(error) = ledger.conclude(&run.run_id).await {
+                    tracing::warn!(
+                        "a part of the ledger still has run {} as unfinished: {error}",
+                        run.run_id
+                    );
+                }
                 return Ok(Ownership::over(run));
             }
         }

@@ -8,7 +8,7 @@
 //!   meets a member that knows of it. It goes on only with all of them: where one stands that cannot be asked is not
 //!   known. A member that lacks the run then gets it.
 //! - A run is finished member by member, once all its rows are there. So a run that one member has finished is over,
-//!   and what others have open of it is closed by the next run of the same input.
+//!   and what others have open of it is closed by the next attempt at the same input.
 
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -168,8 +168,7 @@ impl ShardedTarget {
             known.identity == run.identity && known.finished.is_none() && over.contains(&known.run_id)
         };
         for left in runs.iter().filter(is_left) {
-            let (handle, slots) = ledger.take_over(&left.run_id).await.map_err(named)?;
-            ledger.finish(&handle, sum(slots.iter())).await.map_err(named)?;
+            close(ledger, &left.run_id).await.map_err(named)?;
         }
         let own = NewRun {
             table: detail.table.clone(),
@@ -206,6 +205,12 @@ impl ShardedTarget {
         let table = target.table(&detail.table).await?;
         Ok(table.is_none_or(|table| table.identity.object == detail.table_identity.object))
     }
+}
+
+/// Finishes a run in a member, whose rows are all there.
+async fn close(ledger: &dyn Ledger, run_id: &str) -> Result<()> {
+    let (handle, slots) = ledger.take_over(run_id).await?;
+    ledger.finish(&handle, sum(slots.iter())).await
 }
 
 /// Ids of the runs that any member has finished.
@@ -409,7 +414,30 @@ impl Ledger for ShardedTarget {
             let member = &self.members[at];
             let own = self.handle_of(handle, at)?;
             let finished = member.target().await?.ledger().finish(&own, counts).await;
-            finished.map_err(|error| error.at(&member.name))?;
+            match finished {
+                // The run was over with the first member: another process does the rest, as it would after a kill.
+                Err(error) if at > 0 && error.kind() == ErrorKind::Fenced => {
+                    tracing::debug!("{}: {error}", member.name);
+                }
+                finished => finished.map_err(|error| error.at(&member.name))?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn conclude(&self, run_id: &str) -> Result<()> {
+        let runs = self.runs_of_each().await?;
+        if !finished_in_any(&runs).iter().any(|over| over == run_id) {
+            return Ok(());
+        }
+        for (member, runs) in self.members.iter().zip(runs) {
+            if runs?
+                .iter()
+                .any(|run| run.run_id == run_id && run.finished.is_none())
+            {
+                let closed = close(member.target().await?.ledger(), run_id).await;
+                closed.map_err(|error| error.at(&member.name))?;
+            }
         }
         Ok(())
     }

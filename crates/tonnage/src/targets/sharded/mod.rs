@@ -10,6 +10,7 @@
 //! The order to read in: `key`, `alike`, then this, `ledger`, `scan`, `getter`.
 
 mod alike;
+mod create;
 mod gauge;
 mod getter;
 mod key;
@@ -40,7 +41,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     router::SHARDS_MAX,
     statement::{Dialect, Statement},
-    table::{Table, TableIdentity, TableName, TableSpec, columns_hint},
+    table::{Table, TableIdentity, TableName, TableSpec},
     target::{Capabilities, FurtherKeys, Routed, StatementMax, Target, Writer},
     types::ColumnType,
 };
@@ -147,18 +148,26 @@ impl ShardedTarget {
         ShardKey::identity_of(&self.key, self.members.len())
     }
 
-    /// What is asked of every member at once; those that are away are none, unless all are.
-    async fn each<T, F: Future<Output = Result<T>>>(
+    /// What every member answers that is asked at once with the others.
+    async fn all_answers<T, F: Future<Output = Result<T>>>(
         &self,
         ask: impl Fn(usize, Arc<dyn Target>) -> F,
-    ) -> Result<Vec<Result<T>>> {
+    ) -> Vec<Result<T>> {
         let ask = &ask;
         let asked = self.members.iter().enumerate().map(|(at, member)| async move {
             let target = member.target().await?;
             ask(at, target).await.map_err(|error| error.at(&member.name))
         });
+        join_all(asked).await
+    }
+
+    /// The same, where those that are away are none, unless all are, and any other error is that of the whole.
+    async fn each<T, F: Future<Output = Result<T>>>(
+        &self,
+        ask: impl Fn(usize, Arc<dyn Target>) -> F,
+    ) -> Result<Vec<Result<T>>> {
         let mut answers = Vec::with_capacity(self.members.len());
-        for answer in join_all(asked).await {
+        for answer in self.all_answers(ask).await {
             match answer {
                 Err(error) if !is_away(&error) => return Err(error),
                 answer => answers.push(answer),
@@ -467,36 +476,11 @@ impl Target for ShardedTarget {
     }
 
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
-        for column in &self.key {
-            let Some(known) = spec.columns.iter().find(|known| known.name == *column) else {
-                return Err(Error::schema(format!(
-                    "the new table {} has no column '{column}', by which it is sharded",
-                    spec.name
-                ))
-                .hint(columns_hint(
-                    column,
-                    spec.columns.iter().map(|known| known.name.as_str()),
-                )));
-            };
-            if key::form(&known.ty).is_none() {
-                return Err(Error::schema(format!(
-                    "the new table {} cannot be sharded by '{column}': only the server can tell whether two values of \
-                     type {} are equal",
-                    spec.name, known.ty
-                ))
-                .hint(format!("--type {column}=int64, text or decimal(p,s) gives it another one")));
-            }
-        }
-        let connected = self.members.iter().find_map(|member| member.target.get());
-        connected
-            .ok_or_else(|| Error::bug("a sharded target without a connected member"))?
-            .create_statement(spec)
+        create::statement(self, spec)
     }
 
     async fn create(&self, spec: &TableSpec) -> Result<()> {
-        self.create_statement(spec)?;
-        self.all(async |_, target| target.create(spec).await).await?;
-        Ok(())
+        create::create(self, spec).await
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {
