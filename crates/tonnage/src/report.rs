@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-pub use crate::load::{LaneReport, ShardReport, Stages};
+pub use crate::load::{LaneReport, OverloadReport, ShardReport, Stages};
 
 /// What a run did. Serialises to the object that `--report` writes.
 #[derive(Debug, Clone, Serialize)]
@@ -45,6 +45,8 @@ pub struct Report {
     pub commits: u64,
     /// Writes tried again.
     pub retries: u64,
+    /// How far it gave way to a database that asked for less; none where it never had to.
+    pub overload: Option<OverloadReport>,
     /// Session settings changed.
     pub settings_changed: Vec<String>,
     /// Guarantees given up.

@@ -150,6 +150,11 @@ pub trait Target: Send + Sync {
         false
     }
 
+    /// Whether an insert replaces a row that has its key, since nothing tells that it is there.
+    fn insert_replaces(&self) -> bool {
+        false
+    }
+
     /// How its statements are written; none where it runs none of the user's own.
     fn dialect(&self) -> Option<Dialect> {
         None
@@ -310,6 +315,12 @@ pub trait Writer: Send {
     /// by them: the number of each row in the source as it is dealt, which is the same in every attempt and ascends
     /// over the rows of a key. None where the writer has no use for it.
     fn places(&mut self) -> Option<&mut Vec<u64>> {
+        None
+    }
+
+    /// How many requests it may have under way at once by now, for a writer that sends several and fewer of them after an
+    /// overload. None where a write is one after another.
+    fn requests_max(&self) -> Option<usize> {
         None
     }
 

@@ -269,7 +269,8 @@ impl LaneTask {
                 return Err(error);
             };
             if error.kind() == ErrorKind::Overloaded {
-                shared.throttle.shrink(turn);
+                let requests = self.writer.as_ref().and_then(|writer| writer.requests_max());
+                shared.throttle.shrink(turn, requests, &error);
                 if shared.throttle.is_shrunk() {
                     self.writer = None;
                 }

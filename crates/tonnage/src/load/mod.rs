@@ -46,6 +46,7 @@ pub use self::{
     run::{Progress, Stop},
     shards::ShardReport,
     stages::{LaneReport, Stages},
+    throttle::OverloadReport,
     times::WriteTimes,
 };
 use crate::{
@@ -416,7 +417,7 @@ impl Prepared {
         if let Some(error) = &error {
             forget_unbegun(&*target, &ownership, shared.rejects.as_deref(), error).await;
         }
-        let report = report(
+        let mut report = report(
             &plan,
             &ownership,
             &progress,
@@ -425,6 +426,7 @@ impl Prepared {
             started,
             error.as_ref(),
         );
+        report.overload = shared.throttle.overload();
         if !report.rows.balances() {
             return Err(Error::bug(format!(
                 "the account does not balance: {}",
@@ -644,6 +646,7 @@ fn report(
         statements: get(&progress.statements),
         commits: get(&progress.commits),
         retries: get(&progress.retries),
+        overload: None,
         settings_changed: plan.settings_changed.clone(),
         guarantees_lost: plan.guarantees_lost.clone(),
         notes,

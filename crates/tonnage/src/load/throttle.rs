@@ -1,7 +1,8 @@
 //! How fast lanes may go: at a rate that was asked for, and no faster than the database bears.
 //!
 //! A lane takes a turn for every write. There are as many turns as lanes; an overloaded database takes one away, down
-//! to a single one, and every [`WRITES_TO_GROW`] committed writes bring one back.
+//! to a single one, and every [`WRITES_TO_GROW`] committed writes bring one back. How far that went is kept for the
+//! report.
 
 use std::{
     sync::{
@@ -11,15 +12,29 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
 };
 
-use crate::plan::Rate;
+use crate::{error::Error, plan::Rate};
 
 /// Committed writes after which a turn that was taken away comes back.
 const WRITES_TO_GROW: usize = 16;
+
+/// How far a run gave way to a database that asked for less.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OverloadReport {
+    /// How often a write was tried again for that, smaller where it had several rows.
+    pub writes: u64,
+    /// The fewest lanes that wrote at a time.
+    pub jobs_least: usize,
+    /// The fewest requests that a lane had under way at once; none where it sends one after another.
+    pub requests_least: Option<usize>,
+    /// What the database said last.
+    pub error: String,
+}
 
 /// The turns and the rate of a run.
 pub struct Throttle {
@@ -28,6 +43,7 @@ pub struct Throttle {
     /// Turns there are now.
     allowed: AtomicUsize,
     committed: AtomicUsize,
+    overload: Mutex<Option<OverloadReport>>,
     rate: Option<Rate>,
     /// When the next write may begin.
     next: Mutex<Instant>,
@@ -41,6 +57,7 @@ impl Throttle {
             turns: Semaphore::new(lanes),
             allowed: AtomicUsize::new(lanes),
             committed: AtomicUsize::new(0),
+            overload: Mutex::default(),
             rate,
             next: Mutex::new(Instant::now()),
         }
@@ -69,8 +86,9 @@ impl Throttle {
         begins - now
     }
 
-    /// The database asked for less: one lane fewer works at a time. `turn` is the one held.
-    pub fn shrink(&self, turn: SemaphorePermit<'_>) {
+    /// The database asked for less, by `error`: one lane fewer works at a time. `turn` is the one held, `requests` are
+    /// those that its writer still sends at once.
+    pub fn shrink(&self, turn: SemaphorePermit<'_>, requests: Option<usize>, error: &Error) {
         let fewer = |allowed: usize| (allowed > 1).then_some(allowed - 1);
         if self
             .allowed
@@ -80,6 +98,29 @@ impl Throttle {
             turn.forget();
         }
         self.committed.store(0, Ordering::Relaxed);
+        let mut overload = self.overload.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = overload.take();
+        let least = |now: usize, known: Option<usize>| known.map_or(now, |known| known.min(now));
+        *overload = Some(OverloadReport {
+            writes: known.as_ref().map_or(0, |known| known.writes) + 1,
+            jobs_least: least(
+                self.allowed.load(Ordering::Relaxed),
+                known.as_ref().map(|known| known.jobs_least),
+            ),
+            requests_least: match (requests, known.and_then(|known| known.requests_least)) {
+                (Some(now), known) => Some(least(now, known)),
+                (None, known) => known,
+            },
+            error: error.to_string(),
+        });
+    }
+
+    /// How far the run gave way; none where it never had to.
+    pub fn overload(&self) -> Option<OverloadReport> {
+        self.overload
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// A write was committed: now and then this brings a lane back.
@@ -109,6 +150,7 @@ impl Throttle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_rate_spaces_writes_out() {
@@ -127,10 +169,18 @@ mod tests {
     #[tokio::test]
     async fn turns_shrink_to_one_and_come_back() {
         let throttle = Throttle::new(3, None);
-        for _ in 0..5 {
-            throttle.shrink(throttle.turn().await.expect("a turn"));
+        assert_eq!(throttle.overload(), None);
+        for requests in [None, Some(8), Some(2), Some(4), None] {
+            let error = Error::new(ErrorKind::Overloaded, format!("no more than {requests:?}"));
+            throttle.shrink(throttle.turn().await.expect("a turn"), requests, &error);
         }
         assert!(throttle.is_shrunk());
+        let overload = throttle.overload().expect("it was overloaded");
+        assert_eq!((overload.writes, overload.jobs_least), (5, 1));
+        assert_eq!(
+            (overload.requests_least, overload.error.as_str()),
+            (Some(2), "no more than None")
+        );
         let last = throttle.turn().await.expect("one is left");
         assert_eq!(throttle.turns.available_permits(), 0);
         for _ in 0..10 * WRITES_TO_GROW {

@@ -3,7 +3,8 @@
 //! - Entries go the way of every load: the same plan, slots, lanes and ledger. An entry is written once or handed to a
 //!   callback, over lost connections as well.
 //! - Entries of one key within a stream keep their order: of an upsert the last one wins, of an insert the first one is
-//!   written. Between streams there is no order.
+//!   written, but for a database whose inserts replace what is there: then the last one wins. Between streams there is no
+//!   order.
 //! - A stream is [completed](BulkPut::on_completed) when each of its entries is durable or was handed to a callback, and
 //!   every callback for its entries has returned.
 //! - Callbacks are called from several threads, also at the same time; while one runs, a connection waits for it.
@@ -272,7 +273,8 @@ impl BulkPut {
     }
 
     /// Told of each entry of an insert that was not written as its key, or another unique one, was there: before the put,
-    /// from another stream, or earlier in its own. Without this they are only counted.
+    /// from another stream, or earlier in its own. Without this they are only counted. An insert is refused with this
+    /// where the database replaces what is there and does not tell.
     #[must_use]
     pub fn on_key_exists(mut self, told: impl Fn(Entry) + Send + Sync + 'static) -> Self {
         self.key_exists = Some(Box::new(told));
@@ -317,6 +319,14 @@ impl BulkPut {
         let tally = Arc::new(Tally::new(count, completed));
         let source = Streams::new(streams, parallelism, tally.clone())?;
         let target = database.target().clone();
+        if key_exists.is_some() && options.mode == Mode::Insert && target.insert_replaces() {
+            let product = &target.capabilities().product;
+            return Err(Error::config(format!(
+                "{product} does not tell whether a key exists: an insert replaces what is there, and on_key_exists would \
+                 never be called"
+            ))
+            .hint("leave on_key_exists out, or say that entries replace what is there: .upsert(..)"));
+        }
         let stop = Stop::default();
         let calls = Arc::new(Calls {
             key_exists,

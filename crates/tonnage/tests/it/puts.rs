@@ -17,7 +17,15 @@ use tonnage::{
 use crate::postgres::{Place, Server};
 
 const TABLE: &str = "CREATE TABLE events (tenant bigint NOT NULL, id bigint NOT NULL, \
-                     state text NOT NULL CHECK (state <> 'bad'), PRIMARY KEY (tenant, id))";
+                     state text NOT NULL CHECK (state <> 'bäd'), PRIMARY KEY (tenant, id))";
+
+/// The same without checks, of which the type of a column takes the place.
+#[cfg(feature = "cassandra")]
+const TABLE_OF_ASCII: &str =
+    "CREATE TABLE events (tenant bigint, id bigint, state ascii, PRIMARY KEY (tenant, id))";
+
+/// A state that no table takes.
+const BAD: &str = "bäd";
 
 /// What callbacks were told, in the order in which they were called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,16 +37,17 @@ enum Told {
 
 type Heard = Arc<Mutex<Vec<Told>>>;
 
+fn tell(heard: &Heard) -> impl Fn(Told) + Send + Sync + 'static {
+    let heard = heard.clone();
+    move |told| heard.lock().expect("no callback panics").push(told)
+}
+
+/// Hears of streams that are completed and of entries that fail.
 fn listening(put: BulkPut, after: AfterFailure) -> (BulkPut, Heard) {
     let heard = Heard::default();
-    let tell = |heard: &Heard| {
-        let heard = heard.clone();
-        move |told| heard.lock().expect("no callback panics").push(told)
-    };
-    let (completed, exists, failed) = (tell(&heard), tell(&heard), tell(&heard));
+    let (completed, failed) = (tell(&heard), tell(&heard));
     let put = put
         .on_completed(move |stream| completed(Told::Completed(stream)))
-        .on_key_exists(move |entry| exists(Told::KeyExists(entry.stream, entry.row)))
         .on_failed(move |_, entry| {
             failed(Told::Failed(entry.stream, entry.row));
             after
@@ -72,6 +81,8 @@ enum Kind {
     Sqlite(tempfile::TempDir),
     #[cfg(feature = "mysql")]
     MariaDb(crate::mysql::Place),
+    #[cfg(feature = "cassandra")]
+    Cassandra(Box<crate::cassandra::Place>),
 }
 
 impl Kind {
@@ -83,7 +94,7 @@ impl Kind {
         for _ in 0..3 {
             shards.push(Place::on(Server::System).await);
         }
-        let kinds = vec![
+        let mut kinds = vec![
             Self::Sqlite(tempfile::tempdir().expect("a directory")),
             Self::Postgres(vec![Place::on(Server::System).await]),
             Self::Postgres(shards),
@@ -93,7 +104,34 @@ impl Kind {
         for kind in &kinds {
             kind.execute(TABLE).await;
         }
+        #[cfg(feature = "cassandra")]
+        kinds.push(Self::cassandra().await);
         kinds
+    }
+
+    #[cfg(feature = "cassandra")]
+    async fn cassandra() -> Self {
+        Self::Cassandra(Box::new(crate::cassandra::Place::new(&[TABLE_OF_ASCII]).await))
+    }
+
+    /// Whether an insert replaces what is there.
+    fn replaces(&self) -> bool {
+        match self {
+            #[cfg(feature = "cassandra")]
+            Self::Cassandra(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Takes the rows of the tenants 0 to 3 out of the table.
+    async fn clear(&self) {
+        let sql = match self {
+            // What the next put writes is newer.
+            #[cfg(feature = "cassandra")]
+            Self::Cassandra(_) => "DELETE FROM events WHERE tenant IN (0, 1, 2, 3)",
+            _ => "DELETE FROM events WHERE tenant < 4",
+        };
+        self.execute(sql).await;
     }
 
     async fn execute(&self, sql: &str) {
@@ -109,6 +147,8 @@ impl Kind {
             }
             #[cfg(feature = "mysql")]
             Self::MariaDb(place) => place.run(sql).await,
+            #[cfg(feature = "cassandra")]
+            Self::Cassandra(place) => place.run(sql).await,
         }
     }
 
@@ -126,6 +166,8 @@ impl Kind {
             }
             #[cfg(feature = "mysql")]
             Self::MariaDb(place) => Database::connect(&place.url).await,
+            #[cfg(feature = "cassandra")]
+            Self::Cassandra(place) => Database::connect(&place.url).await,
         }
         .expect("the database answers")
     }
@@ -165,6 +207,19 @@ impl Kind {
                     ((number(next()), number(next())), next().to_owned())
                 }));
             }
+            #[cfg(feature = "cassandra")]
+            Self::Cassandra(place) => {
+                let found = place
+                    .session
+                    .query_unpaged("SELECT tenant, id, state FROM events", ())
+                    .await;
+                let found = found.expect("the rows").into_rows_result().expect("rows");
+                let found = found.rows::<(i64, i64, String)>().expect("three columns");
+                rows.extend(found.map(|row| {
+                    let (tenant, id, state) = row.expect("a row");
+                    ((tenant, id), state)
+                }));
+            }
         }
         rows
     }
@@ -183,7 +238,7 @@ async fn entries_are_written_or_handed_over_before_their_stream_is_completed() {
             (0..EACH).step_by(500).map(move |first| {
                 let row = |id: i64| {
                     // One in a stream is bad, one comes again.
-                    let state = if id == 1_234 { "bad" } else { "good" };
+                    let state = if id == 1_234 { BAD } else { "good" };
                     (stream, if id == 2_000 { 100 } else { id }, state)
                 };
                 batch(&(first..first + 500).map(row).collect::<Vec<_>>())
@@ -194,21 +249,21 @@ async fn entries_are_written_or_handed_over_before_their_stream_is_completed() {
             .batches(&schema(), streams)
             .stream_parallelism(3)
             .options(|options| options.batch_rows = Some(700));
-        let (put, heard) = listening(put, AfterFailure::Continue);
+        let (mut put, heard) = listening(put, AfterFailure::Continue);
+        if !kind.replaces() {
+            let exists = tell(&heard);
+            put = put.on_key_exists(move |entry| exists(Told::KeyExists(entry.stream, entry.row)));
+        }
         let report = put.run().await.expect("the put");
         let rows = kind.rows().await;
         let heard = heard.lock().expect("no callback panics").clone();
 
-        let expected: BTreeSet<_> = (0..STREAMS as usize)
-            .flat_map(|stream| {
-                [
-                    Told::Completed(stream),
-                    Told::KeyExists(stream, 2_001),
-                    Told::Failed(stream, 1_235),
-                ]
-            })
-            .chain([Told::KeyExists(0, 6), Told::KeyExists(3, 10)])
-            .collect();
+        let ended = |stream| [Told::Completed(stream), Told::Failed(stream, 1_235)];
+        let mut expected: BTreeSet<_> = (0..STREAMS as usize).flat_map(ended).collect();
+        if !kind.replaces() {
+            expected.extend((0..STREAMS as usize).map(|stream| Told::KeyExists(stream, 2_001)));
+            expected.extend([Told::KeyExists(0, 6), Told::KeyExists(3, 10)]);
+        }
         assert_eq!(heard.iter().cloned().collect::<BTreeSet<_>>(), expected);
         assert_eq!(heard.len(), expected.len(), "each once: {heard:?}");
         for stream in 0..STREAMS as usize {
@@ -231,11 +286,84 @@ async fn entries_are_written_or_handed_over_before_their_stream_is_completed() {
             ..
         } = report;
         assert_eq!((streams, completed), (STREAMS as usize, STREAMS as usize));
-        assert_eq!((key_exists, failed), (STREAMS as u64 + 2, STREAMS as u64));
+        let found = if kind.replaces() { 0 } else { STREAMS as u64 + 2 };
+        assert_eq!((key_exists, failed), (found, STREAMS as u64));
         assert_eq!(written, (STREAMS * EACH) as u64 - key_exists - failed);
-        assert_eq!(rows.len() as u64, written + 2);
-        assert_eq!(rows[&(0, 5)], "before");
+        // Of each stream all but the bad one and the one that came again.
+        assert_eq!(rows.len(), (STREAMS * (EACH - 2)) as usize);
+        assert_eq!(rows[&(0, 5)], if kind.replaces() { "good" } else { "before" });
     }
+}
+
+#[tokio::test]
+async fn what_is_told_as_completed_is_there() {
+    const STREAMS: i64 = 8;
+    const EACH: i64 = 400;
+    for kind in Kind::all().await {
+        // Who reads it holds its one writer up.
+        if matches!(kind, Kind::Sqlite(_)) {
+            continue;
+        }
+        let database = kind.connect().await;
+        let streams = (0..STREAMS).map(|stream| {
+            let batches = (0..EACH).step_by(100);
+            batches.map(move |first| {
+                let rows: Vec<_> = (first..first + 100).map(|id| (stream, id, "good")).collect();
+                batch(&rows)
+            })
+        });
+        let (completed, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let put = database
+            .bulk_put("events")
+            .batches(&schema(), streams)
+            .jobs(2)
+            .options(|options| options.batch_rows = Some(150))
+            .on_completed(move |stream| completed.send(stream).expect("somebody listens"));
+        let looking = async {
+            let mut streams = BTreeSet::new();
+            // Ends when the put has let go of its callbacks.
+            while let Some(stream) = told.recv().await {
+                let rows = kind.rows().await;
+                let own = rows.keys().filter(|(tenant, _)| *tenant == stream as i64);
+                assert_eq!(own.count() as i64, EACH, "stream {stream}");
+                streams.insert(stream);
+            }
+            streams
+        };
+        let (report, streams) = tokio::join!(put.run(), looking);
+        assert_eq!(report.expect("the put").completed, STREAMS as usize);
+        assert_eq!(streams.len(), STREAMS as usize);
+    }
+}
+
+#[cfg(feature = "cassandra")]
+#[tokio::test]
+async fn where_an_insert_replaces_nobody_asks_to_be_told_of_keys() {
+    let kind = Kind::cassandra().await;
+    let database = kind.connect().await;
+    let put = |state: &'static str| {
+        let streams = [vec![batch(&[(1, 1, state)])]];
+        database.bulk_put("events").batches(&schema(), streams)
+    };
+    let never = |_| panic!("no key is told of");
+    let error = put("refused").on_key_exists(never).run().await;
+    let error = error.expect_err("it would never be called");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let said = "does not tell whether a key exists";
+    assert!(error.to_string().contains(said), "{error}");
+    let hint = error.hint_text().unwrap_or_default();
+    assert!(hint.starts_with("leave on_key_exists out"), "{hint}");
+    assert!(kind.rows().await.is_empty());
+    // Without it the account says what an insert is.
+    for state in ["first", "second"] {
+        let report = put(state).run().await.expect("the put");
+        assert_eq!((report.written, report.key_exists, report.completed), (1, 0, 1));
+        assert!(report.load.notes.iter().any(|note| note.contains(said)));
+        assert_eq!(kind.rows().await[&(1, 1)], state);
+    }
+    let put = put("third").upsert(["tenant", "id"]).on_key_exists(never);
+    assert_eq!(put.run().await.expect("the put").written, 1);
+    assert_eq!(kind.rows().await[&(1, 1)], "third");
 }
 
 #[tokio::test]
@@ -243,7 +371,7 @@ async fn entries_of_one_key_keep_their_order_within_a_stream() {
     for kind in Kind::all().await {
         // Rows whose key is there cost a statement each.
         for (upserts, times) in [(true, 4_000_i64), (false, 200)] {
-            kind.execute("DELETE FROM events").await;
+            kind.clear().await;
             // Each stream has keys of its own, and each of its keys comes again and again.
             let streams = (0..4i64).map(|tenant| {
                 (0..times).filter_map(move |time| {
@@ -267,7 +395,7 @@ async fn entries_of_one_key_keep_their_order_within_a_stream() {
             let rows = kind.rows().await;
             assert_eq!(rows.len(), 28);
             for ((_, id), state) in rows {
-                let expected = match upserts {
+                let expected = match upserts || kind.replaces() {
                     true => (times - 7..times).find(|time| time % 7 == id),
                     false => Some(id),
                 };
@@ -277,10 +405,11 @@ async fn entries_of_one_key_keep_their_order_within_a_stream() {
                     "upsert: {upserts}"
                 );
             }
-            assert_eq!(
-                report.key_exists,
-                if upserts { 0 } else { 4 * (times as u64 - 7) }
-            );
+            let found = match upserts || kind.replaces() {
+                true => 0,
+                false => 4 * (times as u64 - 7),
+            };
+            assert_eq!(report.key_exists, found);
             assert_eq!(report.completed, 4);
         }
     }
@@ -291,7 +420,7 @@ async fn a_failure_that_aborts_ends_the_put() {
     for kind in Kind::all().await {
         let database = kind.connect().await;
         for with_callback in [true, false] {
-            let streams = [vec![batch(&[(1, 1, "good"), (1, 2, "bad"), (1, 3, "good")])]];
+            let streams = [vec![batch(&[(1, 1, "good"), (1, 2, BAD), (1, 3, "good")])]];
             let put = database.bulk_put("events").batches(&schema(), streams);
             let (put, heard) = match with_callback {
                 true => listening(put, AfterFailure::Abort),
@@ -305,14 +434,15 @@ async fn a_failure_that_aborts_ends_the_put() {
                 .expect("no callback panics")
                 .contains(&Told::Failed(0, 2));
             assert_eq!(told, with_callback);
-            kind.execute("DELETE FROM events").await;
+            kind.clear().await;
         }
     }
 }
 
 #[tokio::test]
 async fn streams_of_other_columns_are_refused() {
-    let kind = &Kind::all().await[0];
+    let kind = Kind::Sqlite(tempfile::tempdir().expect("a directory"));
+    kind.execute(TABLE).await;
     let database = kind.connect().await;
     let none: [Vec<RecordBatch>; 0] = [];
     let error = database.bulk_put("events").batches(&schema(), none).run().await;

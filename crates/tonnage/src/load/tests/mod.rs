@@ -603,6 +603,12 @@ async fn an_overloaded_database_gets_less_at_a_time() {
             assert!(ended.error.is_none(), "{:?}", ended.error);
             assert!(ended.report.rows.balances());
             assert!(ended.report.retries > 0 || rows_max.is_none());
+            let overload = ended.report.overload;
+            assert_eq!(
+                overload.as_ref().map_or(0, |overload| overload.writes),
+                ended.report.retries
+            );
+            assert!(overload.is_none_or(|overload| overload.jobs_least < jobs));
             assert_eq!(memory.rows("t").len(), 598);
             let written = if mode == Mode::Insert { 598 } else { 599 };
             assert_eq!(

@@ -40,8 +40,11 @@ const KEYS_MAX: usize = 100;
 /// Questions under way.
 const IN_FLIGHT_MAX: usize = 64;
 
-/// Bytes of a page, about: as many pages as questions may wait to be taken.
+/// Bytes of a page, about.
 const PAGE_BYTES: usize = 256 << 10;
+
+/// Bytes of all pages that are under way or wait to be taken, about; one page there may be whatever it takes.
+const PAGES_BYTES: usize = IN_FLIGHT_MAX * PAGE_BYTES;
 
 /// Some keys that are asked together: the values of the statement, and of each key its place.
 struct Question {
@@ -64,6 +67,9 @@ pub(super) struct CassandraGetter {
     decoder: Decoder,
     fields: usize,
     page: PageSize,
+    /// Questions that may be under way before it is known how large rows are: one, and twice as many with each answer
+    /// that had none.
+    unknown_max: usize,
     waiting: VecDeque<Arc<Question>>,
     /// In the order of the questions, so that rows of keys that are asked one by one come in the order of the keys.
     asked: FuturesOrdered<BoxFuture<'static, Asked>>,
@@ -193,6 +199,7 @@ impl CassandraGetter {
                 bytes_max: request.batch.bytes_max.min(PAGE_BYTES),
                 ..request.batch
             }),
+            unknown_max: 1,
             waiting: VecDeque::new(),
             asked: FuturesOrdered::new(),
             places: HashMap::new(),
@@ -229,6 +236,12 @@ impl CassandraGetter {
             }
         }
         Ok(Some(cells))
+    }
+
+    /// Questions that may be under way.
+    fn in_flight_max(&self) -> usize {
+        let fit = self.page.pages_of(PAGES_BYTES);
+        fit.unwrap_or(self.unknown_max).min(IN_FLIGHT_MAX)
     }
 
     fn page(&self, question: Arc<Question>, from: PagingState) -> BoxFuture<'static, Asked> {
@@ -309,7 +322,7 @@ impl Getter for CassandraGetter {
 
     async fn next(&mut self) -> Result<Option<Answer>> {
         loop {
-            while self.asked.len() < IN_FLIGHT_MAX
+            while self.asked.len() < self.in_flight_max()
                 && let Some(question) = self.waiting.pop_front()
             {
                 self.asked.push_back(self.page(question, PagingState::start()));
@@ -319,6 +332,7 @@ impl Getter for CassandraGetter {
             };
             let (rows, next) = page?;
             self.page.learn(rows.rows_num(), rows.rows_bytes_size());
+            self.unknown_max = self.unknown_max.saturating_mul(2);
             if let Some(next) = next {
                 self.asked.push_front(self.page(question.clone(), next));
             }

@@ -299,6 +299,10 @@ impl Target for CassandraTarget {
             .map_err(|error| failed(error).at(format!("table {name} cannot be emptied")))
     }
 
+    fn insert_replaces(&self) -> bool {
+        true
+    }
+
     fn settings(&self, durability: Durability) -> Vec<String> {
         vec![
             format!("consistency = {:?}", consistency(durability, &self.settings)),

@@ -41,15 +41,19 @@ const SPLITS_MIN: usize = 16;
 /// Attempts at a page, which may be read again and again.
 const ATTEMPTS: (u32, Duration) = (6, Duration::from_secs(120));
 
-/// Rows of the first page, before anything is known of how large they are. More than keys of a question, so that what
-/// has a row a key is one page.
-const FIRST_PAGE_ROWS: usize = 256;
+/// Rows of the first page, before anything is known of how large they are.
+const FIRST_PAGE_ROWS: usize = 16;
+
+/// A page has at most so many times the rows of the one before: a few small rows say little of many.
+const GROWTH_MAX: usize = 16;
 
 /// How many rows to ask for at once. The server counts a page in rows; what they take in bytes is learnt from page to
 /// page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PageSize {
     rows: usize,
+    /// What a row takes, by the last page that had any.
+    row_bytes: Option<usize>,
     bounds: BatchBounds,
 }
 
@@ -62,6 +66,7 @@ impl PageSize {
         };
         Self {
             rows: bounds.rows_max.min(FIRST_PAGE_ROWS),
+            row_bytes: None,
             bounds,
         }
     }
@@ -70,8 +75,16 @@ impl PageSize {
     pub fn learn(&mut self, rows: usize, bytes: usize) {
         if rows > 0 {
             let fit = self.bounds.bytes_max.saturating_mul(rows) / bytes.max(1);
-            self.rows = fit.clamp(1, self.bounds.rows_max);
+            let most = self.rows.saturating_mul(GROWTH_MAX);
+            self.rows = fit.clamp(1, self.bounds.rows_max.min(most));
+            self.row_bytes = Some(bytes.div_ceil(rows));
         }
+    }
+
+    /// How many pages of this size take `bytes` together, at least one; none before any row was seen.
+    pub fn pages_of(&self, bytes: usize) -> Option<usize> {
+        let page = self.row_bytes?.saturating_mul(self.rows);
+        Some((bytes / page.max(1)).max(1))
     }
 }
 
@@ -379,13 +392,20 @@ mod tests {
             bytes_max: 1 << 20,
         });
         assert_eq!(page.rows, FIRST_PAGE_ROWS);
-        page.learn(100, 1_000);
+        assert_eq!(page.pages_of(1 << 20), None);
+        page.learn(10, 100);
+        assert_eq!(page.rows, FIRST_PAGE_ROWS * GROWTH_MAX);
+        page.learn(256, 2_560);
+        assert_eq!(page.rows, 4_096);
+        page.learn(4_096, 40_960);
         assert_eq!(page.rows, PAGE_ROWS);
         page.learn(5_000, 5_000 << 10);
         assert_eq!(page.rows, 1_024);
+        assert_eq!(page.pages_of(4 << 20), Some(4));
         page.learn(0, 0);
         page.learn(4, 40 << 20);
         assert_eq!(page.rows, 1);
+        assert_eq!(page.pages_of(4 << 20), Some(1));
     }
 
     #[test]

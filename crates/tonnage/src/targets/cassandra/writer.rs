@@ -275,6 +275,10 @@ impl Writer for CassandraWriter {
         Some(&mut self.places)
     }
 
+    fn requests_max(&self) -> Option<usize> {
+        Some(self.in_flight_max.load(Ordering::Relaxed))
+    }
+
     async fn write(&mut self, rows: &RecordBatch, _: Guard) -> Result<Outcome> {
         if self.open.is_none() {
             return Err(Error::bug("rows were written outside a write"));
@@ -311,13 +315,17 @@ impl Writer for CassandraWriter {
             Ok(sent) => sent,
             Err(error) => {
                 if error.kind() == ErrorKind::Overloaded {
-                    self.in_flight_max.store((allowed / 2).max(1), Ordering::Relaxed);
+                    self.in_flight_max
+                        .fetch_min((allowed / 2).max(1), Ordering::Relaxed);
                 }
                 return Err(error);
             }
         };
         let grown = (allowed + 1 + allowed / 8).min(batches::IN_FLIGHT_MAX);
-        self.in_flight_max.fetch_max(grown, Ordering::Relaxed);
+        // Unless another lane has met an overload meanwhile: what went through before that says nothing.
+        let _ = self
+            .in_flight_max
+            .compare_exchange(allowed, grown, Ordering::Relaxed, Ordering::Relaxed);
         outcome.statements = sent.iter().map(|sent| sent.statements).sum();
         outcome.bytes_sent = cells.iter().map(Cells::bytes).sum::<usize>() as u64;
         let bad = sent.into_iter().flat_map(|sent| sent.bad);

@@ -1,5 +1,18 @@
 //! Rows of keys, and unloads of parts.
 
+use std::sync::Arc;
+
+use arrow::{
+    array::{Int32Array, RecordBatch},
+    datatypes::{DataType, Field, Schema},
+};
+use tonnage::{
+    ColumnType,
+    getter::{GetKey, GetRequest},
+    reader::{BatchBounds, Relation, ScanRequest},
+    table::TableName,
+};
+
 use super::{Place, counts};
 use crate::gets::{Case, check, check_composite, collect, get};
 
@@ -192,4 +205,71 @@ async fn what_cannot_be_read_as_asked_is_refused_before_a_file_is_made() {
         }
     };
     assert_eq!(view, "a\n2\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_rows_come_a_few_at_a_time_from_the_beginning() {
+    const ROWS: usize = 50;
+    /// Rows of a page before anything is known of their size, and once it is: of 100 kB in 300 kB.
+    const FIRST: usize = 16;
+    const OTHERS: usize = 3;
+    let place = Place::new(&["CREATE TABLE t (p int, c int, v text, PRIMARY KEY (p, c))"]).await;
+    let value = "x".repeat(100_000);
+    let lines = (0..ROWS).map(|row| format!("1,{row},{value}\n"));
+    let file = place.write("t.csv", &format!("p,c,v\n{}", lines.collect::<String>()));
+    counts(place.database().await.load(&file).table("t").run().await.unwrap());
+    let target = place.target().await;
+    let batch = BatchBounds {
+        rows_max: 65_536,
+        bytes_max: 300_000,
+    };
+    let check = |pages: Vec<usize>| {
+        assert_eq!(pages.iter().sum::<usize>(), ROWS);
+        assert!(pages[0] <= FIRST, "{pages:?}");
+        assert!(pages[1..].iter().all(|rows| *rows <= OTHERS), "{pages:?}");
+    };
+
+    let request = ScanRequest {
+        relation: Relation::Table(TableName::bare("t")),
+        columns: None,
+        texts: Vec::new(),
+        filter: None,
+        limit: None,
+        split_by: None,
+        readers: 1,
+        batch,
+    };
+    let mut snapshot = target.scan(&request).await.unwrap();
+    let mut pages = Vec::new();
+    for split in 0..snapshot.splits {
+        snapshot.readers[0].open(split).await.unwrap();
+        while let Some(page) = snapshot.readers[0].next().await.unwrap() {
+            pages.push(page.num_rows());
+        }
+    }
+    check(pages);
+
+    let request = GetRequest {
+        table: TableName::bare("t"),
+        key: vec![GetKey {
+            name: "p".to_owned(),
+            ty: ColumnType::Int32,
+        }],
+        range: None,
+        columns: None,
+        texts: Vec::new(),
+        batch,
+        keyed: true,
+    };
+    let schema = Schema::new(vec![Field::new("p", DataType::Int32, false)]);
+    // Most keys have no rows, so that several are asked before any row is seen.
+    let keys: Vec<i32> = (2..600).chain([1]).collect();
+    let keys = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int32Array::from(keys))]).unwrap();
+    let mut getter = target.getter(&request).await.unwrap();
+    getter.ask(&keys).await.unwrap();
+    let mut pages = Vec::new();
+    while let Some(answer) = getter.next().await.unwrap() {
+        pages.push(answer.rows.num_rows());
+    }
+    check(pages);
 }

@@ -26,14 +26,18 @@ fn cluster() -> Arc<RwLock<()>> {
     CLUSTER.get_or_init(Arc::default).clone()
 }
 
+/// Where the cluster is.
+pub fn directory() -> String {
+    std::env::var("TONNAGE_TEST_CASSANDRA_DIRECTORY").unwrap_or_else(|_| {
+        panic!("TONNAGE_TEST_CASSANDRA_DIRECTORY is not set: run `make test`, which starts the servers")
+    })
+}
+
 /// Runs scripts/cassandra-cluster.
 pub fn script(action: &str, arguments: &[&str]) -> String {
-    let directory = std::env::var("TONNAGE_TEST_CASSANDRA_DIRECTORY").unwrap_or_else(|_| {
-        panic!("TONNAGE_TEST_CASSANDRA_DIRECTORY is not set: run `make test`, which starts the servers")
-    });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/cassandra-cluster");
     let ran = Command::new(script)
-        .args([action, &directory])
+        .args([action, &directory()])
         .args(arguments)
         .output()
         .expect("the script runs");

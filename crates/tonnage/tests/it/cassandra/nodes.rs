@@ -1,15 +1,19 @@
-//! A node that dies during a load.
+//! Nodes that die or stand still during a load.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    path::Path,
+    process::Command,
+    sync::{Arc, atomic::Ordering},
+};
 
 use tonnage::{
     load::{Progress, Stop, prepare},
-    operation::Durability,
+    operation::{Durability, Method},
     plan::{Attempt, LoadOptions, Rate},
     table::TableName,
 };
 
-use super::{Place, script};
+use super::{Place, directory, script};
 
 const ROWS: u64 = 30_000;
 
@@ -99,4 +103,89 @@ async fn until_whole(place: &Place) {
     while place.session.query_unpaged(statement.clone(), ()).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
+}
+
+/// Nodes that stand still; they go on when this is dropped.
+struct Stopped(&'static [u32]);
+
+impl Stopped {
+    fn new(nodes: &'static [u32]) -> Self {
+        let stopped = Self(nodes);
+        stopped.signal("-STOP");
+        stopped
+    }
+
+    fn signal(&self, signal: &str) {
+        for node in self.0 {
+            let path = Path::new(&directory()).join(node.to_string()).join("pid");
+            let process = std::fs::read_to_string(path).expect("the node's process id");
+            let sent = Command::new("kill").arg(signal).arg(process.trim()).status();
+            assert!(sent.expect("kill starts").success());
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_are_not_acknowledged_in_time_become_fewer_and_are_sent_again() {
+    const ROWS: u64 = 12_000;
+    const JOBS: usize = 2;
+    let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
+    until_whole(&place).await;
+    let mut text = "id,v\n".to_owned();
+    (0..ROWS).for_each(|row| text.push_str(&format!("{row},v{row}\n")));
+    let file = place.write("t.csv", &text);
+    let source = tonnage::sources::open(std::slice::from_ref(&file), None, &Default::default()).unwrap();
+    let options = LoadOptions {
+        durability: Some(Durability::Majority),
+        // Each row a request, so that every node has some.
+        method: Some(Method::Batch),
+        batch_rows: Some(1_000),
+        jobs: Some(JOBS),
+        // So that it is not over before the nodes stand still.
+        rate: Some(Rate::Rows(3_000)),
+        ..LoadOptions::new(TableName::bare("t"))
+    };
+    let prepared = prepare(place.target().await, place.url.clone(), source, options).await;
+    let progress: Arc<Progress> = Arc::default();
+    let running = tokio::spawn(prepared.unwrap().run(progress.clone(), Stop::default()));
+    while progress.written.load(Ordering::Relaxed) == 0 {
+        assert!(!running.is_finished(), "the load ended before it wrote anything");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    // The node that is left has no majority, and says so once its time is over.
+    let stopped = Stopped::new(&[2, 3]);
+    while progress.retries.load(Ordering::Relaxed) == 0 {
+        assert!(!running.is_finished(), "the load ended without being tried again");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    drop(stopped);
+
+    let ended = running.await.unwrap().unwrap();
+    assert!(ended.error.is_none(), "{:?}", ended.error);
+    let (report, rows) = (&ended.report, ended.report.rows);
+    assert_eq!((rows.read, rows.written, rows.rejected), (ROWS, ROWS, 0));
+    assert_eq!(place.count("t").await, ROWS as i64);
+    let overload = report.overload.as_ref().expect("it met timeouts");
+    assert!(overload.writes > 0 && overload.writes <= report.retries);
+    assert!(
+        overload.error.contains("in time") || overload.error.contains("no node has answered"),
+        "{}",
+        overload.error
+    );
+    assert_eq!(overload.jobs_least, JOBS - 1);
+    // A lane begins with 256.
+    assert!(
+        overload.requests_least.is_some_and(|requests| requests <= 128),
+        "{overload:?}"
+    );
+    let target = place.target().await;
+    let runs = target.ledger().runs().await.unwrap();
+    assert_eq!((runs.len(), runs[0].counts.written), (1, ROWS));
+    assert!(runs[0].finished.is_some());
 }
