@@ -303,13 +303,17 @@ impl Maria {
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    pub fn try_query(&self, sql: &str) -> Result<Vec<Row>, String> {
-        let url = format!(
+    /// As its own client takes it.
+    pub fn url(&self) -> String {
+        format!(
             "mysql://tonnage:tonnage@{}/tonnage?prefer_socket=false",
             self.address()
-        );
+        )
+    }
+
+    pub fn try_query(&self, sql: &str) -> Result<Vec<Row>, String> {
         let asked = runtime().block_on(async {
-            let mut conn = Conn::from_url(url).await?;
+            let mut conn = Conn::from_url(self.url()).await?;
             let rows: Vec<mysql_async::Row> = conn.query(sql).await?;
             conn.disconnect().await?;
             Ok::<_, mysql_async::Error>(rows)
