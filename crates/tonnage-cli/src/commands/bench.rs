@@ -20,10 +20,12 @@ use tonnage::{
     generate::Workload,
     load::Stop,
     measure::{
-        Bench, BenchOptions, BenchReport, Budget, Event, Matrix,
+        Bench, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind,
         compare::{Comparison, compare},
         figures::REPORT_VERSION,
+        form::{Keys, Storage},
         left::{left, remove_left},
+        touch::Touch,
     },
     operation::{Durability, Method},
     plan::Mode,
@@ -35,7 +37,7 @@ use crate::{
     Ending, confirm,
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{bandwidth, count, round_trip, seconds},
+    options::{bandwidth, count, round_trip, seconds, size},
     report::write_report,
 };
 
@@ -46,22 +48,52 @@ use crate::{
   tonnage bench postgresql://app@db/shop --workload journal --method array,native --batch-rows 100,1k,10k -j 1,2,4
   tonnage bench mariadb://app@db/shop --operation insert,update,delete --repeat 5 -o before --yes
   tonnage bench postgresql://app@db/shop --rtt 0,1ms,70ms --method single,native
+  tonnage bench postgresql://app@db/shop --table orders --operation insert,upsert
+  tonnage bench mariadb://app@db/shop --rows-from 'orders/*.csv' --key id --indexes 0,1,3
+  tonnage bench shop.db --workload readings --columns 5,50,500 --page-size 4k,16k
   tonnage bench --compare before after
 
-Rows are made up and go into tables of its own, which are removed; none of yours is touched. Each run is a load like any
-other. The order of the runs is random, and one cell is run again and again to show noise and drift.")]
+Rows are made up, or your own, and go into tables of its own, which are removed; yours are at most read. Each run is a load
+like any other. The forms of tables (indexes, columns, keys, storage, page size) are no choice of a load: each has an
+answer of its own, and they are set beside each other. The order of the runs is random, and one cell is run again and again to show noise and drift.")]
 pub struct BenchArgs {
     /// The database: a URL, a file, or @NAME of targets.toml
     #[arg(value_name = "TARGET", required_unless_present = "compare")]
     target: Option<String>,
 
-    /// The kinds of rows: see tonnage generate --help
-    #[arg(long, value_name = "W,..", value_delimiter = ',', value_parser = workload, default_value = "sbtest", help_heading = "What to measure")]
+    /// The kinds of rows: see tonnage generate --help [default: sbtest]
+    #[arg(long, value_name = "W,..", value_delimiter = ',', value_parser = workload, conflicts_with_all = ["table", "rows_from"], help_heading = "What to measure")]
     workload: Vec<Workload>,
+
+    /// Measure with empty copies of this table of yours, and with its rows unless --rows-from names others. The table
+    /// itself is only read: table, schema.table or "odd.name"
+    #[arg(short, long, value_name = "TABLE", help_heading = "What to measure")]
+    table: Option<String>,
+
+    /// Measure with the rows of this file, of any format that a load reads, as many as --rows takes and memory holds
+    /// (96 MiB); may be given again, and be a directory or a pattern
+    #[arg(long, value_name = "FILE", help_heading = "What to measure")]
+    rows_from: Vec<String>,
+
+    /// The columns of --rows-from that no two rows share, for a primary key; a copy of a table has its own
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        requires = "rows_from",
+        conflicts_with = "table",
+        help_heading = "What to measure"
+    )]
+    key: Vec<String>,
 
     /// insert, upsert (every second row is there), update, delete (every row is there)
     #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation, default_value = "insert", help_heading = "What to measure")]
     operation: Vec<Mode>,
+
+    /// Which of the rows that are there an update or an upsert meets: each once, uniform (any, some again), zipfian (some
+    /// few very often), latest (those most often that were added last) [default: each]
+    #[arg(long, value_name = "T,..", value_delimiter = ',', value_parser = touch, help_heading = "What to measure")]
+    touch: Vec<Touch>,
 
     /// single, batch, array, native [default: all that the database has]
     #[arg(long, value_name = "M,..", value_delimiter = ',', value_parser = method, help_heading = "What to measure")]
@@ -92,9 +124,33 @@ pub struct BenchArgs {
     #[arg(short = '1', long, help_heading = "What to measure")]
     single_transaction: bool,
 
-    /// Leave the primary key out of the tables
-    #[arg(long, help_heading = "What to measure")]
+    /// Indexes beside the primary key, of a column each, numbers and times first; a copy of a table has its own [default:
+    /// 0]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What the tables are like")]
+    indexes: Vec<u64>,
+
+    /// Columns of a row, of the workloads readings (further ones are numbers) and ycsb (further ones are texts of 100
+    /// characters) [default: 10, and 11]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What the tables are like")]
+    columns: Vec<u64>,
+
+    /// Where keys come from: given by the rows, generated (rows come without, and an identity column, AUTO_INCREMENT or
+    /// the rowid numbers them), none [default: given]
+    #[arg(long, value_name = "K,..", value_delimiter = ',', value_parser = keys, help_heading = "What the tables are like")]
+    keys: Vec<Keys>,
+
+    /// Leave the primary key out of the tables: --keys none
+    #[arg(long, conflicts_with = "keys", help_heading = "What the tables are like")]
     no_key: bool,
+
+    /// How tables are kept: plain, unlogged (PostgreSQL), compressed (MariaDB: ROW_FORMAT=COMPRESSED;
+    /// PostgreSQL: texts of rows above 2 kB, with lz4) [default: plain]
+    #[arg(long, value_name = "S,..", value_delimiter = ',', value_parser = storage, help_heading = "What the tables are like")]
+    storage: Vec<Storage>,
+
+    /// Bytes of a page, of SQLite files that are made to measure with: 4k, 16k [default: those of the database]
+    #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = page_size, help_heading = "What the tables are like")]
+    page_size: Vec<u32>,
 
     /// Keep positions in the ledger, as a load does unless told otherwise; its tables stay where they are made
     #[arg(long, help_heading = "What to measure")]
@@ -163,17 +219,23 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
     if args.remove_left {
         return remove(&*target, args.yes).await;
     }
-    let bench = Bench::prepare(target, redact(place), options(args)?)?;
-    confirm::allowed("tonnage bench", &bench.place()?, args.yes)?;
+    let prepared = unless_interrupted(Bench::prepare(target, redact(place), options(args)?)).await;
+    let bench = match prepared {
+        Ok(bench) => bench,
+        Err(interrupted) => return interrupted.ending(),
+    };
+    // What it costs is known before anybody is asked.
     if !quiet {
         let cells = bench.cells().run.len();
         eprintln!(
-            "{cells} cells, {} runs of at most {}: some {}",
+            "{cells} cells, {} runs of at most {}: some {}; then {} looks at how rows are taken",
             bench.runs(),
             text::time(args.duration.as_secs_f64()),
-            text::time(bench.duration().as_secs_f64())
+            text::time(bench.duration().as_secs_f64()),
+            bench.looks()
         );
     }
+    confirm::allowed("tonnage bench", &bench.place()?, args.yes)?;
     let stop = Stop::default();
     let first = OnceCell::new();
     let watch = |event: Event| {
@@ -240,9 +302,31 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         Ok((!sizes.is_empty()).then_some(sizes))
     };
     let some = |empty: bool| !empty;
+    let own = match (&args.table, args.rows_from.is_empty()) {
+        (None, true) => None,
+        (table, _) => Some(OwnRows {
+            table: table.as_deref().map(str::parse).transpose()?,
+            files: args.rows_from.clone(),
+            key: args.key.clone(),
+        }),
+    };
+    let workloads = match (&own, args.workload.is_empty()) {
+        (Some(_), _) => vec![RowKind::Own],
+        (None, true) => vec![Workload::Sbtest.into()],
+        (None, false) => args.workload.iter().map(|workload| (*workload).into()).collect(),
+    };
     Ok(BenchOptions {
         matrix: Matrix {
-            workloads: args.workload.clone(),
+            workloads,
+            touches: args.touch.clone(),
+            indexes: sizes(&args.indexes)?.unwrap_or_default(),
+            columns: sizes(&args.columns)?.unwrap_or_default(),
+            keys: match args.no_key {
+                true => vec![Keys::None],
+                false => args.keys.clone(),
+            },
+            storage: args.storage.clone(),
+            page_bytes: args.page_size.clone(),
             operations: args.operation.clone(),
             methods: some(args.method.is_empty()).then(|| args.method.clone()),
             batch_rows: sizes(&args.batch_rows)?,
@@ -258,7 +342,7 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         },
         seed: args.seed,
         ledger: args.with_ledger,
-        key: !args.no_key,
+        own,
         single_transaction: args.single_transaction,
         bandwidth: args.bandwidth,
     })
@@ -334,6 +418,23 @@ fn named<T: Display + Copy>(what: &str, all: &[T], text: &str) -> Result<T, Stri
 fn workload(text: &str) -> Result<Workload, String> {
     let all: Vec<Workload> = Workload::all().collect();
     named("workloads", &all, text)
+}
+
+fn touch(text: &str) -> Result<Touch, String> {
+    named("ways to meet rows", &Touch::ALL, text)
+}
+
+fn keys(text: &str) -> Result<Keys, String> {
+    named("keys", &Keys::ALL, text)
+}
+
+fn storage(text: &str) -> Result<Storage, String> {
+    named("kinds of storage", &Storage::ALL, text)
+}
+
+fn page_size(text: &str) -> Result<u32, String> {
+    let bytes = size(text).ok().and_then(|bytes| u32::try_from(bytes).ok());
+    bytes.ok_or_else(|| "write a size such as 4k, 8192 or 16KiB".to_owned())
 }
 
 fn operation(text: &str) -> Result<Mode, String> {

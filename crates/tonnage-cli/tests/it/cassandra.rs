@@ -256,7 +256,21 @@ fn it_is_measured_with_tables_of_its_own() {
     let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ";
     let left = keyspace.rows(&format!("{tables}'{name}'"));
     assert_eq!(left.len(), 1, "{left:?}");
-    let refused = bench(&["--rtt", "1ms"]);
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(told.contains("goes past what lies between"), "{told}");
+    for (arguments, why) in [
+        (&["--rtt", "1ms"], "goes past what lies between"),
+        (&["--keys", "generated"], "Cassandra numbers no rows"),
+        (
+            &["--storage", "compressed"],
+            "Cassandra compresses all tables that are made here",
+        ),
+        (&["--page-size", "4k"], "Cassandra has no pages"),
+        (
+            &["--indexes", "1"],
+            "secondary indexes of Cassandra cannot be measured yet",
+        ),
+    ] {
+        let refused = bench(arguments);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains(why), "{told}");
+    }
 }

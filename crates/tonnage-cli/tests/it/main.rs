@@ -11,6 +11,7 @@ mod conformance;
 mod connections;
 mod credentials;
 mod database;
+mod dimensions;
 mod documents;
 mod events;
 mod exec;

@@ -653,12 +653,15 @@ fn it_is_measured_as_one_and_left_as_it_was() {
         shards.place().read("targets.toml").replace("customer", "id"),
     );
     let bench = "bench @orders --rows 400 --duration 10m --repeat 1 --batch-rows 50 --jobs 4 --method array,native --yes";
-    let ran = shards.done(&format!("{bench} --operation insert,delete --report -"));
+    let ran = shards.done(&format!(
+        "{bench} --operation insert,delete --indexes 2 --report -"
+    ));
     let report: serde_json::Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
     let cells = report["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4, "{report:#}");
     for cell in cells {
         assert_eq!(cell["runs"][0]["rows"], 400, "{cell}");
+        assert_eq!(cell["setting"]["table"]["indexes"], 2, "{cell}");
         assert!(cell["runs"][0]["disk_bytes"].as_u64() > Some(0), "{cell}");
         assert!(cell["runs"][0]["log_bytes"].is_null(), "{cell}");
         assert_eq!(cell["write_path"]["taken"], "unknown", "{cell}");
@@ -669,6 +672,14 @@ fn it_is_measured_as_one_and_left_as_it_was() {
         (
             "bench @orders --rtt 1ms --yes",
             "several databases are reached by as many ways",
+        ),
+        (
+            "bench @orders --keys generated --yes",
+            "rows go to the database that their key says",
+        ),
+        (
+            "bench @orders --page-size 8k --yes",
+            "the page size of a PostgreSQL server is chosen when it is built",
         ),
         (
             "explain @orders orders --yes",

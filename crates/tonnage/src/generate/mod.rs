@@ -24,6 +24,7 @@ mod produce;
 pub mod random;
 pub mod readings;
 mod sbtest;
+mod wide;
 pub mod ycsb;
 
 pub use produce::{Generated, Generation, write};

@@ -17,7 +17,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 const FIELD_CHARS: usize = 100;
 const FIELDS: usize = 10;
 
-const FIELD: ColumnType = ColumnType::Text {
+pub(super) const FIELD: ColumnType = ColumnType::Text {
     chars_max: Some(FIELD_CHARS as u32),
 };
 
@@ -45,10 +45,16 @@ pub fn push_key(out: &mut Vec<u8>, row: u64) {
 }
 
 pub(super) fn arrays(seed: u64, first_row: u64, rows: usize) -> Vec<ArrayRef> {
+    records(FIELDS, seed, first_row, rows)
+}
+
+/// Records of so many fields: the first of more are those of fewer.
+pub(super) fn records(fields: usize, seed: u64, first_row: u64, rows: usize) -> Vec<ArrayRef> {
     let base = base(seed, STREAM);
     let mut keys = TextColumn::with_capacity(rows, 24);
-    let mut fields: [TextColumn; FIELDS] =
-        std::array::from_fn(|_| TextColumn::with_capacity(rows, FIELD_CHARS));
+    let mut fields: Vec<TextColumn> = (0..fields)
+        .map(|_| TextColumn::with_capacity(rows, FIELD_CHARS))
+        .collect();
     for row in first_row..first_row + rows as u64 {
         push_key(&mut keys.bytes, row);
         keys.end();

@@ -26,6 +26,14 @@ use std::{
     time::Instant,
 };
 
+pub(crate) use self::{
+    create::spec as create_spec,
+    deal::{Convert, Piece, Segment, arrow_bug},
+    lane::LaneTask,
+    rejects::RejectsFile,
+    retry::{Attempts, pause},
+    run::Shared,
+};
 use self::{
     create::{provisional, spec},
     deal::Dealer,
@@ -34,13 +42,6 @@ use self::{
     shards::Shards,
     sort::Sorted,
     stages::Times,
-};
-pub(crate) use self::{
-    deal::{Convert, Piece, Segment, arrow_bug},
-    lane::LaneTask,
-    rejects::RejectsFile,
-    retry::{Attempts, pause},
-    run::Shared,
 };
 pub use self::{
     run::{Progress, Stop},

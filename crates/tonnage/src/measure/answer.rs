@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     figures::{Bound, Cell},
-    setting::{Kind, RuledOut, Setting},
+    form::TableForm,
+    setting::{Kind, RowKind, RuledOut, Setting},
     statistics::Steadiness,
+    touch::Touch,
 };
 use crate::{
-    generate::Workload,
     operation::{Durability, Method},
     plan::Mode,
     report::{Counted, Grouped},
@@ -34,9 +35,15 @@ const SPREAD_MAX: f64 = 0.3;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// The kind of rows.
-    pub workload: Workload,
+    pub workload: RowKind,
+    /// The form of the table.
+    #[serde(default)]
+    pub table: TableForm,
     /// What happens to a row.
     pub operation: Mode,
+    /// Which of the rows that are there it met.
+    #[serde(default)]
+    pub touch: Touch,
     /// Microseconds that a round trip took longer.
     #[serde(default)]
     pub round_trip_micros: u64,
@@ -61,7 +68,9 @@ impl Answer {
     pub fn kind(&self) -> Kind {
         Kind {
             workload: self.workload,
+            table: self.table,
             operation: self.operation,
+            touch: self.touch,
             round_trip_micros: self.round_trip_micros,
         }
     }
@@ -123,7 +132,9 @@ fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
     }
     Some(Answer {
         workload: kind.workload,
+        table: kind.table,
         operation: kind.operation,
+        touch: kind.touch,
         round_trip_micros: kind.round_trip_micros,
         durability,
         recommended: (!too_noisy).then_some(best.setting),

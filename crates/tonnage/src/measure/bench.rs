@@ -11,10 +11,10 @@
 //! - How rows reach the log is looked at once all is timed, so that it costs no run anything.
 
 mod probe;
+mod tables;
 mod ways;
 
 use std::{
-    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,18 +25,18 @@ use super::{
     figures::{BenchReport, Bound, Cell, Load, REPORT_VERSION, Reference, Run},
     gauge::{Gauge, ScratchPlace},
     left::SCRATCH,
-    rows::Rows,
+    own::{Own, OwnRows},
+    rows::{AllRows, Rows},
     setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
     statistics::{Estimate, Steadiness},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    generate::Workload,
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::Method,
     plan::{LedgerPlace, LoadOptions, Mode},
     report::{Grouped, processor_seconds},
-    table::{TableName, TableSpec},
+    table::TableName,
     target::Target,
 };
 
@@ -61,8 +61,8 @@ pub struct BenchOptions {
     /// Whether runs keep their positions in the ledger, as a load does unless told otherwise. Its tables are made in the
     /// database where they are missing, and stay there.
     pub ledger: bool,
-    /// Whether tables have the workload's primary key.
-    pub key: bool,
+    /// The user's own rows, which the matrix then has as [`RowKind::Own`](super::RowKind::Own); none for made-up ones.
+    pub own: Option<OwnRows>,
     /// Whether each run is one transaction.
     pub single_transaction: bool,
     /// Bytes a second that the way to the database is limited to, each way; none for as many as it takes.
@@ -98,6 +98,7 @@ pub struct Bench {
     url: String,
     options: BenchOptions,
     cells: Cells,
+    own: Option<Arc<Own>>,
     prefix: String,
 }
 
@@ -120,23 +121,13 @@ pub(super) fn gauge(target: &dyn Target) -> Result<&dyn Gauge> {
 }
 
 impl Bench {
-    /// Decides the cells. `url` is only shown, so it must be [redacted](crate::targets::redact). Writes nothing.
-    pub fn prepare(target: Arc<dyn Target>, url: String, options: BenchOptions) -> Result<Self> {
+    /// Decides the cells, and reads the user's own rows where they are asked for. `url` is only shown, so it must be
+    /// [redacted](crate::targets::redact). Writes nothing.
+    pub async fn prepare(target: Arc<dyn Target>, url: String, mut options: BenchOptions) -> Result<Self> {
         gauge(&*target)?;
-        for operation in &options.matrix.operations {
-            match operation {
-                Mode::Ignore => {
-                    return Err(Error::config("ignore cannot be measured yet")
-                        .hint("--operation insert,upsert,update,delete"));
-                }
-                Mode::Upsert | Mode::Update | Mode::Delete if !options.key => {
-                    return Err(
-                        Error::config(format!("{} needs a primary key", operation.phrase()))
-                            .hint("leave --no-key out"),
-                    );
-                }
-                _ => {}
-            }
+        if options.matrix.operations.contains(&Mode::Ignore) {
+            return Err(Error::config("ignore cannot be measured yet")
+                .hint("--operation insert,upsert,update,delete"));
         }
         for round_trip in &options.matrix.round_trips {
             if *round_trip > ROUND_TRIP_MAX {
@@ -149,12 +140,19 @@ impl Bench {
         if options.leads_elsewhere() {
             gauge(&*target)?.address()?;
         }
-        let cells = options.matrix.cells(target.capabilities(), &options.budget)?;
+        options.budget.check()?;
+        let own = tables::own(&target, &url, &mut options).await?;
+        let obstacles = tables::Obstacles::of(&*target, &options.matrix, own.clone()).await?;
+        let obstacle = |setting: &Setting| obstacles.to(setting);
+        let cells = options
+            .matrix
+            .cells(target.capabilities(), &options.budget, &obstacle)?;
         Ok(Self {
             target,
             url,
             options,
             cells,
+            own,
             prefix: prefix(),
         })
     }
@@ -185,18 +183,7 @@ impl Bench {
     pub async fn run(self, stop: Stop, watch: &(dyn Fn(Event) + Send + Sync)) -> Result<BenchReport> {
         let began = Instant::now();
         let budget = self.options.budget;
-        let mut rows = HashMap::new();
-        for workload in &self.options.matrix.workloads {
-            for operation in &self.options.matrix.operations {
-                let (workload, operation, seed) = (*workload, *operation, self.options.seed);
-                let made =
-                    tokio::task::spawn_blocking(move || Rows::make(workload, operation, seed, budget.rows));
-                let made = made
-                    .await
-                    .map_err(|e| Error::bug(format!("rows could not be made: {e}")))??;
-                rows.insert((workload, operation), Arc::new(made));
-            }
-        }
+        let rows = self.all_rows().await?;
         let ways = Ways::open(&*self.target, &self.cells.run, self.options.bandwidth).await?;
         let mut running = Running {
             bench: &self,
@@ -255,9 +242,6 @@ impl Bench {
                 }
             ));
         }
-        let mut generator: Vec<_> = rows.values().map(|rows| rows.ceiling()).collect();
-        generator.sort_by(|a, b| a.workload.cmp(&b.workload));
-        generator.dedup_by(|a, b| a.workload == b.workload);
         Ok(BenchReport {
             version: REPORT_VERSION,
             product: capabilities.product.clone(),
@@ -271,12 +255,13 @@ impl Bench {
             ledger: self.options.ledger,
             single_transaction: self.options.single_transaction,
             bandwidth: self.options.bandwidth,
+            own_rows: self.own.as_ref().map(|own| own.shown.clone()),
             durability_levels: capabilities.durability.to_vec(),
             answers,
             cells,
             ruled_out,
             reference,
-            generator,
+            generator: rows.ceilings(),
             settings_changed,
             notes,
         })
@@ -291,7 +276,7 @@ fn processors() -> usize {
 struct Running<'a> {
     bench: &'a Bench,
     ways: Ways,
-    rows: HashMap<(Workload, Mode), Arc<Rows>>,
+    rows: AllRows,
     stop: Stop,
     watch: &'a (dyn Fn(Event) + Send + Sync),
     first_run: Instant,
@@ -409,9 +394,13 @@ impl Running<'_> {
     async fn on_scratch(&mut self, setting: &Setting, name: &str) -> Result<Run> {
         let bench = self.bench;
         let gauge = gauge(&*bench.target)?;
-        let scratch = gauge.scratch(name).await?;
-        let target = scratch.unwrap_or_else(|| bench.target.clone());
-        let ran = self.on_table(setting, target, name).await;
+        let ran = match self.make(setting, name).await {
+            Ok(made) => {
+                self.note_lacking(&made);
+                self.on_table(setting, made.target, made.table).await
+            }
+            Err(error) => Err(error),
+        };
         let discarded = gauge.discard(name).await;
         let run = ran?;
         discarded.map_err(|e| {
@@ -423,22 +412,7 @@ impl Running<'_> {
     }
 
     fn rows_of(&self, setting: &Setting) -> Result<Arc<Rows>> {
-        let rows = self.rows.get(&(setting.workload, setting.operation));
-        rows.cloned().ok_or_else(|| Error::bug("a workload without rows"))
-    }
-
-    /// Makes the table of a run.
-    async fn make(&self, setting: &Setting, target: &dyn Target, name: &TableName) -> Result<()> {
-        let key = match self.bench.options.key {
-            true => setting.workload.key().iter().map(|k| (*k).to_owned()).collect(),
-            false => Vec::new(),
-        };
-        let spec = TableSpec {
-            name: name.clone(),
-            columns: setting.workload.columns(),
-            key,
-        };
-        target.create(&spec).await
+        self.rows.of(setting)
     }
 
     /// Puts the rows there that a run of `rows` rows meets.
@@ -453,12 +427,10 @@ impl Running<'_> {
         if of.there() == 0 {
             return Ok(());
         }
-        let there = match setting.operation {
-            Mode::Upsert => of.there(),
-            _ => rows,
-        };
+        let there = of.met(rows);
         let fill = LoadOptions {
             ledger: LedgerPlace::None,
+            columns: self.columns(setting, Mode::Insert),
             ..LoadOptions::new(name.clone())
         };
         let source = Box::new(of.source_there(there));
@@ -484,6 +456,7 @@ impl Running<'_> {
             jobs: Some(setting.jobs),
             durability: Some(setting.durability),
             single_transaction: options.single_transaction,
+            columns: self.columns(setting, setting.operation),
             ledger,
             ..LoadOptions::new(name.clone())
         };
@@ -491,11 +464,14 @@ impl Running<'_> {
         prepare(target.clone(), self.bench.url.clone(), source, asked).await
     }
 
-    async fn on_table(&mut self, setting: &Setting, target: Arc<dyn Target>, name: &str) -> Result<Run> {
+    async fn on_table(
+        &mut self,
+        setting: &Setting,
+        target: Arc<dyn Target>,
+        table: TableName,
+    ) -> Result<Run> {
         let rows_max = self.bench.options.budget.rows;
         let rows = self.rows_of(setting)?;
-        let table = TableName::bare(name);
-        self.make(setting, &*target, &table).await?;
         self.fill(setting, &target, &table, rows_max).await?;
         let remote = self.ways.of(setting);
         let by = remote.map_or(&target, |remote| &remote.target);

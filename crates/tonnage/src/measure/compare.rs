@@ -90,6 +90,8 @@ fn warnings(before: &BenchReport, after: &BenchReport) -> Vec<String> {
         after.processors.to_string(),
     );
     differs("ledger kept", before.ledger.to_string(), after.ledger.to_string());
+    let rows = |report: &BenchReport| report.own_rows.clone().unwrap_or_else(|| "made up".to_owned());
+    differs("rows", rows(before), rows(after));
     differs("seed", before.seed.to_string(), after.seed.to_string());
     differs(
         "rows of a run at most",
@@ -127,7 +129,9 @@ mod tests {
         generate::Workload,
         measure::{
             figures::{REPORT_VERSION, Reference},
+            form::TableForm,
             statistics::Estimate,
+            touch::Touch,
         },
         operation::{Durability, Method},
         plan::Mode,
@@ -135,8 +139,10 @@ mod tests {
 
     fn setting(batch_rows: usize) -> Setting {
         Setting {
-            workload: Workload::Journal,
+            workload: Workload::Journal.into(),
+            table: TableForm::default(),
             operation: Mode::Insert,
+            touch: Touch::Each,
             method: Method::Array,
             batch_rows,
             jobs: 1,
@@ -159,6 +165,7 @@ mod tests {
             ledger: false,
             single_transaction: false,
             bandwidth: None,
+            own_rows: None,
             durability_levels: vec![Durability::Durable],
             answers: Vec::new(),
             cells: cells

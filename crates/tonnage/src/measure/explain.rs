@@ -19,6 +19,7 @@ use super::{
     judge::{Seen, judge, unseen},
     look::look,
     made_up::made_up,
+    own::{as_they_are, read, rows_of, table_named, writable},
     rotated::Rotated,
 };
 use crate::{
@@ -26,13 +27,10 @@ use crate::{
     load::{Ended, Stop, prepare},
     operation::{Durability, Method},
     plan::{LedgerPlace, LoadOptions, Mode},
-    reader::Relation,
-    sinks::Output,
-    source::{ReadRequest, Source},
-    sources::{self, Format, TextOptions, batches::BatchSource, database::DatabaseSource},
-    table::{Column, Numbered, Table, TableName, columns_hint, nearest},
+    source::Source,
+    sources::{self, Format, TextOptions, batches::BatchSource},
+    table::{Column, Table, TableName, columns_hint},
     target::Target,
-    unload::UnloadOptions,
 };
 
 /// Rows that go by [`Method::Single`] at most: each is a commit.
@@ -137,25 +135,14 @@ fn columns(table: &Table, asked: Option<&[String]>) -> Result<Vec<String>> {
         });
         return found.collect();
     }
-    let takes = |column: &&Column| {
-        column.ty.is_some() && !column.generated && column.numbered != Some(Numbered::Always)
-    };
-    let given: Vec<String> = table
-        .columns
-        .iter()
-        .filter(takes)
+    let given: Vec<String> = writable(table)
         .filter(|column| !column.has_default)
         .map(|column| column.name.clone())
         .collect();
     if !given.is_empty() {
         return Ok(given);
     }
-    let all: Vec<String> = table
-        .columns
-        .iter()
-        .filter(takes)
-        .map(|c| c.name.clone())
-        .collect();
+    let all: Vec<String> = writable(table).map(|column| column.name.clone()).collect();
     match all.is_empty() {
         true => Err(Error::schema(format!(
             "table {} has no column that can be written",
@@ -206,15 +193,7 @@ impl Explain {
         if options.batch_rows == 0 {
             return Err(Error::config("--batch-rows must be at least 1"));
         }
-        let Some(table) = target.table(&options.table).await? else {
-            let error = Error::schema(format!("there is no table {}", options.table));
-            let names = target.table_names().await.unwrap_or_default();
-            let close = nearest(&options.table.name, names.iter().map(String::as_str));
-            return Err(match close.is_empty() {
-                false => error.hint(format!("did you mean {}?", close.join(" or "))),
-                true => error.hint("name it as table or schema.table"),
-            });
-        };
+        let table = table_named(&*target, &options.table).await?;
         let columns = columns(&table, options.columns.as_deref())?;
         let operations = operations(&table, options.operations.as_deref())?;
         Ok(Self {
@@ -308,31 +287,12 @@ impl Explain {
 
     /// Some rows of the table; none where it has none, or cannot be read.
     async fn own_rows(&self) -> Result<Option<(SchemaRef, Vec<RecordBatch>)>> {
-        let options = UnloadOptions {
-            columns: Some(self.fed()),
-            limit: Some(self.options.rows),
-            jobs: Some(1),
-            ..UnloadOptions::new(Relation::Table(self.table.name.clone()), Output::new("-"))
-        };
-        let opened = DatabaseSource::open(&*self.target, &self.url, &options.request()?).await;
-        let Ok(mut source) = opened else { return Ok(None) };
-        let read = move || -> Result<Vec<RecordBatch>> {
-            let types = source.schema().columns.iter().enumerate();
-            let columns = types
-                .filter_map(|(at, column)| Some((at, column.suggested?)))
-                .collect();
-            source.request(&ReadRequest {
-                columns,
-                block_rows: 8_192,
-                block_bytes: 8 << 20,
-            })?;
-            let mut batches = Vec::new();
-            while let Some(block) = source.next()? {
-                batches.push(block.rows);
-            }
-            Ok(batches)
-        };
-        let batches = tokio::task::spawn_blocking(read)
+        let name = &self.table.name;
+        let opened = rows_of(&*self.target, &self.url, name, self.fed(), self.options.rows).await;
+        let Ok(source) = opened else { return Ok(None) };
+        let columns = as_they_are(&source);
+        let rows = self.options.rows;
+        let batches = tokio::task::spawn_blocking(move || read(Box::new(source), columns, rows, usize::MAX))
             .await
             .map_err(|e| Error::bug(format!("rows could not be read: {e}")))??;
         Ok(batches

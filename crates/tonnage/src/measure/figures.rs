@@ -234,6 +234,9 @@ pub struct BenchReport {
     /// Bytes a second that the way was limited to, each way.
     #[serde(default)]
     pub bandwidth: Option<u64>,
+    /// What the user's own rows are and where they went; none where all were made up.
+    #[serde(default)]
+    pub own_rows: Option<String>,
     /// The levels of durability that the database keeps, weakest first.
     pub durability_levels: Vec<Durability>,
     /// The answers, one for each workload and operation.

@@ -9,7 +9,10 @@ use std::{net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::way::Address;
+use super::{
+    form::{Making, TableForm},
+    way::Address,
+};
 use crate::{
     error::{Error, Result},
     operation::Method,
@@ -112,11 +115,19 @@ pub trait Gauge: Send + Sync {
         }
     }
 
-    /// Where the table `name` is to be created; none for the database itself.
-    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>> {
-        let _ = name;
+    /// Where the table `name` is to be created, with pages of so many bytes where `page_bytes` asks for it; none for the
+    /// database itself.
+    async fn scratch(&self, name: &str, page_bytes: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
+        let _ = (name, page_bytes);
         Ok(None)
     }
+
+    /// Why no table of this form can be made; none where it can. Writes nothing.
+    async fn obstacle(&self, form: &TableForm) -> Result<Option<String>>;
+
+    /// Makes a table, of a form that meets no [obstacle](Gauge::obstacle), in the database that this is. `Refused` where
+    /// the database took the statement and made something else.
+    async fn make(&self, making: &Making) -> Result<()>;
 
     /// Where its server listens, so that a longer way there can be made. `Config` with the reason where there is no such
     /// place, or a driver that would go past it.

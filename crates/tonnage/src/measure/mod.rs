@@ -7,18 +7,22 @@
 
 pub mod answer;
 mod bench;
+pub mod beside;
 pub mod compare;
 pub mod explain;
 pub mod figures;
+pub mod form;
 pub mod gauge;
 mod judge;
 pub mod left;
 mod look;
 mod made_up;
+mod own;
 mod rotated;
 mod rows;
 pub mod setting;
 pub mod statistics;
+pub mod touch;
 pub mod verdict;
 pub mod way;
 
@@ -27,6 +31,8 @@ pub use self::{
     bench::{Bench, BenchOptions, Event},
     explain::{Explain, ExplainOptions, Explained},
     figures::BenchReport,
+    form::TableForm,
     gauge::Gauge,
-    setting::{Budget, Matrix, Setting},
+    own::OwnRows,
+    setting::{Budget, Kind, Matrix, RowKind, Setting},
 };

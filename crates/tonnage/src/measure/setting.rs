@@ -1,9 +1,13 @@
 //! What is measured: settings, the matrix of them, and the order in which they are run.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+use super::{
+    form::{Keys, Storage, TableForm},
+    touch::Touch,
+};
 use crate::{
     error::{Error, Result},
     generate::{
@@ -25,13 +29,74 @@ const CELLS_MAX: usize = 1_200;
 /// The stream of random numbers that the order takes.
 const STREAM: u64 = 0x006f_7264_6572;
 
+/// What the user's own rows are called.
+const OWN: &str = "own";
+
+/// The kind of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum RowKind {
+    /// Made up by rule.
+    Workload(Workload),
+    /// The user's own, of files or of a table.
+    Own,
+}
+
+impl RowKind {
+    /// Its name: that of the workload, or `own`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Workload(workload) => workload.name(),
+            Self::Own => OWN,
+        }
+    }
+}
+
+impl fmt::Display for RowKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Workload(workload) => workload.name(),
+            Self::Own => "own rows",
+        })
+    }
+}
+
+impl From<Workload> for RowKind {
+    fn from(workload: Workload) -> Self {
+        Self::Workload(workload)
+    }
+}
+
+impl From<RowKind> for String {
+    fn from(kind: RowKind) -> Self {
+        kind.name().to_owned()
+    }
+}
+
+impl TryFrom<String> for RowKind {
+    type Error = Error;
+
+    fn try_from(name: String) -> Result<Self> {
+        match name.as_str() {
+            OWN => Ok(Self::Own),
+            name => Workload::from_str(name).map(Self::Workload),
+        }
+    }
+}
+
 /// One way of writing rows: a cell of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Setting {
     /// The kind of rows.
-    pub workload: Workload,
+    pub workload: RowKind,
+    /// The form of the table that they go into.
+    #[serde(default)]
+    pub table: TableForm,
     /// What happens to a row.
     pub operation: Mode,
+    /// Which of the rows that are there it meets.
+    #[serde(default)]
+    pub touch: Touch,
     /// How rows travel.
     pub method: Method,
     /// The most rows of a write; 1 for [`Method::Single`].
@@ -49,17 +114,27 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind {
     /// The kind of rows.
-    pub workload: Workload,
+    pub workload: RowKind,
+    /// The form of the table.
+    pub table: TableForm,
     /// What happens to a row.
     pub operation: Mode,
+    /// Which of the rows that are there it meets.
+    pub touch: Touch,
     /// Microseconds that a round trip takes longer.
     pub round_trip_micros: u64,
 }
 
 impl fmt::Display for Kind {
-    /// `sbtest insert`, `sbtest insert at 70ms a round trip`.
+    /// `sbtest insert`, `sbtest insert, 3 indexes, unlogged at 70ms a round trip`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.workload, self.operation.name())?;
+        if self.touch != Touch::Each {
+            write!(f, ", {} rows", self.touch)?;
+        }
+        for phrase in self.table.phrases() {
+            write!(f, ", {phrase}")?;
+        }
         match self.round_trip_micros {
             0 => Ok(()),
             micros => write!(f, " at {} a round trip", RoundTrip(micros)),
@@ -92,7 +167,9 @@ impl Setting {
     pub fn kind(&self) -> Kind {
         Kind {
             workload: self.workload,
+            table: self.table,
             operation: self.operation,
+            touch: self.touch,
             round_trip_micros: self.round_trip_micros,
         }
     }
@@ -116,7 +193,19 @@ impl Setting {
 #[derive(Debug, Clone, Default)]
 pub struct Matrix {
     /// The kinds of rows.
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<RowKind>,
+    /// Which of the rows that are there are met; empty for each once.
+    pub touches: Vec<Touch>,
+    /// Indexes beside the primary key; empty for none, or for those of the table that is copied.
+    pub indexes: Vec<usize>,
+    /// Columns; empty for those that the rows have of themselves.
+    pub columns: Vec<usize>,
+    /// Where keys come from; empty for the rows.
+    pub keys: Vec<Keys>,
+    /// How tables are kept; empty for as usual.
+    pub storage: Vec<Storage>,
+    /// Bytes of a page; empty for those that the database's other tables have.
+    pub page_bytes: Vec<u32>,
     /// What happens to a row.
     pub operations: Vec<Mode>,
     /// What a round trip takes longer, in whole microseconds; empty for the way as it is.
@@ -144,6 +233,9 @@ pub struct Budget {
     pub warm_up: usize,
 }
 
+/// Why something cannot be measured, of those settings of which it says so.
+pub type Obstacle<'a> = &'a dyn Fn(&Setting) -> Option<String>;
+
 /// A setting that cannot be measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuledOut {
@@ -163,9 +255,10 @@ pub struct Cells {
 }
 
 impl Matrix {
-    /// Its cells. `Config` where it has none, too many, or asks for nothing of a kind.
-    pub fn cells(&self, capabilities: &Capabilities, budget: &Budget) -> Result<Cells> {
-        check(budget)?;
+    /// Its cells but for those that meet the `obstacle`. `Config` where it has none, too many, or asks for nothing of a
+    /// kind.
+    pub fn cells(&self, capabilities: &Capabilities, budget: &Budget, obstacle: Obstacle) -> Result<Cells> {
+        budget.check()?;
         let methods = self.methods.as_deref().unwrap_or(capabilities.methods);
         let batch_rows = self.batch_rows.as_deref().unwrap_or(&BATCH_ROWS);
         let jobs = match (&self.jobs, capabilities.writers_max) {
@@ -196,7 +289,9 @@ impl Matrix {
                             cells.add(
                                 Setting {
                                     workload: kind.workload,
+                                    table: kind.table,
                                     operation: kind.operation,
+                                    touch: kind.touch,
                                     method: *method,
                                     batch_rows: if *method == Method::Single { 1 } else { *rows },
                                     jobs: *jobs,
@@ -205,6 +300,7 @@ impl Matrix {
                                 },
                                 capabilities,
                                 budget,
+                                obstacle,
                             );
                         }
                     }
@@ -213,6 +309,9 @@ impl Matrix {
         }
         match cells.run.len() {
             0 => Err(match cells.ruled_out.first() {
+                Some(first) if cells.ruled_out.iter().all(|out| out.why == first.why) => {
+                    Error::config(format!("nothing can be measured: {}", first.why))
+                }
                 Some(first) => Error::config(format!(
                     "nothing can be measured: {}: {}",
                     first.setting, first.why
@@ -235,34 +334,78 @@ impl Matrix {
             [] => &as_it_is[..],
             given => given,
         };
+        let touches = match self.touches.as_slice() {
+            [] => &[Touch::Each][..],
+            given => given,
+        };
+        let tables = self.tables();
         let mut kinds = Vec::new();
         for workload in &self.workloads {
             for operation in &self.operations {
-                for round_trip in round_trips {
-                    kinds.push(Kind {
-                        workload: *workload,
-                        operation: *operation,
-                        round_trip_micros: u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX),
-                    });
+                for touch in touches {
+                    for table in &tables {
+                        kinds.extend(round_trips.iter().map(|round_trip| Kind {
+                            workload: *workload,
+                            table: *table,
+                            operation: *operation,
+                            touch: *touch,
+                            round_trip_micros: u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX),
+                        }));
+                    }
                 }
             }
         }
         kinds
     }
+
+    /// The forms of tables that it asks for, the most usual first where it is among them.
+    pub fn tables(&self) -> Vec<TableForm> {
+        let mut tables = vec![TableForm::default()];
+        fn cross<T: Copy>(tables: &mut Vec<TableForm>, list: &[T], set: impl Fn(&mut TableForm, T)) {
+            if list.is_empty() {
+                return;
+            }
+            let of_one = |table: &TableForm| {
+                let mut all = vec![*table; list.len()];
+                for (table, value) in all.iter_mut().zip(list) {
+                    set(table, *value);
+                }
+                all
+            };
+            *tables = tables.iter().flat_map(of_one).collect();
+        }
+        cross(&mut tables, &self.columns, |table, columns| {
+            table.columns = Some(columns);
+        });
+        cross(&mut tables, &self.indexes, |table, indexes| {
+            table.indexes = indexes
+        });
+        cross(&mut tables, &self.keys, |table, keys| table.keys = keys);
+        cross(&mut tables, &self.storage, |table, storage| {
+            table.storage = storage
+        });
+        cross(&mut tables, &self.page_bytes, |table, bytes| {
+            table.page_bytes = Some(bytes);
+        });
+        tables
+    }
 }
 
-fn check(budget: &Budget) -> Result<()> {
-    let nothing = |name: &str| Err(Error::config(format!("{name} must be more than 0")));
-    match budget {
-        Budget { rows: 0, .. } => nothing("--rows"),
-        Budget { repeats: 0, .. } => nothing("--repeat"),
-        Budget { duration, .. } if duration.is_zero() => nothing("--duration"),
-        _ => Ok(()),
+impl Budget {
+    /// `Config` where it is for nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        let nothing = |name: &str| Err(Error::config(format!("{name} must be more than 0")));
+        match self {
+            Self { rows: 0, .. } => nothing("--rows"),
+            Self { repeats: 0, .. } => nothing("--repeat"),
+            Self { duration, .. } if duration.is_zero() => nothing("--duration"),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Cells {
-    fn add(&mut self, setting: Setting, capabilities: &Capabilities, budget: &Budget) {
+    fn add(&mut self, setting: Setting, capabilities: &Capabilities, budget: &Budget, obstacle: Obstacle) {
         if self.run.contains(&setting) || self.ruled_out.iter().any(|out| out.setting == setting) {
             return;
         }
@@ -272,12 +415,16 @@ impl Cells {
                 capabilities.product,
                 Counted(most as u64, "writer")
             )),
-            _ if setting.batch_rows as u64 > budget.rows => Some(format!(
-                "a run has {} only; --rows gives it more",
-                Counted(budget.rows, "row")
-            )),
+            _ if setting.batch_rows as u64 > budget.rows => {
+                let more = match setting.workload {
+                    RowKind::Workload(_) => "; --rows gives it more",
+                    RowKind::Own => "",
+                };
+                Some(format!("a run has {} only{more}", Counted(budget.rows, "row")))
+            }
             _ => None,
         };
+        let why = obstacle(&setting).or(why);
         match why {
             Some(why) => self.ruled_out.push(RuledOut { setting, why }),
             None => self.run.push(setting),
@@ -346,15 +493,55 @@ mod tests {
 
     fn matrix() -> Matrix {
         Matrix {
-            workloads: vec![Workload::Sbtest],
+            workloads: vec![Workload::Sbtest.into()],
             operations: vec![Mode::Insert],
             ..Matrix::default()
         }
     }
 
+    fn none(_: &Setting) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn forms_of_tables_are_crossed_and_what_meets_an_obstacle_is_ruled_out() {
+        let asked = Matrix {
+            methods: Some(vec![Method::Single]),
+            jobs: Some(vec![1]),
+            indexes: vec![0, 2],
+            storage: vec![Storage::Plain, Storage::Unlogged],
+            ..matrix()
+        };
+        let obstacle = |setting: &Setting| {
+            let unlogged = setting.table.storage == Storage::Unlogged;
+            (unlogged && setting.table.indexes > 0).then(|| "both are too much".to_owned())
+        };
+        let cells = asked.cells(&capabilities(None), &budget(), &obstacle).unwrap();
+        let kinds: Vec<_> = cells.run.iter().map(|s| s.kind().to_string()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "sbtest insert",
+                "sbtest insert, unlogged",
+                "sbtest insert, 2 indexes"
+            ]
+        );
+        assert_eq!(cells.ruled_out.len(), 1);
+        assert_eq!(cells.ruled_out[0].why, "both are too much");
+    }
+
+    #[test]
+    fn a_kind_of_rows_survives_its_file() {
+        for (kind, text) in [(RowKind::Own, "\"own\""), (Workload::Ycsb.into(), "\"ycsb\"")] {
+            assert_eq!(serde_json::to_string(&kind).unwrap(), text);
+            assert_eq!(serde_json::from_str::<RowKind>(text).unwrap(), kind);
+        }
+        assert!(serde_json::from_str::<RowKind>("\"tpch\"").is_err());
+    }
+
     #[test]
     fn lists_are_crossed_and_a_single_row_has_one_batch_size() {
-        let cells = matrix().cells(&capabilities(None), &budget()).unwrap();
+        let cells = matrix().cells(&capabilities(None), &budget(), &none).unwrap();
         let shown: Vec<_> = cells.run.iter().map(Setting::to_string).collect();
         assert_eq!(
             shown,
@@ -391,7 +578,7 @@ mod tests {
             jobs: Some(vec![1]),
             ..matrix()
         };
-        let cells = asked.cells(&capabilities(None), &budget()).unwrap();
+        let cells = asked.cells(&capabilities(None), &budget(), &none).unwrap();
         let kinds: Vec<_> = cells.run.iter().map(|s| s.kind().to_string()).collect();
         assert_eq!(
             kinds,
@@ -410,14 +597,16 @@ mod tests {
             methods: Some(vec![Method::Single]),
             ..matrix()
         };
-        let cells = asked.cells(&capabilities(Some(1)), &budget()).unwrap();
+        let cells = asked.cells(&capabilities(Some(1)), &budget(), &none).unwrap();
         assert_eq!((cells.run.len(), cells.ruled_out.len()), (1, 1));
         assert_eq!(cells.ruled_out[0].why, "Example 1 has 1 writer at a time");
         let nothing = Matrix {
             jobs: Some(vec![2]),
             ..asked
         };
-        let refused = nothing.cells(&capabilities(Some(1)), &budget()).unwrap_err();
+        let refused = nothing
+            .cells(&capabilities(Some(1)), &budget(), &none)
+            .unwrap_err();
         assert!(
             refused.to_string().starts_with("nothing can be measured"),
             "{refused}"
@@ -428,18 +617,18 @@ mod tests {
                 jobs: Some(vec![jobs]),
                 ..matrix()
             };
-            assert!(zero.cells(&capabilities(None), &budget()).is_err());
+            assert!(zero.cells(&capabilities(None), &budget(), &none).is_err());
         }
-        let none = Budget {
+        let no_repeats = Budget {
             repeats: 0,
             ..budget()
         };
-        assert!(matrix().cells(&capabilities(None), &none).is_err());
+        assert!(matrix().cells(&capabilities(None), &no_repeats, &none).is_err());
     }
 
     #[test]
     fn the_reference_is_the_plainest_cell_of_many_rows() {
-        let cells = matrix().cells(&capabilities(None), &budget()).unwrap();
+        let cells = matrix().cells(&capabilities(None), &budget(), &none).unwrap();
         assert_eq!(cells.references()[0].to_string(), "native, 1,000 rows, 1 job");
         assert_eq!(cells.references().len(), cells.run.len());
     }

@@ -3,6 +3,7 @@
 mod affinities;
 mod gets;
 mod ledger;
+mod measuring;
 mod operations;
 mod tables;
 mod unloading;

@@ -51,14 +51,26 @@ fn of(cell: &Cell, value: fn(&Run) -> Option<f64>) -> String {
 }
 
 const COLUMNS: &[Column] = &[
-    ("workload", |cell| cell.setting.workload.to_string()),
+    ("workload", |cell| cell.setting.workload.name().to_owned()),
     ("operation", |cell| cell.setting.operation.name().to_owned()),
+    ("touch", |cell| cell.setting.touch.to_string()),
     ("method", |cell| cell.setting.method.to_string()),
     ("batch_rows", |cell| cell.setting.batch_rows.to_string()),
     ("jobs", |cell| cell.setting.jobs.to_string()),
     ("durability", |cell| cell.setting.durability.to_string()),
     ("round_trip_seconds", |cell| {
         number(Some(cell.setting.round_trip_micros as f64 / 1e6))
+    }),
+    ("indexes", |cell| cell.setting.table.indexes.to_string()),
+    ("columns", |cell| {
+        let columns = cell.setting.table.columns;
+        columns.map_or_else(String::new, |columns| columns.to_string())
+    }),
+    ("keys", |cell| cell.setting.table.keys.to_string()),
+    ("storage", |cell| cell.setting.table.storage.to_string()),
+    ("page_bytes", |cell| {
+        let bytes = cell.setting.table.page_bytes;
+        bytes.map_or_else(String::new, |bytes| bytes.to_string())
     }),
     ("runs", |cell| cell.runs.len().to_string()),
     ("rows_per_second", |cell| {

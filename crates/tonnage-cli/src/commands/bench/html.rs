@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use tonnage::{
     measure::{
-        BenchReport, Setting,
+        BenchReport, Kind, Setting,
         answer::{Short, Within},
+        beside::{Beside, forms, unmeasured},
         figures::Cell,
     },
     operation::Method,
@@ -13,7 +14,7 @@ use tonnage::{
 
 use super::{
     svg::{Axis, Point, Series, bars, escaped, lines},
-    text::{same_kind, time},
+    text::{but_for_table, same_kind, time},
 };
 
 /// Colours of text, ground and series: light, and dark where the reader's system is.
@@ -95,11 +96,19 @@ pub fn page(report: &BenchReport) -> String {
             }
         }
     }
+    over_tables(&mut page, report);
+    let unmeasured = unmeasured(report);
+    let unmeasured: Vec<String> = unmeasured
+        .iter()
+        .map(|(kind, why)| format!("{kind}: {why}"))
+        .collect();
+    list(&mut page, "Not measured", &unmeasured);
     over_distance(&mut page, report);
     reference(&mut page, report);
     let notes: Vec<String> = report
         .generator
         .iter()
+        .filter(|_| report.own_rows.is_none())
         .map(|ceiling| {
             format!(
                 "one thread makes {} rows/s of {}; {} were made beforehand",
@@ -108,6 +117,12 @@ pub fn page(report: &BenchReport) -> String {
                 Short(ceiling.rows_kept as f64)
             )
         })
+        .chain(
+            report
+                .own_rows
+                .iter()
+                .map(|own| format!("rows: {own}; held in memory, the same for every run")),
+        )
         .chain(
             report
                 .settings_changed
@@ -356,19 +371,43 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
     page.push_str("</table></div>\n");
 }
 
+/// The fastest of each form of table, where several were measured.
+fn over_tables(page: &mut String, report: &BenchReport) {
+    for of_kind in forms(report) {
+        let bar = |form: &Beside| (form.table.to_string(), form.fastest.rows_per_second.median);
+        let title = format!(
+            "The fastest into each table, rows a second: {}, {}",
+            but_for_table(&of_kind.kind),
+            of_kind.durability
+        );
+        let values: Vec<_> = of_kind.forms.iter().map(bar).collect();
+        chart(page, &title, &bars(&title, &values));
+    }
+}
+
 /// How the fastest of each method bears a longer way, where several were measured.
 fn over_distance(page: &mut String, report: &BenchReport) {
     let mut kinds: Vec<_> = report
         .answers
         .iter()
-        .map(|answer| (answer.workload, answer.operation))
+        .map(|answer| Kind {
+            round_trip_micros: 0,
+            ..answer.kind()
+        })
         .collect();
     kinds.dedup();
-    for (workload, operation) in kinds {
+    for kind in kinds {
         let cells: Vec<&Cell> = report
             .cells
             .iter()
-            .filter(|cell| (cell.setting.workload, cell.setting.operation) == (workload, operation))
+            .filter(|cell| {
+                let of_cell = cell.setting.kind();
+                of_cell
+                    == Kind {
+                        round_trip_micros: of_cell.round_trip_micros,
+                        ..kind
+                    }
+            })
             .collect();
         let trips = each(&cells, |s| s.round_trip_micros);
         if trips.len() < 2 {
@@ -387,10 +426,7 @@ fn over_distance(page: &mut String, report: &BenchReport) {
                 })
                 .collect(),
         });
-        let title = format!(
-            "Rows a second over what a round trip takes longer, {workload} {}",
-            operation.name()
-        );
+        let title = format!("Rows a second over what a round trip takes longer, {kind}");
         let series: Vec<Series> = series.collect();
         chart(
             page,

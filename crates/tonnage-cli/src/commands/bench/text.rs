@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use tonnage::measure::{
-    Answer, BenchReport, Setting,
-    answer::{Short, Within},
+    Answer, BenchReport, Kind, Setting, TableForm,
+    answer::{Measured, Short, Within},
+    beside::{Forms, forms, unmeasured},
     compare::Comparison,
-    figures::{Cell, Run},
+    figures::{Ceiling, Cell, Run},
     verdict::Taken,
 };
 
@@ -16,18 +17,23 @@ pub fn answer(report: &BenchReport, place: &str) -> String {
     for answer in &report.answers {
         one(&mut text, answer, report.answers.len() > 1, place);
     }
+    for forms in forms(report) {
+        beside(&mut text, &forms);
+    }
+    let unmeasured = unmeasured(report);
+    if !unmeasured.is_empty() {
+        text.push_str("not measured\n");
+        for (kind, why) in unmeasured {
+            let _ = writeln!(text, "  {kind}: {why}");
+        }
+        text.push('\n');
+    }
     for kind in kinds(report) {
         cells(&mut text, report, &kind);
     }
     reference(&mut text, report);
     for ceiling in &report.generator {
-        let _ = writeln!(
-            text,
-            "generator  {} makes {} rows/s by one thread; {} rows were made beforehand",
-            ceiling.workload,
-            Short(ceiling.rows_per_second),
-            Short(ceiling.rows_kept as f64)
-        );
+        let _ = writeln!(text, "{}", generator(ceiling, report));
     }
     let _ = writeln!(
         text,
@@ -91,6 +97,51 @@ fn one(text: &mut String, answer: &Answer, several: bool, place: &str) {
         }
     }
     text.push('\n');
+}
+
+/// What made rows, and how many were there before the first run.
+fn generator(ceiling: &Ceiling, report: &BenchReport) -> String {
+    let kept = Short(ceiling.rows_kept as f64);
+    match &report.own_rows {
+        Some(own) => format!("rows       {own}; held in memory, the same for every run"),
+        None => format!(
+            "generator  {} makes {} rows/s by one thread; {kept} rows were made beforehand",
+            ceiling.workload,
+            Short(ceiling.rows_per_second),
+        ),
+    }
+}
+
+/// What the form of the table costs.
+fn beside(text: &mut String, forms: &Forms) {
+    let _ = writeln!(
+        text,
+        "tables for {}, {}",
+        but_for_table(&forms.kind),
+        forms.durability
+    );
+    let lines: Vec<Vec<String>> = forms
+        .forms
+        .iter()
+        .map(|form| {
+            vec![
+                form.table.to_string(),
+                Measured(form.fastest).to_string(),
+                format!("{:.2}x", form.ratio),
+                form.fastest.setting.to_string(),
+            ]
+        })
+        .collect();
+    table(text, &lines);
+    text.push('\n');
+}
+
+/// What is alike of kinds that differ in the form of the table.
+pub fn but_for_table(kind: &Kind) -> Kind {
+    Kind {
+        table: TableForm::default(),
+        ..*kind
+    }
 }
 
 /// A kind and a durability, which a table of cells has in common.

@@ -1,15 +1,20 @@
 //! The rules, on made-up numbers.
 
 use super::*;
-use crate::measure::{figures::Run, statistics::Estimate};
+use crate::{
+    generate::Workload,
+    measure::{figures::Run, statistics::Estimate},
+};
 
 const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];
 
 fn cell(method: Method, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell {
     Cell {
         setting: Setting {
-            workload: Workload::Sbtest,
+            workload: Workload::Sbtest.into(),
+            table: TableForm::default(),
             operation: Mode::Insert,
+            touch: Touch::Each,
             method,
             batch_rows,
             jobs,

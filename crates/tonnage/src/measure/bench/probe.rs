@@ -1,19 +1,21 @@
 //! How the rows of each cell reach the pages and the log: by a small load on a table of its own, beside what is timed.
 
-use super::{Running, gauge, stopped};
+use std::collections::HashSet;
+
+use super::{Bench, Running, gauge, stopped, tables::Made};
 use crate::{
     error::{Error, ErrorKind, Result},
-    generate::Workload,
     measure::{
         figures::{Cell, WritePath},
+        form::TableForm,
         judge::judge,
         look::look,
-        setting::Setting,
+        setting::{RowKind, Setting},
+        touch::Touch,
         verdict::Taken,
     },
     operation::Method,
     plan::{LedgerPlace, Mode},
-    table::TableName,
 };
 
 /// Rows of a look at most and at least, but for single ones: records are read from the log one by one.
@@ -22,15 +24,25 @@ const ROWS: std::ops::RangeInclusive<u64> = 1_000..=10_000;
 const SINGLE_ROWS: u64 = 200;
 
 /// What decides on how rows are written, of all that settings differ in.
-type What = (Workload, Mode, Method, usize);
+type What = (RowKind, TableForm, Mode, Touch, Method, usize);
 
 fn what(setting: &Setting) -> What {
     (
         setting.workload,
+        setting.table,
         setting.operation,
+        setting.touch,
         setting.method,
         setting.batch_rows,
     )
+}
+
+impl Bench {
+    /// Looks at how rows are taken, small loads that follow once all is timed.
+    pub fn looks(&self) -> usize {
+        let ways: HashSet<What> = self.cells.run.iter().map(what).collect();
+        ways.len()
+    }
 }
 
 impl Running<'_> {
@@ -79,8 +91,9 @@ impl Running<'_> {
     }
 
     async fn look(&self, setting: &Setting, name: &str) -> Result<WritePath> {
-        let scratch = gauge(&*self.bench.target)?.scratch(name).await?;
-        let target = scratch.unwrap_or_else(|| self.bench.target.clone());
+        let Made {
+            target, table: name, ..
+        } = self.make(setting, name).await?;
         let rows = match setting.method {
             Method::Single => SINGLE_ROWS,
             _ => (setting.batch_rows as u64).clamp(*ROWS.start(), *ROWS.end()),
@@ -91,15 +104,14 @@ impl Running<'_> {
             round_trip_micros: 0,
             ..*setting
         };
-        let name = TableName::bare(name);
-        self.make(&alone, &*target, &name).await?;
         self.fill(&alone, &target, &name, rows).await?;
         let prepared = self
             .prepared(&alone, &target, &name, rows, LedgerPlace::None)
             .await?;
         let table = target.table(&name).await?;
         let table = table.ok_or_else(|| Error::bug(format!("{name} is not there once made")))?;
-        let columns: Vec<String> = table.columns.iter().map(|column| column.name.clone()).collect();
+        let all = || table.columns.iter().map(|column| column.name.clone()).collect();
+        let columns = self.columns(setting, setting.operation).unwrap_or_else(all);
         let gauge = gauge(&*target)?;
         let causes = gauge
             .causes(&table, setting.operation, setting.method, &columns)

@@ -6,12 +6,14 @@ use super::{CassandraTarget, catalog, errors, types::quote};
 use crate::{
     error::{Error, Result},
     measure::{
+        form::{Keys, Making, Storage, TableForm},
         gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
         way::Address,
     },
     operation::Method,
     plan::Mode,
     table::{Table, TableName},
+    target::Target,
 };
 
 #[async_trait]
@@ -29,12 +31,40 @@ impl Gauge for CassandraTarget {
         ))
     }
 
+    async fn obstacle(&self, form: &TableForm) -> Result<Option<String>> {
+        let why = match form {
+            TableForm {
+                keys: Keys::Generated,
+                ..
+            } => "Cassandra numbers no rows",
+            TableForm { keys: Keys::None, .. } => "Cassandra has no table without a primary key",
+            TableForm {
+                storage: Storage::Unlogged,
+                ..
+            } => "the commit log of Cassandra is the keyspace's, not a table's",
+            TableForm {
+                storage: Storage::Compressed,
+                ..
+            } => "Cassandra compresses all tables that are made here",
+            TableForm {
+                page_bytes: Some(_), ..
+            } => "Cassandra has no pages",
+            TableForm { indexes: 1.., .. } => "secondary indexes of Cassandra cannot be measured yet",
+            _ => return Ok(None),
+        };
+        Ok(Some(why.to_owned()))
+    }
+
+    async fn make(&self, making: &Making) -> Result<()> {
+        self.create(&making.spec).await
+    }
+
     async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {
         Err(Error::config(format!(
-            "how {} writes rows of {} cannot be looked at yet",
-            self.capabilities.product, table.name
+            "an empty copy of {} cannot be made in {} yet",
+            table.name, self.capabilities.product
         ))
-        .hint("tonnage bench measures it"))
+        .hint("tonnage bench measures rows of a file in tables of their own: --rows-from FILE --key COLUMNS"))
     }
 
     async fn discard(&self, name: &str) -> Result<()> {

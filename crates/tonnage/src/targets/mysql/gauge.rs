@@ -15,8 +15,9 @@ use super::{
     types::{quote, quote_table},
 };
 use crate::{
-    error::Result,
+    error::{Error, ErrorKind, Result},
     measure::{
+        form::{Making, Storage, TableForm},
         gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, not_by_tcp},
         way::Address,
     },
@@ -25,6 +26,7 @@ use crate::{
     report::Counted,
     table::{Table, TableName},
     target::Target,
+    types::ColumnType,
 };
 
 /// Counters, by the names of MariaDB and MySQL.
@@ -58,7 +60,42 @@ const INDEXES: &str = "SELECT cast(count(DISTINCT index_name) AS char) FROM info
 const TABLES: &str = "SELECT table_name FROM information_schema.tables \
                       WHERE table_schema = database() AND table_type = 'BASE TABLE'";
 
+/// How a table is kept.
+const ROW_FORMAT: &str = "SELECT coalesce(row_format, '') FROM information_schema.tables \
+                          WHERE table_schema = ? AND table_name = ?";
+
+/// What compressed tables need: a file of their own, pages that are not too large, and that they are not only read.
+const COMPRESSING: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN \
+                           ('innodb_file_per_table', 'innodb_page_size', 'innodb_read_only_compressed')";
+/// The largest page of a server that has compressed tables.
+const COMPRESSED_PAGE_BYTES_MAX: u64 = 16_384;
+
 impl MysqlTarget {
+    /// Why no table can be compressed; none where one can.
+    async fn compresses_nothing(&self) -> Result<Option<String>> {
+        let product = self.version.product;
+        if !matches!(product, Product::MariaDb | Product::MySql) {
+            return Ok(Some(format!("{} has no compressed row format", product.name())));
+        }
+        let mut session = self.session().await?;
+        for mut row in catalog::rows(&mut session.0, COMPRESSING, &[]).await? {
+            let (name, value): (String, String) = (catalog::get(&mut row, 0)?, catalog::get(&mut row, 1)?);
+            let stands = match name.as_str() {
+                "innodb_file_per_table" => value == "OFF",
+                "innodb_read_only_compressed" => value == "ON",
+                _ => value
+                    .parse::<u64>()
+                    .is_ok_and(|bytes| bytes > COMPRESSED_PAGE_BYTES_MAX),
+            };
+            if stands {
+                return Ok(Some(format!(
+                    "the server's {name} is {value}, with which no table is compressed"
+                )));
+            }
+        }
+        Ok(None)
+    }
+
     /// The rows of a query about a table.
     async fn rows_about(&self, sql: &str, table: &TableName) -> Result<Vec<mysql_async::Row>> {
         let mut session = self.session().await?;
@@ -115,6 +152,71 @@ impl Gauge for MysqlTarget {
         let mut settings = self.settings.clone();
         settings.way = Some(local);
         Ok(Arc::new(Self::connect(settings).await?))
+    }
+
+    async fn obstacle(&self, form: &TableForm) -> Result<Option<String>> {
+        let product = self.version.product.name();
+        if form.page_bytes.is_some() {
+            return Ok(Some(format!(
+                "the page size of a {product} server is chosen when its data directory is made"
+            )));
+        }
+        match form.storage {
+            Storage::Plain => Ok(None),
+            Storage::Unlogged => Ok(Some(format!("{product} has no tables without a log"))),
+            Storage::Compressed => self.compresses_nothing().await,
+        }
+    }
+
+    async fn make(&self, making: &Making) -> Result<()> {
+        let name = &making.spec.name;
+        let mut created = self.create_statement(&making.spec)?;
+        if making.storage == Storage::Compressed {
+            created.push_str(" ROW_FORMAT=COMPRESSED");
+        }
+        let mut changes = Vec::new();
+        let columns = making.spec.columns.iter();
+        for column in columns.filter(|column| making.numbered.as_deref() == Some(&*column.name)) {
+            let ty = match column.ty {
+                ColumnType::Int32 => "int",
+                _ => "bigint",
+            };
+            changes.push(format!(
+                "MODIFY {} {ty} NOT NULL AUTO_INCREMENT",
+                quote(&column.name)
+            ));
+        }
+        let indexed = making.indexed.iter();
+        changes.extend(indexed.map(|column| format!("ADD INDEX ({})", quote(column))));
+        let mut statements = vec![created];
+        if !changes.is_empty() {
+            statements.push(format!(
+                "ALTER TABLE {} {}",
+                quote_table(name),
+                changes.join(", ")
+            ));
+        }
+        for statement in statements {
+            let made = self.run(statement).await;
+            made.map_err(|error| error.at(format!("cannot create {name}")))?;
+        }
+        // A server that is not strict makes another one, with a warning.
+        if making.storage == Storage::Compressed {
+            let format = self.about(ROW_FORMAT, name).await?;
+            if !format
+                .iter()
+                .any(|format| format.eq_ignore_ascii_case("compressed"))
+            {
+                return Err(Error::new(
+                    ErrorKind::Refused,
+                    format!(
+                        "the server made a table of row format {}, not a compressed one",
+                        format.concat()
+                    ),
+                ));
+            }
+        }
+        Ok(())
     }
 
     async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {

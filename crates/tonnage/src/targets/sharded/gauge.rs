@@ -10,6 +10,7 @@ use super::{Member, ShardedTarget};
 use crate::{
     error::{Error, Result},
     measure::{
+        form::{Keys, Making, TableForm},
         gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
         way::Address,
     },
@@ -35,7 +36,7 @@ impl Gauge for ShardedTarget {
         }
     }
 
-    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>> {
+    async fn scratch(&self, name: &str, _: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
         for member in &self.members {
             let target = member.target().await?;
             if gauge(member, &*target)?.place(name).apart {
@@ -51,6 +52,27 @@ impl Gauge for ShardedTarget {
 
     fn address(&self) -> Result<Address> {
         Err(not_by_tcp("several databases are reached by as many ways"))
+    }
+
+    async fn obstacle(&self, form: &TableForm) -> Result<Option<String>> {
+        if form.keys == Keys::Generated {
+            return Ok(Some(
+                "rows go to the database that their key says, so they must bring it".to_owned(),
+            ));
+        }
+        let members = self
+            .all(async |at, target| gauge(&self.members[at], &*target)?.obstacle(form).await)
+            .await?;
+        let mut named = self.members.iter().zip(members);
+        Ok(named.find_map(|(member, why)| Some(format!("{}: {}", member.name, why?))))
+    }
+
+    async fn make(&self, making: &Making) -> Result<()> {
+        // Refuses what cannot be sharded.
+        self.create_statement(&making.spec)?;
+        self.all(async |at, target| gauge(&self.members[at], &*target)?.make(making).await)
+            .await?;
+        Ok(())
     }
 
     async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {

@@ -14,10 +14,12 @@ use super::{
     checkpoint::LOG_BYTES,
     connect::{Form, Location},
     errors::{self, Doing},
+    sql::{self, quote},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     measure::{
+        form::{Making, Storage, TableForm},
         gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
         way::Address,
     },
@@ -32,6 +34,9 @@ use crate::{
 const LOG_HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
+/// Bytes of a page, a power of two (<https://sqlite.org/pragma.html#pragma_page_size>).
+const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
+
 fn failed(failure: rusqlite::Error) -> Error {
     errors::error(failure, Doing::Else)
 }
@@ -43,11 +48,15 @@ fn beside(path: &Path, ending: &str) -> std::path::PathBuf {
 }
 
 impl SqliteTarget {
-    /// A new file of this one's form.
-    async fn scratch_file(&self, location: Location) -> Result<Self> {
-        let form = self
+    /// A new file of this one's form, but for the size of its pages where that is given.
+    async fn scratch_file(&self, location: Location, page_bytes: Option<u32>) -> Result<Self> {
+        let own = self
             .on_existing(Form::NEW, |connection| Form::of(connection).map_err(failed))
             .await?;
+        let form = Form {
+            page_bytes: page_bytes.unwrap_or(own.page_bytes),
+            ..own
+        };
         let making = location.clone();
         self.control.run(move |_| making.make(form)).await??;
         Self::open(location).await
@@ -100,9 +109,46 @@ impl Gauge for SqliteTarget {
         }
     }
 
-    async fn scratch(&self, name: &str) -> Result<Option<Arc<dyn Target>>> {
+    async fn scratch(&self, name: &str, page_bytes: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
         let location = self.location.scratch(name);
-        Ok(Some(Arc::new(self.scratch_file(location).await?)))
+        Ok(Some(Arc::new(self.scratch_file(location, page_bytes).await?)))
+    }
+
+    async fn obstacle(&self, form: &TableForm) -> Result<Option<String>> {
+        let why = match (form.storage, form.page_bytes) {
+            (Storage::Unlogged, _) => "SQLite has one log, or journal, for all tables of a file",
+            (Storage::Compressed, _) => "SQLite compresses no tables",
+            (_, Some(bytes)) if !bytes.is_power_of_two() || !PAGE_BYTES.contains(&bytes) => {
+                "SQLite has pages of 512, 1k, 2k, 4k, 8k, 16k, 32k or 64k"
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(why.to_owned()))
+    }
+
+    async fn make(&self, making: &Making) -> Result<()> {
+        // A key of one integer column is the rowid, which SQLite numbers where it is left out.
+        let mut statements = vec![sql::create_table(&making.spec)?];
+        let table = &making.spec.name.name;
+        for (at, column) in making.indexed.iter().enumerate() {
+            let index = quote(&format!("{table}_index_{}", at + 1));
+            statements.push(format!(
+                "CREATE INDEX {index} ON {} ({})",
+                quote(table),
+                quote(column)
+            ));
+        }
+        let name = making.spec.name.to_string();
+        self.control
+            .run(move |control| {
+                let connection = control.created()?;
+                for statement in &statements {
+                    let made = connection.execute_batch(statement);
+                    made.map_err(|failure| failed(failure).at(format!("table {name} cannot be created")))?;
+                }
+                Ok(())
+            })
+            .await?
     }
 
     fn address(&self) -> Result<Address> {
@@ -119,7 +165,7 @@ impl Gauge for SqliteTarget {
             foreign_keys: false,
             ..self.location.scratch(name)
         };
-        let target = self.scratch_file(location).await?;
+        let target = self.scratch_file(location, None).await?;
         target
             .on_required(move |connection| {
                 for statement in &statements {

@@ -22,6 +22,7 @@ mod family;
 mod gets;
 mod ledger;
 mod masquerade;
+mod measuring;
 mod operations;
 mod shapes;
 mod tables;

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use tonnage::{
+    generate::Workload,
     load::Stop,
     measure::{
-        Explain, ExplainOptions,
+        Explain, ExplainOptions, TableForm,
         explain::{ByMethod, Explained},
+        form::{Keys, Storage},
         verdict::Taken,
         way::{Length, Way},
     },
@@ -22,6 +24,7 @@ on_every_server! {
     a_copy_has_what_the_table_has_and_sequences_of_its_own,
     an_unlogged_table_leaves_no_records,
     a_longer_way_gives_a_row_a_round_trip,
+    a_table_is_made_of_the_form_that_was_asked_for,
 }
 
 async fn explain(place: &Place, table: &str, methods: &[Method]) -> Explained {
@@ -159,4 +162,65 @@ async fn a_longer_way_gives_a_row_a_round_trip(server: Server) {
     // How much less than a row a round trip it is depends on the machine: it is said, not asserted.
     let share = length.round_trip.as_secs_f64() * f64::from(ROWS) / taken.as_secs_f64();
     println!("{share:.3} rows a round trip");
+}
+
+async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
+    let place = Place::on(server).await;
+    let gauge = place.target.gauge().unwrap();
+    let make = async |form: TableForm, name: &str| {
+        assert_eq!(gauge.obstacle(&form).await.unwrap(), None, "{form}");
+        let workload = Workload::Ycsb;
+        let columns = workload.columns_of(form.columns);
+        let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
+        let making = form.making(TableName::bare(name), columns, key);
+        gauge.make(&making).await.unwrap();
+    };
+    let of = async |sql: &str, name: &str| {
+        let sql = sql.replace("TABLE", &format!("'{}.{name}'::regclass", place.schema));
+        place.texts(&sql).await.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let indexes = "SELECT count(*)::text FROM pg_index WHERE indrelid = TABLE AND NOT indisprimary";
+    let columns = "SELECT count(*)::text FROM pg_attribute WHERE attrelid = TABLE AND attnum > 0";
+    let numbered = "SELECT attname || ' ' || attidentity::text FROM pg_attribute \
+                    WHERE attrelid = TABLE AND attidentity <> ''";
+    let persistence = "SELECT relpersistence::text FROM pg_class WHERE oid = TABLE";
+    let compressed =
+        "SELECT count(*)::text FROM pg_attribute WHERE attrelid = TABLE AND attcompression = 'l'";
+    let form = TableForm {
+        indexes: 3,
+        columns: Some(20),
+        keys: Keys::Generated,
+        storage: Storage::Unlogged,
+        page_bytes: None,
+    };
+    make(form, "all_at_once").await;
+    assert_eq!(of(indexes, "all_at_once").await, ["3"]);
+    assert_eq!(of(columns, "all_at_once").await, ["20"]);
+    assert_eq!(of(numbered, "all_at_once").await, ["key d"]);
+    assert_eq!(of(persistence, "all_at_once").await, ["u"]);
+    make(TableForm::default(), "usual").await;
+    assert_eq!(of(indexes, "usual").await, ["0"]);
+    assert_eq!(of(columns, "usual").await, ["11"]);
+    assert_eq!(of(numbered, "usual").await, [] as [&str; 0]);
+    assert_eq!(of(persistence, "usual").await, ["p"]);
+    assert_eq!(of(compressed, "usual").await, ["0"]);
+
+    let pages = TableForm {
+        page_bytes: Some(8_192),
+        ..TableForm::default()
+    };
+    let why = gauge.obstacle(&pages).await.unwrap();
+    assert!(why.is_some_and(|why| why.contains("chosen when it is built")));
+    let packed = TableForm {
+        storage: Storage::Compressed,
+        ..TableForm::default()
+    };
+    let has_lz4 = "SELECT count(*) FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)";
+    match place.number(has_lz4).await {
+        0 => assert!(gauge.obstacle(&packed).await.unwrap().is_some()),
+        _ => {
+            make(packed, "packed").await;
+            assert_eq!(of(compressed, "packed").await, ["11"]);
+        }
+    }
 }

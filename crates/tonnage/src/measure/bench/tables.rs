@@ -1,0 +1,186 @@
+//! The tables that rows go into, and what of the rows they take.
+
+use std::sync::Arc;
+
+use super::{Bench, BenchOptions, Running, gauge};
+use crate::{
+    error::{Error, Result},
+    measure::{
+        form::{Keys, TableForm},
+        gauge::Copied,
+        own::Own,
+        rows::AllRows,
+        setting::{Matrix, RowKind, Setting},
+        touch::Touch,
+    },
+    plan::Mode,
+    table::TableName,
+    target::Target,
+};
+
+/// A table that was made for a run.
+pub(super) struct Made {
+    /// Where it is.
+    pub(super) target: Arc<dyn Target>,
+    /// Its name there.
+    pub(super) table: TableName,
+    /// What the user's table has and it has not, a phrase each.
+    lacking: Vec<String>,
+}
+
+/// Reads the user's own rows, where they are asked for: a run then has no more than these.
+pub(super) async fn own(
+    target: &Arc<dyn Target>,
+    url: &str,
+    options: &mut BenchOptions,
+) -> Result<Option<Arc<Own>>> {
+    let Some(asked) = &options.own else {
+        return Ok(None);
+    };
+    let own = asked.open(target, url, options.budget.rows).await?;
+    options.budget.rows = options.budget.rows.min(own.rows);
+    Ok(Some(Arc::new(own)))
+}
+
+/// What keeps settings from being measured, known before any is.
+pub(super) struct Obstacles {
+    own: Option<Arc<Own>>,
+    /// What the database cannot make.
+    forms: Vec<(TableForm, String)>,
+}
+
+impl Obstacles {
+    /// Asks the database for those to the forms of `matrix`.
+    pub(super) async fn of(target: &dyn Target, matrix: &Matrix, own: Option<Arc<Own>>) -> Result<Self> {
+        let gauge = gauge(target)?;
+        let mut forms = Vec::new();
+        for form in matrix.tables() {
+            if let Some(why) = gauge.obstacle(&form).await? {
+                forms.push((form, why));
+            }
+        }
+        Ok(Self { own, forms })
+    }
+
+    /// The first that a setting meets.
+    pub(super) fn to(&self, setting: &Setting) -> Option<String> {
+        let form = &setting.table;
+        if let Some(why) = not_met(setting) {
+            return Some(why);
+        }
+        let of_rows = || form.unlike(setting.workload);
+        let of_database = || {
+            let found = self.forms.iter().find(|(of, _)| of == form);
+            found.map(|(_, why)| why.clone())
+        };
+        let of_operation = || match (setting.workload, &self.own) {
+            (RowKind::Own, Some(own)) => own.obstacle(setting),
+            _ if setting.operation == Mode::Insert || form.keys == Keys::Given => None,
+            _ => Some(format!(
+                "{} needs a primary key that rows bring",
+                setting.operation.phrase()
+            )),
+        };
+        of_rows().or_else(of_operation).or_else(of_database)
+    }
+}
+
+/// Why rows that are there cannot be met in such a way.
+fn not_met(setting: &Setting) -> Option<String> {
+    let touch = setting.touch;
+    match (touch, setting.operation, setting.workload) {
+        (Touch::Each, ..) => None,
+        (_, Mode::Update | Mode::Upsert, RowKind::Workload(_)) => None,
+        (_, Mode::Update | Mode::Upsert, RowKind::Own) => Some(format!(
+            "rows of one's own are met each once: {touch} ones are made up"
+        )),
+        (_, operation, _) => Some(format!(
+            "{} meets no row twice, {touch} or not",
+            operation.phrase()
+        )),
+    }
+}
+
+impl Bench {
+    /// The rows of all cells.
+    pub(super) async fn all_rows(&self) -> Result<AllRows> {
+        let (settings, own) = (self.cells.run.clone(), self.own.clone());
+        let (seed, rows) = (self.options.seed, self.options.budget.rows);
+        let making = move || AllRows::make(&settings, own.as_ref(), seed, rows);
+        tokio::task::spawn_blocking(making)
+            .await
+            .map_err(|e| Error::bug(format!("rows could not be made: {e}")))?
+    }
+}
+
+impl Running<'_> {
+    /// Makes the table of a run.
+    pub(super) async fn make(&self, setting: &Setting, name: &str) -> Result<Made> {
+        let bench = self.bench;
+        let of_database = gauge(&*bench.target)?;
+        let own = match setting.workload {
+            RowKind::Own => bench.own.as_ref(),
+            RowKind::Workload(_) => None,
+        };
+        if let Some(table) = own.and_then(|own| own.table()) {
+            let copied = of_database.copy(table, name, false).await;
+            let Copied {
+                target,
+                table,
+                lacking,
+            } = copied.map_err(|error| error.at(format!("{} cannot be copied", table.name)))?;
+            return Ok(Made {
+                target: target.unwrap_or_else(|| bench.target.clone()),
+                table,
+                lacking,
+            });
+        }
+        let form = &setting.table;
+        let scratch = of_database.scratch(name, form.page_bytes).await?;
+        let target = scratch.unwrap_or_else(|| bench.target.clone());
+        let table = TableName::bare(name);
+        let (columns, key) = match (setting.workload, own) {
+            (RowKind::Workload(workload), _) => {
+                let key = workload.key().iter().map(|name| (*name).to_owned());
+                (workload.columns_of(form.columns), key.collect())
+            }
+            (RowKind::Own, Some(own)) => (own.columns(), own.key.clone()),
+            (RowKind::Own, None) => return Err(Error::bug("own rows that were not read")),
+        };
+        let making = form.making(table.clone(), columns, key);
+        gauge(&*target)?.make(&making).await?;
+        Ok(Made {
+            target,
+            table,
+            lacking: Vec::new(),
+        })
+    }
+
+    /// The columns that `operation` takes of the rows; none for all.
+    pub(super) fn columns(&self, setting: &Setting, operation: Mode) -> Option<Vec<String>> {
+        let keys = setting.table.keys;
+        match (setting.workload, &self.bench.own) {
+            (RowKind::Own, Some(own)) => Some(own.taken(operation, keys)),
+            (RowKind::Workload(workload), _) if keys == Keys::Generated => {
+                let mut columns = workload.columns_of(setting.table.columns);
+                // A key of several columns is data like any other beside the number that the database gives.
+                if let [key] = workload.key() {
+                    columns.retain(|column| column.name != *key);
+                }
+                Some(columns.into_iter().map(|column| column.name).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells once of what the user's table has and its copies have not.
+    pub(super) fn note_lacking(&mut self, made: &Made) {
+        if made.lacking.is_empty() {
+            return;
+        }
+        let note = format!("the copies were without {}", made.lacking.join(", "));
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+}
