@@ -87,6 +87,14 @@ pub fn bandwidth(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Rows a second: `5k`, `5k/s`.
+pub fn rows_rate(text: &str) -> Result<u64, String> {
+    match rate(text) {
+        Ok(Rate::Rows(rows)) => Ok(rows),
+        _ => Err("write rows a second, such as 5k or 500/s".to_owned()),
+    }
+}
+
 /// `a=b`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -153,6 +161,8 @@ mod tests {
         }
         assert_eq!(bandwidth("10MB/s"), Ok(10_000_000));
         assert!(bandwidth("10k/s").is_err());
+        assert_eq!((rows_rate("5k"), rows_rate("500/s")), (Ok(5_000), Ok(500)));
+        assert!(rows_rate("10MB/s").is_err());
         assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(pair("a=").is_err());
     }

@@ -183,6 +183,12 @@ pub fn processor_seconds() -> Option<f64> {
     Some((user + system) / TICKS)
 }
 
+/// Has the [peak of memory](peak_memory_bytes) count from now on; false where the system does not.
+pub fn forget_peak_memory() -> bool {
+    // What is written is what proc(5) has for it.
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
+}
+
 /// Peak resident memory of this process in bytes, from `/proc/self/status`.
 pub fn peak_memory_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

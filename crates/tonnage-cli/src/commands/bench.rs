@@ -21,6 +21,7 @@ use tonnage::{
     load::Stop,
     measure::{
         Bench, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind,
+        answer::{Short, Time},
         compare::{Comparison, compare},
         figures::REPORT_VERSION,
         form::{Keys, Storage},
@@ -37,7 +38,7 @@ use crate::{
     Ending, confirm,
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{bandwidth, count, round_trip, seconds, size},
+    options::{bandwidth, count, round_trip, rows_rate, seconds, size},
     report::write_report,
 };
 
@@ -51,6 +52,7 @@ use crate::{
   tonnage bench postgresql://app@db/shop --table orders --operation insert,upsert
   tonnage bench mariadb://app@db/shop --rows-from 'orders/*.csv' --key id --indexes 0,1,3
   tonnage bench shop.db --workload readings --columns 5,50,500 --page-size 4k,16k
+  tonnage bench postgresql://app@db/shop --rate 5k --method single,array --batch-rows 10,100 --duration 10s
   tonnage bench --compare before after
 
 Rows are made up, or your own, and go into tables of its own, which are removed; yours are at most read. Each run is a load
@@ -119,6 +121,11 @@ pub struct BenchArgs {
     /// Limit the way to the database to so much a second each way, all connections together: 10MB/s
     #[arg(long, value_name = "BYTES/s", value_parser = bandwidth, help_heading = "What to measure")]
     bandwidth: Option<u64>,
+
+    /// Offer so many rows a second, whether or not the database keeps up (an open loop), and measure how long writes take
+    /// from when they are due: 5k. The answer is then about that time, not about the best rate
+    #[arg(long, value_name = "ROWS/s", value_parser = rows_rate, help_heading = "What to measure")]
+    rate: Option<u64>,
 
     /// Make one transaction of each run, which then goes to the end of its rows
     #[arg(short = '1', long, help_heading = "What to measure")]
@@ -230,8 +237,8 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
         eprintln!(
             "{cells} cells, {} runs of at most {}: some {}; then {} looks at how rows are taken",
             bench.runs(),
-            text::time(args.duration.as_secs_f64()),
-            text::time(bench.duration().as_secs_f64()),
+            Time(args.duration.as_secs_f64()),
+            Time(bench.duration().as_secs_f64()),
             bench.looks()
         );
     }
@@ -345,6 +352,7 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         own,
         single_transaction: args.single_transaction,
         bandwidth: args.bandwidth,
+        rate: args.rate,
     })
 }
 
@@ -366,7 +374,7 @@ fn told(event: &Event) {
         rows_per_second,
     } = event;
     let rate = match rows_per_second {
-        Some(rate) => format!("{} rows/s", tonnage::measure::answer::Short(*rate)),
+        Some(rate) => format!("{} rows/s", Short(*rate)),
         None => "ruled out".to_owned(),
     };
     let line = format!("{done} of {total}: {}: {setting}: {rate}", setting.kind());

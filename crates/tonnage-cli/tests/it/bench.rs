@@ -97,6 +97,7 @@ fn every_database_is_measured_and_left_as_it_was() {
                 }
             }
         }
+        assert_costs(&report, *database);
         for cell in cells {
             let runs = cell["runs"].as_array().expect("runs");
             assert_eq!(runs.len(), 2, "{cell}");
@@ -136,6 +137,135 @@ fn every_database_is_measured_and_left_as_it_was() {
         assert!(report["generator"][0]["rows_per_second"].as_f64() > Some(0.0));
         assert_untouched(&place);
     }
+}
+
+/// Every figure is there, or the reason why it is not; and what these servers are known to tell is there.
+fn assert_costs(report: &Value, database: Database) {
+    let untold: Vec<&str> = report["unmeasured"]
+        .as_array()
+        .expect("what could not be measured")
+        .iter()
+        .map(|one| {
+            assert!(one["why"].as_str().is_some_and(|why| !why.is_empty()), "{one}");
+            one["what"].as_str().expect("a name")
+        })
+        .collect();
+    let known: &[&str] = match database {
+        Database::Sqlite => &["server CPU", "log flushes"],
+        // The server of these tests runs on this machine.
+        Database::Postgres | Database::MariaDb => &[],
+    };
+    assert_eq!(
+        untold
+            .iter()
+            .filter(|what| **what != "memory")
+            .collect::<Vec<_>>(),
+        known.iter().collect::<Vec<_>>(),
+        "{database:?}"
+    );
+    assert_eq!(
+        report["server_processes"].is_string(),
+        !known.contains(&"server CPU")
+    );
+    for cell in report["cells"].as_array().expect("cells") {
+        for run in cell["runs"].as_array().expect("runs") {
+            for (name, what) in [
+                ("server_cpu_seconds", "server CPU"),
+                ("server_cpu_share", "server CPU"),
+                ("log_flushes", "log flushes"),
+                ("written_bytes", "bytes written"),
+                ("client_memory_bytes", "memory"),
+                ("client_cpu_share", ""),
+                ("commit_seconds", ""),
+                ("opening_seconds", ""),
+            ] {
+                let case = format!("{database:?} {name}: {cell}");
+                assert_eq!(run[name].is_null(), untold.contains(&what), "{case}");
+                assert!(run[name].is_null() || run[name].as_f64() >= Some(0.0), "{case}");
+            }
+            let bound = run["bound_by"].as_str().expect("a bound");
+            assert!(run["offered"].is_null() && bound != "rate", "{cell}");
+        }
+    }
+}
+
+#[test]
+fn what_is_offered_at_a_rate_is_answered_by_its_time() {
+    const RATE: f64 = 2_000.0;
+    for database in ALL {
+        let place = Place::with(*database, ORDERS, &[]);
+        let line =
+            "--rows 200 --duration 10m --repeat 2 --method single,array --batch-rows 20 --jobs 1 --yes";
+        let ran = place.run(&format!("bench {{db}} {line} --rate 2k/s -o out"));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&place.read("out/report.json")).expect("JSON");
+        assert_eq!(report["rate"], 2_000);
+        let cells = report["cells"].as_array().expect("cells");
+        assert_eq!(cells.len(), 2, "{report}");
+        for run in cells
+            .iter()
+            .flat_map(|cell| cell["runs"].as_array().expect("runs"))
+        {
+            let offered = &run["offered"];
+            let reached = offered["reached"].as_f64().expect("a rate");
+            assert_eq!(offered["rows_per_second"].as_f64(), Some(RATE));
+            assert!(reached > 0.0 && reached <= RATE, "{run}");
+            assert_eq!(run["bound_by"] == "rate", reached >= 0.95 * RATE, "{run}");
+            // No more rows than are offered.
+            assert!(run["rows_per_second"].as_f64() <= Some(RATE * 1.000_001), "{run}");
+            for at in 0..4 {
+                let [response, write] =
+                    [&offered["response_seconds"], &run["write_seconds"]].map(|times| times[at].as_f64());
+                assert!(response >= write && write > Some(0.0), "{run}");
+            }
+        }
+        let answer = &report["answers"][0];
+        let sentence = answer["sentence"].as_str().expect("a sentence");
+        let told = match answer["recommended"].is_null() {
+            true => "no setting that was measured holds 2k rows/s; nearest is ",
+            false => " at 2k rows/s: 99% of the writes are committed within ",
+        };
+        assert!(sentence.contains(told), "{sentence}");
+        assert!(ran.stdout.starts_with(sentence), "{}", ran.stdout);
+        for title in ["due p50", "reached"] {
+            assert!(ran.stdout.contains(title), "{}", ran.stdout);
+        }
+        let page = place.read("out/report.html");
+        assert!(page.contains("milliseconds from when it was due"));
+        let csv = place.read("out/cells.csv");
+        assert!(
+            csv.lines()
+                .next()
+                .is_some_and(|names| names.contains("response_seconds_p99"))
+        );
+        let same = place.run("bench --compare out out");
+        assert!(
+            same.stdout.contains("0 of 2 cells changed") && same.stdout.contains("from when they were due"),
+            "{}",
+            same.stdout
+        );
+        assert_untouched(&place);
+    }
+}
+
+#[test]
+fn a_rate_that_nobody_holds_is_not_recommended_for() {
+    let place = Place::new(Database::Sqlite);
+    let line = "--rows 50 --duration 10m --repeat 1 --method single --rate 1G --yes";
+    let report = bench(&place, line);
+    let run = &report["cells"][0]["runs"][0];
+    assert!(run["offered"]["reached"].as_f64() < Some(0.95e9), "{run}");
+    assert_ne!(run["bound_by"], "rate");
+    let answer = &report["answers"][0];
+    assert!(
+        answer["recommended"].is_null() && answer["flags"].is_null(),
+        "{answer}"
+    );
+    let sentence = answer["sentence"].as_str().expect("a sentence");
+    assert!(
+        sentence.starts_with("no setting that was measured holds 1G rows/s"),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -343,6 +473,19 @@ fn mistakes_are_told() {
             "operations that can be looked at are insert, update and delete",
         ),
         ("bench {db} --durability eternal", "levels are "),
+        (
+            "bench {db} --rate 5MB/s",
+            "write rows a second, such as 5k or 500/s",
+        ),
+        ("bench {db} --rate 0", "--rate must be more than 0"),
+        (
+            "bench {db} --rate 5k -1",
+            "--rate and --single-transaction do not go together",
+        ),
+        (
+            "bench {db} --rate 100 --batch-rows 1k --method native",
+            "at that rate a write of so many rows is due every 10.0 s, and 10 must be within a run",
+        ),
         ("bench {db} --duration 3", "write a time such as 500ms"),
         ("bench {db} --batch-rows 0", "--batch-rows must be at least 1"),
         ("bench {db} --jobs 0", "--jobs must be at least 1"),
@@ -430,22 +573,28 @@ fn remote(report: &Value) -> &Value {
 #[test]
 fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
     // Of rows each in a write of its own within one transaction. PostgreSQL is sent a row behind its savepoint; MariaDB's
-    // protocol waits for the answer to the savepoint, to the row and to the release.
-    for (database, expected) in [(Database::Postgres, 1.0), (Database::MariaDb, 3.0)] {
+    // protocol waits for the answer to the savepoint, to the row and to the release. A row that is committed by itself
+    // waits for its BEGIN, for itself and for its COMMIT.
+    let within = "--method array --batch-rows 1 -1";
+    let single = "--method single";
+    for (database, method, expected) in [
+        (Database::Postgres, within, 1.0),
+        (Database::MariaDb, within, 3.0),
+        (Database::Postgres, single, 3.0),
+        (Database::MariaDb, single, 3.0),
+    ] {
         let place = Place::with(database, ORDERS, &[]);
         let trips = |rows: u64| {
             let report = bench(
                 &place,
-                &format!(
-                    "--rows {rows} --duration 10m --repeat 1 --yes --method array --batch-rows 1 --jobs 1 -1 --rtt 0,4ms"
-                ),
+                &format!("--rows {rows} --duration 10m --repeat 1 --yes {method} --jobs 1 --rtt 0,4ms"),
             );
             let cell = remote(&report);
             let run = &cell["runs"][0];
             assert_eq!(run["rows"], rows, "{cell}");
             // No faster than light: what waits for a round trip takes one.
             let rate = run["rows_per_second"].as_f64().expect("a rate");
-            assert!(rate <= 250.0 / expected, "{database:?}: {rate} rows/s");
+            assert!(rate <= 250.0 / expected, "{database:?} {method}: {rate} rows/s");
             assert!(report["cells"][0]["runs"][0]["round_trips"].is_null(), "{report}");
             assert_eq!(report["answers"].as_array().map(Vec::len), Some(2), "{report}");
             run["round_trips"].as_f64().expect("they are counted")
@@ -454,7 +603,7 @@ fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
         let a_row = (trips(120) - trips(20)) / 100.0;
         assert!(
             (0.95 * expected..=1.05 * expected).contains(&a_row),
-            "{database:?}: {a_row} round trips a row"
+            "{database:?} {method}: {a_row} round trips a row"
         );
         assert_untouched(&place);
     }

@@ -249,6 +249,9 @@ fn it_is_measured_with_tables_of_its_own() {
     assert_eq!(cells.len(), 2, "{report:#}");
     for cell in cells {
         assert_eq!(cell["runs"][0]["rows"], 200, "{cell}");
+        // Its node runs on this machine.
+        assert!(cell["runs"][0]["server_cpu_seconds"].is_number(), "{report:#}");
+        assert!(cell["runs"][0]["written_bytes"].is_null(), "{cell}");
         assert_eq!(cell["write_path"]["taken"], "unknown", "{cell}");
     }
     let url = keyspace.bare_url();

@@ -664,6 +664,8 @@ fn it_is_measured_as_one_and_left_as_it_was() {
         assert_eq!(cell["setting"]["table"]["indexes"], 2, "{cell}");
         assert!(cell["runs"][0]["disk_bytes"].as_u64() > Some(0), "{cell}");
         assert!(cell["runs"][0]["log_bytes"].is_null(), "{cell}");
+        assert!(cell["runs"][0]["server_cpu_seconds"].is_number(), "{report:#}");
+        assert!(cell["runs"][0]["log_flushes"].is_null(), "{cell}");
         assert_eq!(cell["write_path"]["taken"], "unknown", "{cell}");
     }
     let left = "SELECT count(*) FROM pg_class WHERE relname LIKE 'tonnage\\_bench%'";

@@ -58,7 +58,7 @@ pub struct LaneTask {
     /// See [`LaneTask::connecting`].
     connects_first: bool,
     /// Which lane of the run it is.
-    lane: usize,
+    pub(super) lane: usize,
     /// The database that it writes to, where shards are databases.
     shard: Option<usize>,
 }
@@ -180,9 +180,14 @@ impl LaneTask {
                 return Ok(self);
             };
             first = false;
+            let due = self.keep_rate(&write).await;
+            // At a low rate that may have been long.
+            if self.shared.stopped() {
+                return Ok(self);
+            }
             match self.shared.plan.single_transaction {
                 true => self.add(&write).await?,
-                false => self.execute(&write).await?,
+                false => self.execute(&write, due).await?,
             }
         }
     }
@@ -192,18 +197,23 @@ impl LaneTask {
         let mut gather = Gather::new(self.shared.plan.clone());
         pieces.into_iter().for_each(|piece| gather.push(piece));
         while let Some(write) = gather.take(self.rows_max)? {
-            self.execute(&write).await?;
+            let due = self.keep_rate(&write).await;
+            self.execute(&write, due).await?;
         }
         Ok(())
     }
 
-    /// Brings one write to its commit, at the rate that was asked for.
-    async fn execute(&mut self, write: &Write) -> Result<()> {
-        self.keep_rate(write).await;
+    /// Brings one write to its commit, which was due at `due` if it was offered.
+    async fn execute(&mut self, write: &Write, due: Option<Instant>) -> Result<()> {
         let begun = Instant::now();
         let attempts = Attempts::new(&self.shared.plan);
         self.settle(write, attempts).await?;
-        self.shared.progress.writes.record(begun, Instant::now());
+        let committed = Instant::now();
+        let progress = &self.shared.progress;
+        progress.writes.record(begun, committed);
+        if let Some(due) = due {
+            progress.pace.record(due, begun, committed);
+        }
         Ok(())
     }
 
@@ -296,17 +306,6 @@ impl LaneTask {
         }
     }
 
-    /// Waits until the rate allows the write.
-    pub(super) async fn keep_rate(&mut self, write: &Write) {
-        let (rows, bytes) = (write.rows.num_rows(), write.rows.get_array_memory_size());
-        let wait = self.shared.throttle.wait(rows, bytes);
-        if !wait.is_zero() {
-            let waiting = Instant::now();
-            tokio::time::sleep(wait).await;
-            self.shared.times.held(self.lane, waiting);
-        }
-    }
-
     pub(super) async fn rollback(&mut self) -> Result<()> {
         match &mut self.writer {
             Some(writer) => writer.rollback().await,
@@ -328,7 +327,7 @@ impl LaneTask {
             .writer
             .as_mut()
             .ok_or_else(|| Error::bug("a transaction without a writer"))?;
-        match shared.times.call(self.lane, writer.commit(fixed)).await {
+        match shared.times.commit(self.lane, writer.commit(fixed)).await {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
                 shared.count(&applied.advances, applied.superseded, &applied.rejects);

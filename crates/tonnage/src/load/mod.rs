@@ -7,6 +7,7 @@ mod deal;
 mod identity;
 mod keys;
 mod lane;
+mod pace;
 mod rejects;
 pub(crate) mod retry;
 mod run;
@@ -44,6 +45,7 @@ use self::{
     stages::Times,
 };
 pub use self::{
+    pace::Pace,
     run::{Progress, Stop},
     shards::ShardReport,
     stages::{LaneReport, Stages},

@@ -22,6 +22,7 @@ use tokio::{
 use super::{
     deal::{Dealer, Lane, Piece},
     lane::LaneTask,
+    pace::Pace,
     rejects::{RejectsFile, aside},
     shards::Shards,
     stages::Times,
@@ -73,6 +74,8 @@ pub struct Progress {
     pub retries: AtomicU64,
     /// How long writes took that are commits of their own.
     pub writes: WriteTimes,
+    /// The same from when they were due, and whether they began then, where rows are offered at a rate.
+    pub pace: Pace,
     /// Whether all rows are there and what the table is still owed is being done: its indexes built, its successor
     /// put into its place.
     pub completing: AtomicBool,
@@ -334,7 +337,8 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
         let shard = shared.shards.of_lane(lane);
         let mut task = LaneTask::new(shared.clone())?.placed(lane, shard);
         // The first rows go to the first lane, of each database; whether there are any for the others is not known yet.
-        if lane < shared.plan.databases() {
+        // Rows that are offered do not wait for a connection to be made.
+        if lane < shared.plan.databases() || shared.throttle.offers() {
             task = task.connecting();
         }
         let shared = shared.clone();

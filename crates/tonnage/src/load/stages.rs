@@ -25,6 +25,7 @@ pub struct LaneTimes {
     held: AtomicU64,
     working: AtomicU64,
     waiting: AtomicU64,
+    committing: AtomicU64,
 }
 
 /// What is measured while a run goes on.
@@ -98,6 +99,14 @@ impl Times {
         answer
     }
 
+    /// A call that commits.
+    pub async fn commit<T>(&self, lane: usize, call: impl Future<Output = T>) -> T {
+        let began = Instant::now();
+        let answer = self.call(lane, call).await;
+        self.of(lane, |lane| add(&lane.committing, began));
+        answer
+    }
+
     /// A call that opens a transaction.
     pub async fn begin<T>(&self, lane: usize, call: impl Future<Output = T>) -> T {
         let began = Instant::now();
@@ -125,6 +134,7 @@ impl Times {
             held_seconds: get(&lane.held),
             encoding_seconds: get(&lane.working),
             target_seconds: get(&lane.waiting),
+            commit_seconds: get(&lane.committing),
         });
         Stages {
             seconds,
@@ -168,6 +178,8 @@ pub struct LaneReport {
     pub encoding_seconds: f64,
     /// Waiting for the network and the database.
     pub target_seconds: f64,
+    /// Of these two, in commits.
+    pub commit_seconds: f64,
 }
 
 impl LaneReport {
@@ -261,6 +273,7 @@ mod tests {
             held_seconds: held,
             encoding_seconds: encoding,
             target_seconds: target,
+            commit_seconds: 0.0,
         }
     }
 

@@ -45,8 +45,8 @@ pub struct Throttle {
     committed: AtomicUsize,
     overload: Mutex<Option<OverloadReport>>,
     rate: Option<Rate>,
-    /// When the next write may begin.
-    next: Mutex<Instant>,
+    /// When the next write may begin; none before the first.
+    next: Mutex<Option<Instant>>,
 }
 
 impl Throttle {
@@ -59,7 +59,7 @@ impl Throttle {
             committed: AtomicUsize::new(0),
             overload: Mutex::default(),
             rate,
-            next: Mutex::new(Instant::now()),
+            next: Mutex::new(None),
         }
     }
 
@@ -68,22 +68,29 @@ impl Throttle {
         self.turns.acquire().await.ok()
     }
 
-    /// How long a write of this size has to wait, from now, to keep the rate. Counts it as begun then, so it is asked
-    /// once for rows, however often they are tried.
-    pub fn wait(&self, rows: usize, bytes: usize) -> Duration {
-        let Some(rate) = self.rate else {
-            return Duration::ZERO;
-        };
+    /// Whether rows are offered, whoever keeps up with them.
+    pub fn offers(&self) -> bool {
+        matches!(self.rate, Some(Rate::Offered(_)))
+    }
+
+    /// When a write of this size is to begin to keep the rate; none without one. Counts it as begun then, so it is asked
+    /// once for rows, however often they are tried. Of rows that are [offered](Rate::Offered) it may be long ago.
+    pub fn due(&self, rows: usize, bytes: usize) -> Option<Instant> {
+        let rate = self.rate?;
         let takes = match rate {
-            Rate::Rows(rate) => rows as f64 / rate as f64,
+            Rate::Rows(rate) | Rate::Offered(rate) => rows as f64 / rate as f64,
             Rate::Bytes(rate) => bytes as f64 / rate as f64,
         };
         let now = Instant::now();
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let begins = (*next).max(now);
+        let planned = next.unwrap_or(now);
+        let begins = match rate {
+            Rate::Offered(_) => planned,
+            Rate::Rows(_) | Rate::Bytes(_) => planned.max(now),
+        };
         // A size and a rate that make more than a year are as good as for ever.
-        *next = begins + Duration::from_secs_f64(takes.min(3e7));
-        begins - now
+        *next = Some(begins + Duration::from_secs_f64(takes.min(3e7)));
+        Some(begins)
     }
 
     /// The database asked for less, by `error`: one lane fewer works at a time. `turn` is the one held, `requests` are
@@ -152,17 +159,30 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    #[test]
-    fn a_rate_spaces_writes_out() {
+    #[tokio::test(start_paused = true)]
+    async fn a_rate_spaces_writes_out() {
         let throttle = Throttle::new(1, Some(Rate::Rows(1_000)));
-        assert_eq!(throttle.wait(500, 0), Duration::ZERO);
-        let second = throttle.wait(2_000, 0);
-        assert!(second <= Duration::from_millis(500) && second > Duration::from_millis(300));
-        assert!(throttle.wait(1, 0) > Duration::from_millis(2_000));
-        let throttle = Throttle::new(1, None);
+        let began = Instant::now();
+        let due = || throttle.due(500, 0).expect("there is a rate") - began;
+        assert_eq!([due(), due(), due()].map(|due| due.as_millis()), [0, 500, 1_000]);
+        // Rows are not caught up with.
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!([due(), due()].map(|due| due.as_millis()), [10_000, 10_500]);
+        assert_eq!(Throttle::new(1, None).due(1, 1), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_offered_is_due_however_late_it_begins() {
+        let throttle = Throttle::new(2, Some(Rate::Offered(1_000)));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let began = Instant::now();
+        let due = |rows| throttle.due(rows, 0).expect("there is a rate") - began;
+        // The first write begins the count.
+        assert_eq!(due(100).as_millis(), 0);
+        tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(
-            (throttle.wait(1, 1), throttle.wait(1, 1)),
-            (Duration::ZERO, Duration::ZERO)
+            [due(100), due(300), due(1)].map(|due| due.as_millis()),
+            [100, 200, 500]
         );
     }
 

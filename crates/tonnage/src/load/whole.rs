@@ -37,7 +37,6 @@ pub(super) struct Whole {
 impl LaneTask {
     /// Adds a write to the transaction.
     pub(super) async fn add(&mut self, write: &Write) -> Result<()> {
-        self.keep_rate(write).await;
         self.whole.begun.get_or_insert_with(Instant::now);
         match self.apply(write, &mut None).await {
             Ok(Some(applied)) => {

@@ -6,6 +6,7 @@
 //! - A setting is only compared with others that promise as much: a weaker durability is told of beside the answer.
 //! - Where the cell that was measured again and again varied too much, nothing is recommended.
 //! - Settings that the generator of rows held back say nothing about the database, and the answer says so.
+//! - Where rows were offered at a rate, the answer is about the time that they take at it (`offered`).
 
 use std::fmt;
 
@@ -14,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     figures::{Bound, Cell},
     form::TableForm,
+    offered,
     setting::{Kind, RowKind, RuledOut, Setting},
-    statistics::Steadiness,
+    statistics::{Estimate, Steadiness},
     touch::Touch,
 };
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
 };
 
 /// How far below the fastest a setting may be to be as good.
-const WITHIN: f64 = 0.05;
+pub(super) const WITHIN: f64 = 0.05;
 /// The noise of the reference from which on a run tells nothing.
 const NOISE_MAX: f64 = 0.2;
 /// The spread of the fastest setting itself from which on it is not known how fast it is.
@@ -86,6 +88,8 @@ pub struct Evidence<'a> {
     pub steadiness: Option<Steadiness>,
     /// Levels of durability, weakest first.
     pub durability_levels: &'a [Durability],
+    /// Rows a second that were offered, whoever kept up with them; none where each run was as fast as it could be.
+    pub rate: Option<f64>,
 }
 
 /// One answer for each kind of settings that was measured, in the order of the cells.
@@ -97,17 +101,33 @@ pub fn answers(evidence: &Evidence) -> Vec<Answer> {
             kinds.push(kind);
         }
     }
-    let of = |kind: &Kind| answer(evidence, *kind);
+    let of = |kind: &Kind| match evidence.rate {
+        Some(rate) => offered::answer(evidence, *kind, rate),
+        None => answer(evidence, *kind),
+    };
     kinds.iter().filter_map(of).collect()
 }
 
-fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
+/// The cells of a kind: those of the strongest promise, and the others.
+pub(super) struct Levels<'a> {
+    pub(super) group: Vec<&'a Cell>,
+    pub(super) others: Vec<&'a Cell>,
+}
+
+/// None where there is no such cell.
+pub(super) fn levels<'a>(evidence: &Evidence<'a>, kind: Kind) -> Option<Levels<'a>> {
     let of_kind = |s: &Setting| s.kind() == kind;
     let all: Vec<&Cell> = evidence.cells.iter().filter(|c| of_kind(&c.setting)).collect();
     let level = |s: &Setting| evidence.durability_levels.iter().position(|l| *l == s.durability);
     let durability = all.iter().max_by_key(|c| level(&c.setting))?.setting.durability;
-    let (group, others): (Vec<&Cell>, Vec<&Cell>) =
-        all.into_iter().partition(|c| c.setting.durability == durability);
+    let (group, others) = all.into_iter().partition(|c| c.setting.durability == durability);
+    Some(Levels { group, others })
+}
+
+fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
+    let of_kind = |s: &Setting| s.kind() == kind;
+    let Levels { group, others } = levels(evidence, kind)?;
+    let durability = group.first()?.setting.durability;
     let fastest = fastest(&group)?;
     let mut equal: Vec<&Cell> = group.iter().copied().filter(|c| is_equal(c, fastest)).collect();
     equal.sort_by(|a, b| {
@@ -309,7 +329,7 @@ fn costs(best: &Cell, fastest_here: &Cell, others: &[&Cell], evidence: &Evidence
 }
 
 /// Reasons, and the settings that each is about, in the order in which they came.
-fn by_reason<'a>(ruled_out: impl Iterator<Item = &'a RuledOut>) -> Vec<(&'a str, String)> {
+pub(super) fn by_reason<'a>(ruled_out: impl Iterator<Item = &'a RuledOut>) -> Vec<(&'a str, String)> {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for out in ruled_out {
         let shown = out.setting.to_string();
@@ -329,9 +349,30 @@ impl fmt::Display for Measured<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let estimate = &self.0.rows_per_second;
         write!(f, "{} rows/s", Short(estimate.median))?;
-        match estimate.samples {
-            1 => f.write_str(" (measured once)"),
-            _ => write!(f, " {}", Within(estimate.spread())),
+        write!(f, " {}", reliance(estimate))
+    }
+}
+
+/// How far a figure may be off.
+pub(super) fn reliance(estimate: &Estimate) -> String {
+    match estimate.samples {
+        1 => "(measured once)".to_owned(),
+        _ => Within(estimate.spread()).to_string(),
+    }
+}
+
+/// Seconds as people read them: `0.31ms`, `12ms`, `1.5s`, `3min`.
+pub struct Time(pub f64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            s if s >= 120.0 => write!(f, "{:.0}min", s / 60.0),
+            s if s >= 10.0 => write!(f, "{s:.0}s"),
+            s if s >= 1.0 => f.write_str(&format!("{s:.1}s").replace(".0s", "s")),
+            s if s >= 0.01 => write!(f, "{:.0}ms", s * 1e3),
+            s if s >= 0.001 => write!(f, "{:.1}ms", s * 1e3),
+            s => write!(f, "{:.2}ms", s * 1e3),
         }
     }
 }
@@ -369,7 +410,7 @@ impl fmt::Display for Within {
 }
 
 /// How much faster: `24x`, `1.4x`.
-struct Times(f64);
+pub(super) struct Times(pub(super) f64);
 
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -395,4 +436,4 @@ impl fmt::Display for Slower<'_> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::measure) mod tests;

@@ -10,6 +10,7 @@
 //! - The order is random and given by the seed; one cell is measured again and again between the others.
 //! - How rows reach the log is looked at once all is timed, so that it costs no run anything.
 
+mod bounds;
 mod probe;
 mod tables;
 mod ways;
@@ -19,12 +20,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::ways::Ways;
+use self::{
+    bounds::{Over, RoundTrips, offered},
+    ways::Ways,
+};
 use super::{
     answer::{Evidence, answers},
-    figures::{BenchReport, Bound, Cell, Load, REPORT_VERSION, Reference, Run},
+    figures::{BenchReport, Cell, REPORT_VERSION, Reference, Run},
     gauge::{Gauge, ScratchPlace},
     left::SCRATCH,
+    meter::Meter,
     own::{Own, OwnRows},
     rows::{AllRows, Rows},
     setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
@@ -34,8 +39,8 @@ use crate::{
     error::{Error, ErrorKind, Result},
     load::{Ended, Prepared, Progress, Stop, prepare},
     operation::Method,
-    plan::{LedgerPlace, LoadOptions, Mode},
-    report::{Grouped, processor_seconds},
+    plan::{LedgerPlace, LoadOptions, Mode, Rate},
+    report::Grouped,
     table::TableName,
     target::Target,
 };
@@ -67,6 +72,9 @@ pub struct BenchOptions {
     pub single_transaction: bool,
     /// Bytes a second that the way to the database is limited to, each way; none for as many as it takes.
     pub bandwidth: Option<u64>,
+    /// Rows a second that each run is offered whether or not it keeps up, to measure the time that they take; none for as
+    /// many as it takes.
+    pub rate: Option<u64>,
 }
 
 impl BenchOptions {
@@ -140,6 +148,17 @@ impl Bench {
         if options.leads_elsewhere() {
             gauge(&*target)?.address()?;
         }
+        match options.rate {
+            Some(0) => return Err(Error::config("--rate must be more than 0")),
+            Some(_) if options.single_transaction => {
+                return Err(
+                    Error::config("--rate and --single-transaction do not go together").hint(
+                        "leave one out: what is offered at a rate is measured write by write, each a commit",
+                    ),
+                );
+            }
+            _ => {}
+        }
         options.budget.check()?;
         let own = tables::own(&target, &url, &mut options).await?;
         let obstacles = tables::Obstacles::of(&*target, &options.matrix, own.clone()).await?;
@@ -197,6 +216,8 @@ impl Bench {
             ruled_out: self.cells.ruled_out.clone(),
             settings_changed: Vec::new(),
             notes: Vec::new(),
+            meter: Meter::new(gauge(&*self.target)?).await?,
+            shortest: RoundTrips::new(),
         };
         let (mut cells, reference) = running.all().await?;
         running.write_paths(&mut cells).await?;
@@ -205,6 +226,7 @@ impl Bench {
             ruled_out,
             settings_changed,
             mut notes,
+            meter,
             ..
         } = running;
         let capabilities = self.target.capabilities();
@@ -214,6 +236,7 @@ impl Bench {
             ruled_out: &ruled_out,
             steadiness,
             durability_levels: capabilities.durability,
+            rate: self.options.rate.map(|rate| rate as f64),
         });
         if !self.options.ledger {
             notes.push(
@@ -256,6 +279,9 @@ impl Bench {
             single_transaction: self.options.single_transaction,
             bandwidth: self.options.bandwidth,
             own_rows: self.own.as_ref().map(|own| own.shown.clone()),
+            rate: self.options.rate,
+            server_processes: meter.server(),
+            unmeasured: meter.unmeasured,
             durability_levels: capabilities.durability.to_vec(),
             answers,
             cells,
@@ -285,6 +311,8 @@ struct Running<'a> {
     ruled_out: Vec<RuledOut>,
     settings_changed: Vec<String>,
     notes: Vec<String>,
+    meter: Meter,
+    shortest: RoundTrips,
 }
 
 impl Running<'_> {
@@ -439,7 +467,7 @@ impl Running<'_> {
         error.map_or(Ok(()), Err)
     }
 
-    /// The load of `rows` rows that a run is.
+    /// The load of `rows` rows that a run is, at a rate where they are offered at one.
     async fn prepared(
         &self,
         setting: &Setting,
@@ -447,6 +475,7 @@ impl Running<'_> {
         name: &TableName,
         rows: u64,
         ledger: LedgerPlace,
+        rate: Option<Rate>,
     ) -> Result<Prepared> {
         let options = &self.bench.options;
         let asked = LoadOptions {
@@ -458,6 +487,7 @@ impl Running<'_> {
             single_transaction: options.single_transaction,
             columns: self.columns(setting, setting.operation),
             ledger,
+            rate,
             ..LoadOptions::new(name.clone())
         };
         let source = Box::new(self.rows_of(setting)?.source(rows));
@@ -470,6 +500,8 @@ impl Running<'_> {
         target: Arc<dyn Target>,
         table: TableName,
     ) -> Result<Run> {
+        self.often_enough(setting)?;
+        let rate = self.bench.options.rate;
         let rows_max = self.bench.options.budget.rows;
         let rows = self.rows_of(setting)?;
         self.fill(setting, &target, &table, rows_max).await?;
@@ -480,12 +512,14 @@ impl Running<'_> {
             true => LedgerPlace::Target,
             false => LedgerPlace::None,
         };
-        let prepared = self.prepared(setting, by, &table, rows_max, ledger).await?;
+        let pace = rate.map(Rate::Offered);
+        let prepared = self.prepared(setting, by, &table, rows_max, ledger, pace);
+        let prepared = prepared.await?;
         as_asked(setting, &prepared)?;
         let changed = prepared.plan().settings_changed.clone();
         let log_before = log(&*target).await?;
         let at_seconds = self.first_run.elapsed().as_secs_f64();
-        let cpu_before = processor_seconds();
+        let before = self.meter.begin(gauge(&*target)?).await?;
         let progress: Arc<Progress> = Arc::default();
         let round_trips_before = round_trips();
         let began = Instant::now();
@@ -494,10 +528,11 @@ impl Running<'_> {
         let round_trips = round_trips()
             .zip(round_trips_before)
             .map(|(after, before)| after - before);
-        let cpu = processor_seconds()
-            .zip(cpu_before)
-            .map(|(after, before)| after - before);
+        let after = self.meter.processors().await?;
+        let client = after.client_since(&before);
         let log_after = log(&*target).await?;
+        let taken = (gauge(&*target)?, before, after);
+        let mut costs = self.meter.end(taken, (wall, processors())).await?;
         if let Some(run) = &ended.report.run_id {
             target.ledger().forget(run).await?;
         }
@@ -523,12 +558,22 @@ impl Running<'_> {
         };
         // All handled rows count, also those of an upsert that were there.
         let written = ended.report.rows.written + ended.report.rows.skipped.superseded;
-        let seconds = window.as_secs_f64().max(1e-6);
+        let offered = offered(rate, &progress);
+        // Few writes may be over before the next would be due.
+        let least = rate.map_or(0.0, |rate| written as f64 / rate as f64);
+        let seconds = window.as_secs_f64().max(least).max(1e-6);
         let rows_per_second = written as f64 / seconds;
-        let lanes = ended.report.stages.lanes.iter();
-        let idle: f64 = lanes.map(|lane| lane.idle_seconds).sum();
-        let time = (wall * setting.jobs as f64).max(1e-9);
-        let waited = round_trips.unwrap_or_default() as f64 * setting.round_trip_micros as f64 / 1e6;
+        let over = Over {
+            setting,
+            report: &ended.report,
+            rows: &rows,
+            rows_per_second,
+            written,
+            wall,
+            client,
+            round_trips,
+        };
+        let bound_by = over.bound(&mut costs, offered.as_ref(), &mut self.shortest);
         let quantile = |share| {
             let time = progress.writes.quantile(share);
             time.unwrap_or_default().as_secs_f64()
@@ -539,7 +584,7 @@ impl Running<'_> {
             seconds,
             rows_per_second,
             write_seconds: [quantile(0.5), quantile(0.95), quantile(0.99), quantile(1.0)],
-            client_cpu_seconds: cpu,
+            client_cpu_seconds: client,
             bytes_sent: ended.report.bytes.sent,
             statements: ended.report.statements,
             commits: ended.report.commits,
@@ -549,15 +594,9 @@ impl Running<'_> {
                 .zip(log_before)
                 .map(|(after, before)| after.saturating_sub(before)),
             round_trips,
-            bound_by: Bound::of(&Load {
-                rows_per_second,
-                ceiling: (written > rows.rows_kept()).then(|| rows.ceiling().rows_per_second),
-                idle: idle / time,
-                away: waited / time,
-                busy: cpu.map(|cpu| cpu / wall.max(1e-9)),
-                jobs: setting.jobs,
-                processors: processors(),
-            }),
+            bound_by,
+            costs,
+            offered,
         })
     }
 

@@ -2,9 +2,11 @@
 
 use super::{
     figures::{BenchReport, Cell},
+    offered::slowest,
     setting::Setting,
     statistics::Estimate,
 };
+use crate::report::Grouped;
 
 /// A cell that both reports have.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,9 +31,21 @@ impl Compared {
     }
 }
 
+/// What is compared of two cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    /// Rows a second, of which more is faster.
+    RowsPerSecond,
+    /// Seconds that 99 % of the writes took at most from when they were due, of which fewer is faster: of reports whose
+    /// rows were offered at a rate.
+    ResponseSeconds,
+}
+
 /// Two reports, cell by cell.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
+    /// What of them is compared.
+    pub figure: Figure,
     /// The cells that both have, those that changed most first.
     pub cells: Vec<Compared>,
     /// Settings that only the first has.
@@ -44,9 +58,17 @@ pub struct Comparison {
 
 /// Compares.
 pub fn compare(before: &BenchReport, after: &BenchReport) -> Comparison {
+    let figure = match (before.rate, after.rate) {
+        (Some(_), Some(_)) => Figure::ResponseSeconds,
+        _ => Figure::RowsPerSecond,
+    };
+    let of = |cell: &Cell| match figure {
+        Figure::RowsPerSecond => Some(cell.rows_per_second),
+        Figure::ResponseSeconds => slowest(cell),
+    };
     let find = |cells: &[Cell], setting: &Setting| {
         let cell = cells.iter().find(|c| c.setting == *setting);
-        cell.map(|c| c.rows_per_second)
+        cell.and_then(of)
     };
     let only = |cells: &[Cell], others: &[Cell]| {
         let alone = cells.iter().filter(|c| find(others, &c.setting).is_none());
@@ -58,7 +80,7 @@ pub fn compare(before: &BenchReport, after: &BenchReport) -> Comparison {
         .filter_map(|cell| {
             Some(Compared {
                 setting: cell.setting,
-                before: cell.rows_per_second,
+                before: of(cell)?,
                 after: find(&after.cells, &cell.setting)?,
             })
         })
@@ -69,6 +91,7 @@ pub fn compare(before: &BenchReport, after: &BenchReport) -> Comparison {
         b_changed.cmp(&a_changed).then(b_size.total_cmp(&a_size))
     });
     Comparison {
+        figure,
         cells,
         only_before: only(&before.cells, &after.cells),
         only_after: only(&after.cells, &before.cells),
@@ -88,6 +111,12 @@ fn warnings(before: &BenchReport, after: &BenchReport) -> Vec<String> {
         "processors of the client",
         before.processors.to_string(),
         after.processors.to_string(),
+    );
+    let rate = |rate: Option<u64>| rate.map_or_else(|| "none".to_owned(), |rate| Grouped(rate).to_string());
+    differs(
+        "rows a second that were offered",
+        rate(before.rate),
+        rate(after.rate),
     );
     differs("ledger kept", before.ledger.to_string(), after.ledger.to_string());
     let rows = |report: &BenchReport| report.own_rows.clone().unwrap_or_else(|| "made up".to_owned());
@@ -128,7 +157,8 @@ mod tests {
     use crate::{
         generate::Workload,
         measure::{
-            figures::{REPORT_VERSION, Reference},
+            answer::tests::run,
+            figures::{Bound, Offered, REPORT_VERSION, Reference, Run},
             form::TableForm,
             statistics::Estimate,
             touch::Touch,
@@ -166,6 +196,9 @@ mod tests {
             single_transaction: false,
             bandwidth: None,
             own_rows: None,
+            rate: None,
+            server_processes: None,
+            unmeasured: Vec::new(),
             durability_levels: vec![Durability::Durable],
             answers: Vec::new(),
             cells: cells
@@ -239,9 +272,74 @@ mod tests {
 
     #[test]
     fn a_report_survives_its_file() {
-        let report = report(&[(10, &[90.0, 100.0, 110.0])]);
+        let mut report = report(&[(10, &[90.0, 100.0, 110.0])]);
+        report.cells[0].runs = vec![run(Bound::ServerCpu)];
+        report.cells[0].runs[0].costs.log_flushes = Some(7);
         let text = serde_json::to_string(&report).unwrap();
-        assert!(text.contains("\"workload\":\"journal\""), "{text}");
+        assert!(
+            text.contains("\"workload\":\"journal\"") && text.contains("\"log_flushes\":7"),
+            "{text}"
+        );
         assert_eq!(serde_json::from_str::<BenchReport>(&text).unwrap(), report);
+    }
+
+    /// A report of a release that did not have these figures yet.
+    #[test]
+    fn an_older_report_can_be_compared() {
+        let mut now = report(&[(10, &[90.0, 100.0, 110.0])]);
+        now.cells[0].runs = vec![run(Bound::Database)];
+        let mut older = serde_json::to_value(&now).unwrap();
+        let without = |value: &mut serde_json::Value, names: &[&str]| {
+            let object = value.as_object_mut().unwrap();
+            assert!(
+                names.iter().all(|name| object.remove(*name).is_some()),
+                "{names:?}"
+            );
+        };
+        without(&mut older, &["rate", "server_processes", "unmeasured"]);
+        without(
+            &mut older["cells"][0]["runs"][0],
+            &[
+                "client_cpu_share",
+                "server_cpu_seconds",
+                "server_cpu_share",
+                "client_memory_bytes",
+                "log_flushes",
+                "written_bytes",
+                "commit_seconds",
+                "opening_seconds",
+                "offered",
+            ],
+        );
+        let older: BenchReport = serde_json::from_value(older).unwrap();
+        assert_eq!(older, now);
+        assert_eq!(compare(&older, &now).cells.len(), 1);
+    }
+
+    #[test]
+    fn what_was_offered_at_a_rate_is_compared_by_its_time() {
+        let of = |millis: [f64; 3]| {
+            let mut report = report(&[(10, &[5_000.0; 3])]);
+            report.rate = Some(5_000);
+            let runs = millis.iter().map(|millis| Run {
+                offered: Some(Offered {
+                    rows_per_second: 5_000.0,
+                    reached: 5_000.0,
+                    response_seconds: [0.0, 0.0, millis / 1e3, 0.0],
+                }),
+                ..run(Bound::Rate)
+            });
+            report.cells[0].runs = runs.collect();
+            report
+        };
+        let compared = compare(&of([4.0, 5.0, 6.0]), &of([9.0, 10.0, 11.0]));
+        assert_eq!(compared.figure, Figure::ResponseSeconds);
+        assert!(compared.cells[0].changed() && (compared.cells[0].ratio() - 2.0).abs() < 1e-9);
+        let as_fast = compare(&report(&[(10, &[5_000.0; 3])]), &of([9.0, 10.0, 11.0]));
+        assert_eq!(as_fast.figure, Figure::RowsPerSecond);
+        assert_eq!(
+            as_fast.warnings,
+            ["rows a second that were offered: none before, 5,000 after"]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What was measured: runs, the cells that they are of, and all of it as one report.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,9 @@ use crate::operation::Durability;
 /// The version of the form of [`BenchReport`]; it changes with every field that is renamed or means something else.
 pub const REPORT_VERSION: u32 = 1;
 
+/// How much of a rate must be reached for it to be held.
+const HELD: f64 = 0.95;
+
 /// What kept a run from being faster, as far as can be told from here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,9 +27,15 @@ pub enum Bound {
     Generator,
     /// The processors of this process.
     Client,
-    /// Round trips that were waited for, one after another, on a way that was made longer.
+    /// Round trips that were waited for, one after another.
     RoundTrip,
-    /// The database, its log, or the way to it.
+    /// The processors of the database's processes.
+    ServerCpu,
+    /// Commits, which waited for the log to be flushed to disk.
+    LogFlush,
+    /// The rate at which rows were offered, which was held.
+    Rate,
+    /// The database, by what is not known, or the way to it.
     Database,
 }
 
@@ -36,6 +45,9 @@ impl fmt::Display for Bound {
             Self::Generator => "the generator of rows",
             Self::Client => "client CPU",
             Self::RoundTrip => "the round trip",
+            Self::ServerCpu => "server CPU",
+            Self::LogFlush => "the log flush",
+            Self::Rate => "the rate",
             Self::Database => "the database",
         })
     }
@@ -50,10 +62,17 @@ pub struct Load {
     pub ceiling: Option<f64>,
     /// The share of their time that lanes waited for rows.
     pub idle: f64,
-    /// Processors that this process kept busy; none where the system does not tell.
-    pub busy: Option<f64>,
-    /// The share of their time that lanes waited for the way, as far as it was made longer.
+    /// Processors that this process kept busy; none where it cannot be told.
+    pub client: Option<f64>,
+    /// Processors that the database's processes kept busy; none where it cannot be told.
+    pub server: Option<f64>,
+    /// The share of their time that lanes waited for round trips.
     pub away: f64,
+    /// The share of their time that lanes waited for commits, without the round trips of these; none where nothing says
+    /// that anything was flushed.
+    pub flushing: Option<f64>,
+    /// Whether rows were offered at a rate, and it was held.
+    pub holds_rate: bool,
     /// Lanes.
     pub jobs: usize,
     /// Processors of this machine.
@@ -61,23 +80,97 @@ pub struct Load {
 }
 
 impl Bound {
-    /// The first that applies: the round trip where more than half of the time went into what was added to it, also by
-    /// connecting; the generator where lanes waited more than half of their time or it was run at 80 % of its ceiling;
-    /// the client where nine tenths of a processor a job, or of all processors, were busy.
+    /// The first that applies: the rate that was offered, where it was held; the round trip where more than half of the
+    /// time went into round trips, also by connecting; the generator where lanes waited more than half of their time or
+    /// it was run at 80 % of its ceiling; client or server, whichever took more, where it kept nine tenths of a processor
+    /// a job busy, or both together nine tenths of all processors; the log flush where more than half of the time went
+    /// into commits, beyond their round trips.
     pub fn of(load: &Load) -> Self {
         let near = |ceiling: f64| load.rows_per_second >= 0.8 * ceiling;
+        if load.holds_rate {
+            return Self::Rate;
+        }
         if load.away > 0.5 {
             return Self::RoundTrip;
         }
         if load.idle > 0.5 || load.ceiling.is_some_and(near) {
             return Self::Generator;
         }
-        let processors = load.jobs.min(load.processors).max(1) as f64;
-        match load.busy {
-            Some(busy) if busy >= 0.9 * processors => Self::Client,
+        let (client, server) = (load.client.unwrap_or_default(), load.server.unwrap_or_default());
+        let of_jobs = 0.9 * load.jobs.min(load.processors).max(1) as f64;
+        let of_all = 0.9 * load.processors.max(1) as f64;
+        if client.max(server) >= of_jobs || client + server >= of_all {
+            return match server > client {
+                true => Self::ServerCpu,
+                false => Self::Client,
+            };
+        }
+        match load.flushing {
+            Some(share) if share > 0.5 => Self::LogFlush,
             _ => Self::Database,
         }
     }
+}
+
+/// What a run costs beside its time; each none where it cannot be told, see [`BenchReport::unmeasured`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// The share of the time of all processors of this machine that this process took, connecting included.
+    pub client_cpu_share: Option<f64>,
+    /// Processor seconds of the server's processes on this machine, or as the database counts them, whoever they worked
+    /// for.
+    pub server_cpu_seconds: Option<f64>,
+    /// Their share of the time of all processors of this machine.
+    pub server_cpu_share: Option<f64>,
+    /// Peak resident memory of this process during the run: rows that were made beforehand, and a database that works
+    /// within it, are among it.
+    pub client_memory_bytes: Option<u64>,
+    /// Flushes of the database's log to disk (fsync), whoever asked for them.
+    pub log_flushes: Option<u64>,
+    /// Bytes that the database wrote to its files, log and pages, whoever asked for them.
+    pub written_bytes: Option<u64>,
+    /// Seconds that lanes spent in commits, all together.
+    pub commit_seconds: Option<f64>,
+    /// The shortest opening of a transaction: a round trip and little else.
+    pub opening_seconds: Option<f64>,
+}
+
+/// How rows went that were offered at a rate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// Rows a second that were offered.
+    pub rows_per_second: f64,
+    /// Rows a second of which writes began; less than were offered where these began ever later.
+    pub reached: f64,
+    /// Seconds of a write, from when it was due to its commit, at most: half of them, 95 %, 99 %, all.
+    pub response_seconds: [f64; 4],
+}
+
+impl Offered {
+    /// Of `rate` rows a second, where the last write was due and began so long after the first was due.
+    pub fn of(rate: u64, kept: Option<(Duration, Duration)>, response_seconds: [f64; 4]) -> Self {
+        let share = kept.filter(|(_, began)| !began.is_zero());
+        let share = share.map_or(1.0, |(due, began)| due.as_secs_f64() / began.as_secs_f64());
+        Self {
+            rows_per_second: rate as f64,
+            reached: rate as f64 * share,
+            response_seconds,
+        }
+    }
+
+    /// Whether 95 % of the rate were reached.
+    pub fn holds(&self) -> bool {
+        self.reached >= HELD * self.rows_per_second
+    }
+}
+
+/// A figure that no run has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmeasured {
+    /// Which: `server CPU`.
+    pub what: String,
+    /// Why not.
+    pub why: String,
 }
 
 /// One run of a cell.
@@ -87,7 +180,7 @@ pub struct Run {
     pub at_seconds: f64,
     /// Rows committed.
     pub rows: u64,
-    /// From the first write to the last commit.
+    /// From the first write to the last commit; of rows that were offered at a rate at least the time that they take.
     pub seconds: f64,
     /// Rows over seconds.
     pub rows_per_second: f64,
@@ -113,6 +206,12 @@ pub struct Run {
     pub round_trips: Option<u64>,
     /// What kept it from being faster.
     pub bound_by: Bound,
+    /// What it cost beside its time.
+    #[serde(flatten)]
+    pub costs: Costs,
+    /// How rows went that were offered at a rate; none where each write began as soon as it could.
+    #[serde(default)]
+    pub offered: Option<Offered>,
 }
 
 /// How rows of a cell reach the pages and the log, looked at once on a table of its own.
@@ -176,7 +275,15 @@ impl Cell {
     /// What most of its runs were bound by.
     pub fn bound_by(&self) -> Bound {
         let count = |bound| self.runs.iter().filter(|run| run.bound_by == bound).count();
-        let all = [Bound::Database, Bound::RoundTrip, Bound::Client, Bound::Generator];
+        let all = [
+            Bound::Database,
+            Bound::LogFlush,
+            Bound::ServerCpu,
+            Bound::RoundTrip,
+            Bound::Client,
+            Bound::Generator,
+            Bound::Rate,
+        ];
         all.into_iter()
             .max_by_key(|bound| count(*bound))
             .unwrap_or(Bound::Database)
@@ -237,6 +344,15 @@ pub struct BenchReport {
     /// What the user's own rows are and where they went; none where all were made up.
     #[serde(default)]
     pub own_rows: Option<String>,
+    /// Rows a second that every run was offered; none where each was as fast as it could be.
+    #[serde(default)]
+    pub rate: Option<u64>,
+    /// Whose processor time is the server's: `postgres (process 1234)` and its children; none where it is not known.
+    #[serde(default)]
+    pub server_processes: Option<String>,
+    /// Figures that no run has, and why.
+    #[serde(default)]
+    pub unmeasured: Vec<Unmeasured>,
     /// The levels of durability that the database keeps, weakest first.
     pub durability_levels: Vec<Durability>,
     /// The answers, one for each workload and operation.
@@ -265,8 +381,11 @@ mod tests {
             rows_per_second: 100.0,
             ceiling: Some(1_000.0),
             idle: 0.1,
-            busy: Some(0.3),
+            client: Some(0.3),
+            server: None,
             away: 0.2,
+            flushing: None,
+            holds_rate: false,
             jobs: 1,
             processors: 2,
         };
@@ -291,14 +410,14 @@ mod tests {
             (
                 Load {
                     ceiling: None,
-                    busy: Some(0.95),
+                    client: Some(0.95),
                     ..load
                 },
                 Bound::Client,
             ),
             (
                 Load {
-                    busy: Some(0.95),
+                    client: Some(0.95),
                     jobs: 4,
                     ..load
                 },
@@ -306,13 +425,87 @@ mod tests {
             ),
             (
                 Load {
-                    busy: Some(1.9),
+                    client: Some(1.9),
                     jobs: 4,
                     ..load
                 },
                 Bound::Client,
             ),
-            (Load { busy: None, ..load }, Bound::Database),
+            (Load { client: None, ..load }, Bound::Database),
+            (
+                Load {
+                    server: Some(0.92),
+                    ..load
+                },
+                Bound::ServerCpu,
+            ),
+            // Of two processors with four jobs both must be busy, by whomever.
+            (
+                Load {
+                    server: Some(0.92),
+                    jobs: 4,
+                    ..load
+                },
+                Bound::Database,
+            ),
+            (
+                Load {
+                    server: Some(1.6),
+                    jobs: 4,
+                    ..load
+                },
+                Bound::ServerCpu,
+            ),
+            (
+                Load {
+                    client: Some(1.2),
+                    server: Some(0.7),
+                    jobs: 4,
+                    ..load
+                },
+                Bound::Client,
+            ),
+            // By turns, so that neither is what the other waits for.
+            (
+                Load {
+                    client: Some(0.5),
+                    server: Some(0.5),
+                    flushing: Some(0.4),
+                    ..load
+                },
+                Bound::Database,
+            ),
+            (
+                Load {
+                    flushing: Some(0.6),
+                    ..load
+                },
+                Bound::LogFlush,
+            ),
+            (
+                Load {
+                    flushing: Some(0.6),
+                    server: Some(0.95),
+                    ..load
+                },
+                Bound::ServerCpu,
+            ),
+            (
+                Load {
+                    flushing: Some(0.6),
+                    away: 0.6,
+                    ..load
+                },
+                Bound::RoundTrip,
+            ),
+            (
+                Load {
+                    away: 0.6,
+                    holds_rate: true,
+                    ..load
+                },
+                Bound::Rate,
+            ),
         ];
         for (load, bound) in cases {
             assert_eq!(Bound::of(&load), bound, "{load:?}");

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 
 use super::{
     form::{Making, TableForm},
+    server::Servers,
     way::Address,
 };
 use crate::{
@@ -58,6 +59,34 @@ pub struct LogMark {
     pub bytes: u64,
     /// Changes of pages, or pages, that were logged, where the database counts them.
     pub changes: Option<u64>,
+}
+
+/// A figure, or why there is none.
+pub type Told<T> = std::result::Result<T, String>;
+
+/// What a database has done since it began to count: totals that only grow, whoever asked for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    /// Flushes of its log to disk.
+    pub log_flushes: Told<u64>,
+    /// Bytes that it wrote to its files: the log, pages and what there is beside.
+    pub written_bytes: Told<u64>,
+    /// Processor seconds, where it counts them itself.
+    pub processor_seconds: Option<f64>,
+    /// The sessions that there are, as far as [`Gauge::work`] has to know them.
+    pub sessions: Vec<i64>,
+}
+
+impl Work {
+    /// Of a database that counts nothing of it, because of `why`.
+    pub fn untold(why: &str) -> Self {
+        Self {
+            log_flushes: Err(why.to_owned()),
+            written_bytes: Err(why.to_owned()),
+            processor_seconds: None,
+            sessions: Vec::new(),
+        }
+    }
 }
 
 /// Records of the log that are about one table.
@@ -141,6 +170,19 @@ pub trait Gauge: Send + Sync {
         let _ = local;
         self.address()
             .and_then(|_| Err(Error::bug("a database with an address and no way to it")))
+    }
+
+    /// Where its servers listen and what their processes are called, so that these can be found where they run on this
+    /// machine; or why there are none to be found.
+    async fn servers(&self) -> Result<Told<Servers>> {
+        Ok(Err("where its server listens is not known".to_owned()))
+    }
+
+    /// What it has done so far. With what it had done before `since`, connections that were closed since then are given a
+    /// moment to tell of their work, where they only do so as they end.
+    async fn work(&self, since: Option<&Work>) -> Result<Work> {
+        let _ = since;
+        Ok(Work::untold("the database does not tell"))
     }
 
     /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`; with its

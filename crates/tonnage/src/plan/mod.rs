@@ -409,10 +409,13 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     let mut batch_bytes = options.batch_bytes.unwrap_or(BATCH_BYTES).max(1);
     // A rate is kept between writes, so writes are small enough to begin several times a second.
     match options.rate {
-        Some(Rate::Rows(0) | Rate::Bytes(0)) => return Err(Error::config("--rate must be more than 0")),
+        Some(Rate::Rows(0) | Rate::Bytes(0) | Rate::Offered(0)) => {
+            return Err(Error::config("--rate must be more than 0"));
+        }
         Some(Rate::Rows(rate)) => batch_rows = batch_rows.min((rate / WRITES_A_SECOND).max(1) as usize),
         Some(Rate::Bytes(rate)) => batch_bytes = batch_bytes.min((rate / WRITES_A_SECOND).max(1) as usize),
-        None => {}
+        // Who measures asks for a size.
+        Some(Rate::Offered(_)) | None => {}
     }
 
     let sort_by: Vec<usize> = match table.primary_key() {

@@ -256,12 +256,15 @@ pub enum Rate {
     Rows(u64),
     /// Arrow bytes a second.
     Bytes(u64),
+    /// Rows a second that come whether or not the database keeps up (an open loop): a write is due so long after the one
+    /// before as its rows take, and one that begins late puts off none of those behind it.
+    Offered(u64),
 }
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rows(rows) => write!(f, "{rows} rows/s"),
+            Self::Rows(rows) | Self::Offered(rows) => write!(f, "{rows} rows/s"),
             Self::Bytes(bytes) => write!(f, "{}/s", super::Bytes(*bytes as usize)),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{LedgerPlace, OnError, Plan, SlotBy, Sort};
+use super::{LedgerPlace, OnError, Plan, Rate, SlotBy, Sort};
 use crate::operation::Operation;
 
 impl fmt::Display for Plan {
@@ -122,8 +122,10 @@ impl fmt::Display for Plan {
             )?,
         }
         line("queue", &format!("at most {}", Bytes(self.queue_bytes_max)))?;
-        if let Some(rate) = self.rate {
-            line("rate", &format!("at most {rate}"))?;
+        match self.rate {
+            Some(rate @ Rate::Offered(_)) => line("rate", &rate.to_string())?,
+            Some(rate) => line("rate", &format!("at most {rate}"))?,
+            None => {}
         }
         if let Some(limit) = self.limit {
             line("limit", &format!("{limit} rows"))?;

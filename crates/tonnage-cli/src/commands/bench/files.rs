@@ -6,7 +6,7 @@ use tonnage::{
     Error, ErrorKind, Result,
     measure::{
         BenchReport,
-        figures::{Cell, Run},
+        figures::{Cell, Offered, Run},
     },
 };
 
@@ -48,6 +48,10 @@ fn number(value: Option<f64>) -> String {
 
 fn of(cell: &Cell, value: fn(&Run) -> Option<f64>) -> String {
     number(cell.median(value))
+}
+
+fn offered(cell: &Cell, value: fn(&Offered) -> f64) -> String {
+    number(cell.median(|run| run.offered.as_ref().map(value)))
 }
 
 const COLUMNS: &[Column] = &[
@@ -103,6 +107,46 @@ const COLUMNS: &[Column] = &[
     }),
     ("client_cpu_seconds", |cell| {
         of(cell, |run| run.client_cpu_seconds)
+    }),
+    ("client_cpu_share", |cell| {
+        of(cell, |run| run.costs.client_cpu_share)
+    }),
+    ("server_cpu_seconds", |cell| {
+        of(cell, |run| run.costs.server_cpu_seconds)
+    }),
+    ("server_cpu_share", |cell| {
+        of(cell, |run| run.costs.server_cpu_share)
+    }),
+    ("client_memory_bytes", |cell| {
+        of(cell, |run| Some(run.costs.client_memory_bytes? as f64))
+    }),
+    ("log_flushes", |cell| {
+        of(cell, |run| Some(run.costs.log_flushes? as f64))
+    }),
+    ("written_bytes_per_row", |cell| {
+        number(cell.a_row(|run| run.costs.written_bytes))
+    }),
+    ("commit_seconds", |cell| of(cell, |run| run.costs.commit_seconds)),
+    ("opening_seconds", |cell| {
+        of(cell, |run| run.costs.opening_seconds)
+    }),
+    ("offered_rows_per_second", |cell| {
+        offered(cell, |offered| offered.rows_per_second)
+    }),
+    ("reached_rows_per_second", |cell| {
+        offered(cell, |offered| offered.reached)
+    }),
+    ("response_seconds_p50", |cell| {
+        offered(cell, |offered| offered.response_seconds[0])
+    }),
+    ("response_seconds_p95", |cell| {
+        offered(cell, |offered| offered.response_seconds[1])
+    }),
+    ("response_seconds_p99", |cell| {
+        offered(cell, |offered| offered.response_seconds[2])
+    }),
+    ("response_seconds_max", |cell| {
+        offered(cell, |offered| offered.response_seconds[3])
     }),
     ("statements", |cell| of(cell, |run| Some(run.statements as f64))),
     ("commits", |cell| of(cell, |run| Some(run.commits as f64))),

@@ -5,16 +5,16 @@ use std::fmt::Write;
 use tonnage::{
     measure::{
         BenchReport, Kind, Setting,
-        answer::{Short, Within},
+        answer::{Short, Time, Within},
         beside::{Beside, forms, unmeasured},
-        figures::Cell,
+        figures::{Cell, Run},
     },
     operation::Method,
 };
 
 use super::{
     svg::{Axis, Point, Series, bars, escaped, lines},
-    text::{but_for_table, same_kind, time},
+    text::{but_for_table, same_kind},
 };
 
 /// Colours of text, ground and series: light, and dark where the reader's system is.
@@ -49,10 +49,10 @@ pub fn page(report: &BenchReport) -> String {
         report.processors,
         report.cells.len(),
         report.repeats,
-        time(report.run_seconds_max),
+        Time(report.run_seconds_max),
         Short(report.rows_max as f64),
         report.seed,
-        time(report.seconds),
+        Time(report.seconds),
         product = escaped(&report.product),
         target = escaped(&report.target),
     );
@@ -104,7 +104,17 @@ pub fn page(report: &BenchReport) -> String {
         .collect();
     list(&mut page, "Not measured", &unmeasured);
     over_distance(&mut page, report);
-    reference(&mut page, report);
+    // Rows a second that are offered do not vary.
+    if report.rate.is_none() {
+        reference(&mut page, report);
+    }
+    let server = report.server_processes.iter().map(|processes| {
+        format!("server CPU is what {processes} and the processes that it started took, on this machine")
+    });
+    let unmeasured = report
+        .unmeasured
+        .iter()
+        .map(|one| format!("not known: {}: {}", one.what, one.why));
     let notes: Vec<String> = report
         .generator
         .iter()
@@ -129,6 +139,8 @@ pub fn page(report: &BenchReport) -> String {
                 .iter()
                 .map(|setting| format!("setting: {setting}")),
         )
+        .chain(server)
+        .chain(unmeasured)
         .chain(report.notes.iter().cloned())
         .collect();
     list(&mut page, "Notes", &notes);
@@ -160,7 +172,41 @@ fn point(x: f64, cell: &Cell) -> Point {
         y: rate.median,
         low: rate.low,
         high: rate.high,
+        about: about(cell),
     }
+}
+
+/// What a cell costs, as far as it is known, for who points at it.
+fn about(cell: &Cell) -> String {
+    let mut text = String::new();
+    let share = |share: f64| format!("{:.0}%", share * 100.0);
+    let short = |value: f64| Short(value).to_string();
+    let figures: [(&str, Option<String>); 5] = [
+        (
+            "client CPU",
+            cell.median(|run| run.costs.client_cpu_share).map(share),
+        ),
+        (
+            "server CPU",
+            cell.median(|run| run.costs.server_cpu_share).map(share),
+        ),
+        (
+            "flushes of the log a commit",
+            cell.median(|run| Some(run.costs.log_flushes? as f64 / run.commits.max(1) as f64))
+                .map(short),
+        ),
+        (
+            "bytes written a row",
+            cell.a_row(|run| run.costs.written_bytes).map(short),
+        ),
+        ("bound by", Some(cell.bound_by().to_string())),
+    ];
+    for (name, value) in figures {
+        if let Some(value) = value {
+            let _ = write!(text, "; {name} {value}");
+        }
+    }
+    text
 }
 
 /// What cells differ in, each once, in the order in which it comes.
@@ -244,11 +290,17 @@ fn charts(page: &mut String, cells: &[&Cell], best: Option<Setting>) {
         title,
         &bars(title, &of_each.iter().map(bar).collect::<Vec<_>>()),
     );
-    let title = "A write of these, milliseconds: half of them, 95 %, 99 % take at most";
+    let is_offered = of_each
+        .iter()
+        .any(|cell| cell.runs.iter().any(|run| run.offered.is_some()));
+    let title = match is_offered {
+        true => "A write of these, milliseconds from when it was due: half of them, 95 %, 99 % take at most",
+        false => "A write of these, milliseconds: half of them, 95 %, 99 % take at most",
+    };
     let mut times = Vec::new();
     for cell in &of_each {
         for (at, name) in ["p50", "p95", "p99"].into_iter().enumerate() {
-            let taken = cell.median(|run| run.write_seconds.get(at).copied());
+            let taken = cell.median(|run| times_of(run).get(at).copied());
             times.push((
                 format!("{} {name}", cell.setting),
                 taken.unwrap_or_default() * 1e3,
@@ -260,20 +312,38 @@ fn charts(page: &mut String, cells: &[&Cell], best: Option<Setting>) {
         "Records of the log a row, indexes apart",
         "Bytes of log a row",
         "Bytes on disk a row, indexes included",
+        "Bytes that the database wrote to its files, a row",
+        "Flushes of the log to disk, a commit",
         "Bytes sent a row",
+        "Processor seconds of the client, a million rows",
+        "Processor seconds of the server, a million rows",
     ];
-    let values: [fn(&Cell) -> Option<f64>; 4] = [
+    let values: [fn(&Cell) -> Option<f64>; 8] = [
         |cell| cell.write_path.as_ref()?.row_records,
         |cell| cell.a_row(|run| run.log_bytes),
         |cell| cell.a_row(|run| run.disk_bytes),
+        |cell| cell.a_row(|run| run.costs.written_bytes),
+        |cell| cell.median(|run| Some(run.costs.log_flushes? as f64 / run.commits.max(1) as f64)),
         |cell| cell.a_row(|run| Some(run.bytes_sent).filter(|bytes| *bytes > 0)),
+        |cell| cell.median(|run| Some(run.client_cpu_seconds? * 1e6 / run.rows.max(1) as f64)),
+        |cell| cell.median(|run| Some(run.costs.server_cpu_seconds? * 1e6 / run.rows.max(1) as f64)),
     ];
     for (title, value) in titles.into_iter().zip(values) {
         let values = of_each
             .iter()
             .filter_map(|cell| Some((cell.setting.to_string(), value(cell)?)));
-        chart(page, title, &bars(title, &values.collect::<Vec<_>>()));
+        let values: Vec<_> = values.collect();
+        if values.iter().any(|(_, value)| *value > 0.0) {
+            chart(page, title, &bars(title, &values));
+        }
     }
+}
+
+/// What writes of a run took at most: from when they were due, where they were offered at a rate.
+fn times_of(run: &Run) -> [f64; 4] {
+    run.offered
+        .as_ref()
+        .map_or(run.write_seconds, |offered| offered.response_seconds)
 }
 
 fn in_order(cells: &[&Cell], which: impl Fn(&Setting) -> bool, x: impl Fn(&Setting) -> f64) -> Vec<Point> {
@@ -328,7 +398,8 @@ fn heat_map(page: &mut String, cells: &[&Cell], best: &Setting, jobs: &[usize], 
 fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
     page.push_str(
         "<h3>All cells</h3><div class=\"wide\"><table><tr><th>setting</th><th>rows/s</th><th></th><th>a job</th>\
-         <th>write p50</th><th>p95</th><th>p99</th><th>CPU s</th><th>commits</th><th>statements</th><th>taken</th>\
+         <th>write p50</th><th>p95</th><th>p99</th><th>client CPU s</th><th>server CPU s</th><th>written B a row</th>\
+         <th>log flushes</th><th>client memory</th><th>commits</th><th>statements</th><th>taken</th>\
          <th>records a row</th><th>bound by</th></tr>",
     );
     for cell in cells {
@@ -337,24 +408,27 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
             false => "",
         };
         let write = |at: usize| {
-            time(
-                cell.median(|run| run.write_seconds.get(at).copied())
-                    .unwrap_or_default(),
-            )
+            let taken = cell.median(|run| times_of(run).get(at).copied());
+            Time(taken.unwrap_or_default())
         };
-        let cpu = cell.median(|run| run.client_cpu_seconds);
+        let cpu = |seconds: fn(&Run) -> Option<f64>, share: fn(&Run) -> Option<f64>| {
+            processor_time(cell.median(seconds), cell.median(share))
+        };
+        let told = |of: fn(&Run) -> Option<u64>, unit: &str| {
+            let found = cell.median(|run| Some(of(run)? as f64));
+            found.map_or_else(|| "-".to_owned(), |found| format!("{}{unit}", Short(found)))
+        };
+        let written = cell.a_row(|run| run.costs.written_bytes);
         let path = cell.write_path.as_ref();
         let none = || "-".to_owned();
         let taken = path.map_or_else(none, |path| path.taken.to_string());
         let records = path.and_then(|path| path.row_records);
         let records = records.map_or_else(none, |records| Short(records).to_string());
-        let count = |of: fn(&tonnage::measure::figures::Run) -> Option<f64>| {
-            Short(cell.median(of).unwrap_or_default())
-        };
+        let count = |of: fn(&Run) -> Option<f64>| Short(cell.median(of).unwrap_or_default());
         let _ = write!(
             page,
-            "<tr{class}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{taken}</td><td>{records}</td><td>{}</td></tr>",
+            "<tr{class}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}{}<td>{}</td>\
+             <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{taken}</td><td>{records}</td><td>{}</td></tr>",
             cell.setting,
             Short(cell.rows_per_second.median),
             Within(cell.rows_per_second.spread()),
@@ -362,7 +436,14 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
             write(0),
             write(1),
             write(2),
-            cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{cpu:.2}")),
+            cpu(|run| run.client_cpu_seconds, |run| run.costs.client_cpu_share),
+            cpu(
+                |run| run.costs.server_cpu_seconds,
+                |run| run.costs.server_cpu_share
+            ),
+            written.map_or_else(none, |written| Short(written).to_string()),
+            told(|run| run.costs.log_flushes, ""),
+            told(|run| run.costs.client_memory_bytes, "B"),
             count(|run| Some(run.commits as f64)),
             count(|run| Some(run.statements as f64)),
             cell.bound_by(),
@@ -383,6 +464,17 @@ fn over_tables(page: &mut String, report: &BenchReport) {
         let values: Vec<_> = of_kind.forms.iter().map(bar).collect();
         chart(page, &title, &bars(&title, &values));
     }
+}
+
+/// A cell of the table: seconds, and what they are of all processors where a mouse points at them.
+fn processor_time(seconds: Option<f64>, share: Option<f64>) -> String {
+    let Some(seconds) = seconds else {
+        return "<td title=\"not known: see the notes\">-</td>".to_owned();
+    };
+    let share = share.map_or_else(String::new, |share| {
+        format!(" title=\"{:.0}% of all processors\"", share * 100.0)
+    });
+    format!("<td{share}>{seconds:.2}</td>")
 }
 
 /// How the fastest of each method bears a longer way, where several were measured.
@@ -444,6 +536,7 @@ fn reference(page: &mut String, report: &BenchReport) {
         y: *rate,
         low: *rate,
         high: *rate,
+        about: String::new(),
     });
     let series = [Series {
         name: "rows/s".to_owned(),

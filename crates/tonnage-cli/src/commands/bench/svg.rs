@@ -16,12 +16,14 @@ const BOTTOM: f64 = 44.0;
 pub const COLOURS: usize = 8;
 
 /// A point, and how far it may be off.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub x: f64,
     pub y: f64,
     pub low: f64,
     pub high: f64,
+    /// What a mouse is told that points at it, beside these.
+    pub about: String,
 }
 
 /// A line of a chart.
@@ -124,12 +126,13 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
             let _ = write!(
                 svg,
                 "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
-                 <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} at {}</title></circle>",
+                 <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} at {}{}</title></circle>",
                 y_at(p.low),
                 y_at(p.high),
                 escaped(&one.name),
                 Short(p.y),
-                Short(p.x)
+                Short(p.x),
+                escaped(&p.about)
             );
         }
         let y = TOP + 8.0 + 18.0 * index as f64;
@@ -200,6 +203,7 @@ mod tests {
             y,
             low: y * 0.9,
             high: y * 1.1,
+            about: String::new(),
         }
     }
 

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use tonnage::measure::{
     Answer, BenchReport, Kind, Setting, TableForm,
-    answer::{Measured, Short, Within},
+    answer::{Measured, Short, Time, Within},
     beside::{Forms, forms, unmeasured},
-    compare::Comparison,
-    figures::{Ceiling, Cell, Run},
+    compare::{Comparison, Figure},
+    figures::{Ceiling, Cell, Offered, Run},
     verdict::Taken,
 };
 
@@ -40,10 +40,27 @@ pub fn answer(report: &BenchReport, place: &str) -> String {
         "database   {}, {} client processors, {} in all",
         report.product,
         report.processors,
-        time(report.seconds)
+        Time(report.seconds)
     );
     for setting in &report.settings_changed {
         let _ = writeln!(text, "setting    {setting}");
+    }
+    let memory = report.cells.iter().flat_map(|cell| &cell.runs);
+    if let Some(bytes) = memory.filter_map(|run| run.costs.client_memory_bytes).max() {
+        let _ = writeln!(
+            text,
+            "memory     this process took {}B at most, rows that were made beforehand among it",
+            Short(bytes as f64)
+        );
+    }
+    if let Some(processes) = &report.server_processes {
+        let _ = writeln!(
+            text,
+            "server     {processes} and what it started, on this machine"
+        );
+    }
+    for one in &report.unmeasured {
+        let _ = writeln!(text, "unknown    {}: {}", one.what, one.why);
     }
     for line in unknown_paths(report) {
         let _ = writeln!(text, "unknown    {line}");
@@ -160,8 +177,22 @@ pub fn same_kind(a: &Setting, b: &Setting) -> bool {
     (a.kind(), a.durability) == (b.kind(), b.durability)
 }
 
+/// What stands where there is no figure.
+const NOT_TOLD: &str = "-";
+
 /// Columns of the figures: title, and what stands there.
 type Column = (&'static str, fn(&Cell) -> String);
+
+/// Columns of rows that were offered at a rate, before the others; times count from when a write was due.
+const OFFERED: &[Column] = &[
+    ("due p50", |cell| response(cell, 0)),
+    ("p95", |cell| response(cell, 1)),
+    ("p99", |cell| response(cell, 2)),
+    ("max", |cell| response(cell, 3)),
+    ("reached", |cell| {
+        told(cell.median(|run| Some(run.offered.as_ref()?.reached)).map(Short))
+    }),
+];
 
 const COLUMNS: &[Column] = &[
     ("rows/s", |cell| Short(cell.rows_per_second.median).to_string()),
@@ -175,10 +206,8 @@ const COLUMNS: &[Column] = &[
     ("write p50", |cell| write_time(cell, 0)),
     ("p95", |cell| write_time(cell, 1)),
     ("p99", |cell| write_time(cell, 2)),
-    ("CPU s/M rows", |cell| {
-        let cpu = cell.median(|run| Some(run.client_cpu_seconds? * 1e6 / run.rows.max(1) as f64));
-        told(cpu.map(Short))
-    }),
+    ("CPU s/M rows", |cell| cpu(cell, |run| run.client_cpu_seconds)),
+    ("server", |cell| cpu(cell, |run| run.costs.server_cpu_seconds)),
     ("sent B/row", |cell| {
         told(cell.a_row(|run| Some(run.bytes_sent)).map(Short))
     }),
@@ -187,6 +216,13 @@ const COLUMNS: &[Column] = &[
     }),
     ("log B/row", |cell| {
         told(cell.a_row(|run| run.log_bytes).map(Short))
+    }),
+    ("written B/row", |cell| {
+        told(cell.a_row(|run| run.costs.written_bytes).map(Short))
+    }),
+    ("flushes/commit", |cell| {
+        let flushes = |run: &Run| Some(run.costs.log_flushes? as f64 / run.commits.max(1) as f64);
+        told(cell.median(flushes).map(Short))
     }),
     ("rows/commit", |cell| {
         told(
@@ -208,8 +244,29 @@ const COLUMNS: &[Column] = &[
     ("bound by", |cell| cell.bound_by().to_string()),
 ];
 
+/// Processor seconds for a million rows.
+fn cpu(cell: &Cell, of: fn(&Run) -> Option<f64>) -> String {
+    told(
+        cell.median(|run| Some(of(run)? * 1e6 / run.rows.max(1) as f64))
+            .map(Short),
+    )
+}
+
+/// From when a write was due to its commit.
+fn response(cell: &Cell, at: usize) -> String {
+    let seconds = |offered: &Offered| offered.response_seconds.get(at).copied();
+    told(cell.median(|run| seconds(run.offered.as_ref()?)).map(Time))
+}
+
+/// The columns that any cell of a report has a figure in.
+fn columns(report: &BenchReport) -> Vec<&'static Column> {
+    let offered = if report.rate.is_some() { OFFERED } else { &[] };
+    let any = |(_, value): &&Column| report.cells.iter().any(|cell| value(cell) != NOT_TOLD);
+    offered.iter().chain(COLUMNS).filter(any).collect()
+}
+
 fn told(value: Option<impl std::fmt::Display>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+    value.map_or_else(|| NOT_TOLD.to_owned(), |value| value.to_string())
 }
 
 fn write_time(cell: &Cell, at: usize) -> String {
@@ -221,15 +278,16 @@ fn write_time(cell: &Cell, at: usize) -> String {
 
 fn cells(text: &mut String, report: &BenchReport, kind: &Setting) {
     let _ = writeln!(text, "{}, {}", kind.kind(), kind.durability);
+    let columns = columns(report);
     let of_kind = report.cells.iter().filter(|cell| same_kind(&cell.setting, kind));
     let mut lines: Vec<Vec<String>> = vec![
         std::iter::once(String::new())
-            .chain(COLUMNS.iter().map(|(title, _)| (*title).to_owned()))
+            .chain(columns.iter().map(|(title, _)| (*title).to_owned()))
             .collect(),
     ];
     lines.extend(of_kind.map(|cell| {
         std::iter::once(cell.setting.to_string())
-            .chain(COLUMNS.iter().map(|(_, value)| value(cell)))
+            .chain(columns.iter().map(|(_, value)| value(cell)))
             .collect()
     }));
     table(text, &lines);
@@ -263,7 +321,8 @@ fn table(text: &mut String, lines: &[Vec<String>]) {
 
 fn reference(text: &mut String, report: &BenchReport) {
     let reference = &report.reference;
-    if let Some(steadiness) = reference.steadiness {
+    // Rows a second that are offered do not vary.
+    if let Some(steadiness) = reference.steadiness.filter(|_| report.rate.is_none()) {
         let _ = writeln!(
             text,
             "noise      {}, {}, run {} times between the others: {}, drift {:+.0}%",
@@ -294,16 +353,27 @@ pub fn comparison(comparison: &Comparison) -> String {
             .map(str::to_owned)
             .to_vec(),
     ];
+    let shown = |value: f64| match comparison.figure {
+        Figure::RowsPerSecond => Short(value).to_string(),
+        Figure::ResponseSeconds => Time(value).to_string(),
+    };
+    let faster = |ratio: f64| match comparison.figure {
+        Figure::RowsPerSecond => ratio > 1.0,
+        Figure::ResponseSeconds => ratio < 1.0,
+    };
+    if comparison.figure == Figure::ResponseSeconds && !comparison.cells.is_empty() {
+        text.push_str("what 99% of the writes took at most, from when they were due\n");
+    }
     for cell in &comparison.cells {
         let setting = &cell.setting;
         lines.push(vec![
             format!("{}, {}: {setting}", setting.kind(), setting.durability),
-            Short(cell.before.median).to_string(),
+            shown(cell.before.median),
             Within(cell.before.spread()).to_string(),
-            Short(cell.after.median).to_string(),
+            shown(cell.after.median),
             Within(cell.after.spread()).to_string(),
             format!("{:.2}", cell.ratio()),
-            match (cell.changed(), cell.ratio() > 1.0) {
+            match (cell.changed(), faster(cell.ratio())) {
                 (false, _) => String::new(),
                 (true, true) => "faster".to_owned(),
                 (true, false) => "slower".to_owned(),
@@ -324,45 +394,9 @@ pub fn comparison(comparison: &Comparison) -> String {
     text
 }
 
-/// Seconds as people read them.
-struct Time(f64);
-
-impl std::fmt::Display for Time {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&time(self.0))
-    }
-}
-
-/// Seconds as people read them: `0.31ms`, `12ms`, `1.5s`, `3min`.
-pub fn time(seconds: f64) -> String {
-    match seconds {
-        s if s >= 120.0 => format!("{:.0}min", s / 60.0),
-        s if s >= 10.0 => format!("{s:.0}s"),
-        s if s >= 1.0 => format!("{s:.1}s").replace(".0s", "s"),
-        s if s >= 0.01 => format!("{:.0}ms", s * 1e3),
-        s if s >= 0.001 => format!("{:.1}ms", s * 1e3),
-        s => format!("{:.2}ms", s * 1e3),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_short() {
-        for (seconds, shown) in [
-            (0.000_31, "0.31ms"),
-            (0.0042, "4.2ms"),
-            (0.5, "500ms"),
-            (1.0, "1s"),
-            (1.54, "1.5s"),
-            (45.2, "45s"),
-            (180.0, "3min"),
-        ] {
-            assert_eq!(time(seconds), shown);
-        }
-    }
 
     #[test]
     fn columns_stand_below_each_other() {

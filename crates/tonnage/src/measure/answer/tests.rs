@@ -3,12 +3,12 @@
 use super::*;
 use crate::{
     generate::Workload,
-    measure::{figures::Run, statistics::Estimate},
+    measure::figures::{Costs, Run},
 };
 
-const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];
+pub(in crate::measure) const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];
 
-fn cell(method: Method, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell {
+pub(in crate::measure) fn cell(method: Method, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell {
     Cell {
         setting: Setting {
             workload: Workload::Sbtest.into(),
@@ -27,7 +27,7 @@ fn cell(method: Method, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell
     }
 }
 
-fn run(bound_by: Bound) -> Run {
+pub(in crate::measure) fn run(bound_by: Bound) -> Run {
     Run {
         at_seconds: 0.0,
         rows: 1_000,
@@ -43,6 +43,8 @@ fn run(bound_by: Bound) -> Run {
         log_bytes: None,
         round_trips: None,
         bound_by,
+        costs: Costs::default(),
+        offered: None,
     }
 }
 
@@ -61,6 +63,7 @@ fn with_noise(cells: &[Cell], noise: f64) -> Answer {
         ruled_out: &[],
         steadiness,
         durability_levels: LEVELS,
+        rate: None,
     };
     let mut answers = answers(&evidence);
     assert_eq!(answers.len(), 1);
@@ -220,6 +223,7 @@ fn kinds_are_answered_apart_and_reasons_once() {
         ruled_out: &[out(2), out(4)],
         steadiness: None,
         durability_levels: LEVELS,
+        rate: None,
     });
     assert_eq!(found.len(), 2);
     assert_eq!(
@@ -255,4 +259,16 @@ fn numbers_are_short() {
     }
     assert_eq!(Within(0.031).to_string(), "±3%");
     assert_eq!(Within(0.004).to_string(), "±0.4%");
+    let times = [
+        (0.000_31, "0.31ms"),
+        (0.0042, "4.2ms"),
+        (0.5, "500ms"),
+        (1.0, "1s"),
+        (1.54, "1.5s"),
+        (45.2, "45s"),
+        (180.0, "3min"),
+    ];
+    for (seconds, short) in times {
+        assert_eq!(Time(seconds).to_string(), short);
+    }
 }

@@ -106,7 +106,7 @@ impl Running<'_> {
         };
         self.fill(&alone, &target, &name, rows).await?;
         let prepared = self
-            .prepared(&alone, &target, &name, rows, LedgerPlace::None)
+            .prepared(&alone, &target, &name, rows, LedgerPlace::None, None)
             .await?;
         let table = target.table(&name).await?;
         let table = table.ok_or_else(|| Error::bug(format!("{name} is not there once made")))?;

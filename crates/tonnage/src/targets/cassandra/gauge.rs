@@ -7,7 +7,8 @@ use crate::{
     error::{Error, Result},
     measure::{
         form::{Keys, Making, Storage, TableForm},
-        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, Told, Work, not_by_tcp},
+        server::{Listening, Servers},
         way::Address,
     },
     operation::Method,
@@ -57,6 +58,24 @@ impl Gauge for CassandraTarget {
 
     async fn make(&self, making: &Making) -> Result<()> {
         self.create(&making.spec).await
+    }
+
+    async fn servers(&self) -> Result<Told<Servers>> {
+        let cluster = self.session.get_cluster_state();
+        let listening = cluster.get_nodes_info().iter().map(|node| {
+            Listening::Tcp(Address {
+                host: node.address.ip().to_string(),
+                port: node.address.port(),
+            })
+        });
+        Ok(Ok(Servers {
+            listening: listening.collect(),
+            programs: &["java", "scylla"],
+        }))
+    }
+
+    async fn work(&self, _: Option<&Work>) -> Result<Work> {
+        Ok(Work::untold("a node tells nobody what it writes"))
     }
 
     async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {

@@ -3,7 +3,7 @@
 //! Counters are the whole server's, and need no privilege. InnoDB's log tells no records apart, so what is counted is
 //! how often pages were changed: of the table, of its indexes, and of the undo log.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
@@ -18,7 +18,8 @@ use crate::{
     error::{Error, ErrorKind, Result},
     measure::{
         form::{Making, Storage, TableForm},
-        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, not_by_tcp},
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, Told, Work, not_by_tcp},
+        server::{Listening, Servers},
         way::Address,
     },
     operation::Method,
@@ -32,6 +33,10 @@ use crate::{
 /// Counters, by the names of MariaDB and MySQL.
 const COUNTERS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_redo_log_current_lsn', \
                         'Innodb_os_log_written', 'Innodb_buffer_pool_write_requests')";
+
+/// Flushes and bytes, and the processor time that MariaDB counts where `userstat` asks for it.
+const WORK: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_os_log_fsyncs', 'Innodb_data_fsyncs', \
+                    'Innodb_os_log_written', 'Innodb_data_written', 'Cpu_time')";
 
 /// Triggers, and what fires them.
 const TRIGGERS: &str = "SELECT concat('trigger ', trigger_name), event_manipulation FROM information_schema.triggers \
@@ -134,6 +139,25 @@ impl MysqlTarget {
     }
 }
 
+/// What the counters say, by their names in small letters.
+fn work(counters: &BTreeMap<String, String>) -> Work {
+    let count = |name: &str| counters.get(name)?.parse::<u64>().ok();
+    let untold = || "the server does not count it".to_owned();
+    // Which flushes were the log's is not counted everywhere; then all of them are.
+    let flushes = count("innodb_os_log_fsyncs").or_else(|| count("innodb_data_fsyncs"));
+    let written = count("innodb_os_log_written").zip(count("innodb_data_written"));
+    let seconds = counters
+        .get("cpu_time")
+        .and_then(|value| value.parse::<f64>().ok());
+    Work {
+        log_flushes: flushes.ok_or_else(untold),
+        written_bytes: written.map(|(log, data)| log + data).ok_or_else(untold),
+        // It stays 0 unless it is asked for.
+        processor_seconds: seconds.filter(|seconds| *seconds > 0.0),
+        sessions: Vec::new(),
+    }
+}
+
 #[async_trait]
 impl Gauge for MysqlTarget {
     fn address(&self) -> Result<Address> {
@@ -217,6 +241,27 @@ impl Gauge for MysqlTarget {
             }
         }
         Ok(())
+    }
+
+    async fn servers(&self) -> Result<Told<Servers>> {
+        let listening = match &self.settings.endpoint {
+            Endpoint::Socket(path) => Listening::Socket(path.clone()),
+            Endpoint::Tcp { .. } => Listening::Tcp(self.address()?),
+        };
+        Ok(Ok(Servers {
+            listening: vec![listening],
+            programs: &["mariadbd", "mysqld"],
+        }))
+    }
+
+    async fn work(&self, _: Option<&Work>) -> Result<Work> {
+        let mut session = self.session().await?;
+        let mut counters = BTreeMap::new();
+        for mut row in catalog::rows(&mut session.0, WORK, &[]).await? {
+            let (name, value): (String, String) = (catalog::get(&mut row, 0)?, catalog::get(&mut row, 1)?);
+            counters.insert(name.to_ascii_lowercase(), value);
+        }
+        Ok(work(&counters))
     }
 
     async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
@@ -380,5 +425,34 @@ impl Gauge for MysqlTarget {
             )));
         }
         Ok(causes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_counted_is_not_told() {
+        let of = |counters: &[(&str, &str)]| {
+            let counters = counters
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()));
+            work(&counters.collect())
+        };
+        let all = [
+            ("innodb_os_log_fsyncs", "7"),
+            ("innodb_data_fsyncs", "30"),
+            ("innodb_os_log_written", "512"),
+            ("innodb_data_written", "16384"),
+            ("cpu_time", "1.25"),
+        ];
+        let found = of(&all);
+        assert_eq!((found.log_flushes, found.written_bytes), (Ok(7), Ok(16_896)));
+        assert_eq!(found.processor_seconds, Some(1.25));
+        assert_eq!(of(&all[1..]).log_flushes, Ok(30));
+        let found = of(&[("cpu_time", "0.000000"), ("innodb_os_log_written", "512")]);
+        assert!(found.log_flushes.is_err() && found.written_bytes.is_err());
+        assert_eq!(found.processor_seconds, None);
     }
 }

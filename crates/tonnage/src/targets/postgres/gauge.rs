@@ -3,7 +3,11 @@
 //! Records are read with pg_walinspect, where this role may. A superuser who has not got it creates it in a transaction
 //! that is rolled back, so that nothing of it stays. Without it only the length of the log is known.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use tokio_postgres::{Client, error::SqlState};
@@ -19,7 +23,8 @@ use crate::{
     error::{Error, Result},
     measure::{
         form::{Making, Storage, TableForm},
-        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, not_by_tcp},
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, Told, Work, not_by_tcp},
+        server::{Listening, Servers},
         way::Address,
     },
     operation::Method,
@@ -125,6 +130,40 @@ const KEEP: &str = "\
 const CREATABLE: &str = "\
     SELECT (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) \
        AND EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name = 'pg_walinspect')";
+
+/// The version, and the sessions that the settings of this one could have opened, but for itself.
+const SESSIONS: &str = "\
+    SELECT pg_catalog.current_setting('server_version_num')::int4, \
+           ARRAY(SELECT pid::int8 FROM pg_catalog.pg_stat_activity \
+                 WHERE usename = current_user AND datname = pg_catalog.current_database() \
+                   AND application_name = pg_catalog.current_setting('application_name') \
+                   AND pid <> pg_catalog.pg_backend_pid())";
+
+/// Flushes of the log, and bytes of log and pages that were written, by the first version that counts them so.
+const WORK: [(i32, &str); 3] = [
+    (
+        180_000,
+        "SELECT (SELECT sum(fsyncs) FROM pg_catalog.pg_stat_io WHERE object = 'wal')::int8, \
+                (SELECT sum(coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) FROM pg_catalog.pg_stat_io)::int8",
+    ),
+    (
+        160_000,
+        "SELECT wal_sync, (wal_bytes + (SELECT sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes) \
+                                        FROM pg_catalog.pg_stat_io))::int8 \
+         FROM pg_catalog.pg_stat_wal",
+    ),
+    (
+        140_000,
+        "SELECT wal_sync, (wal_bytes + (SELECT (buffers_checkpoint + buffers_clean + buffers_backend) \
+                                               * pg_catalog.current_setting('block_size')::int8 \
+                                        FROM pg_catalog.pg_stat_bgwriter))::int8 \
+         FROM pg_catalog.pg_stat_wal",
+    ),
+];
+
+/// How long sessions that were closed are waited for, and how often they are asked for.
+const CLOSING: Duration = Duration::from_secs(3);
+const CLOSING_LOOK: Duration = Duration::from_millis(2);
 
 /// The records of a table's rows that an operation leaves, as a regular expression.
 fn record_types(operation: Mode) -> &'static str {
@@ -278,6 +317,57 @@ impl Gauge for PostgresTarget {
         // Sent at once they are one transaction.
         let made = session.batch_execute(&statements.join(";\n")).await;
         made.map_err(|e| errors::statement(e).at(format!("cannot create {}", making.spec.name)))
+    }
+
+    async fn servers(&self) -> Result<Told<Servers>> {
+        let [only] = self.settings.endpoints.as_slice() else {
+            return Ok(Err("several hosts are named".to_owned()));
+        };
+        Ok(Ok(Servers {
+            listening: vec![match only.is_socket() {
+                true => Listening::Socket(only.to_string().into()),
+                false => Listening::Tcp(self.address()?),
+            }],
+            programs: &["postgres", "postmaster", "edb-postgres"],
+        }))
+    }
+
+    async fn work(&self, since: Option<&Work>) -> Result<Work> {
+        let session = self.session().await?;
+        let began = Instant::now();
+        let (version, sessions) = loop {
+            let row = session.query_one(SESSIONS, &[]).await;
+            let row = row.map_err(errors::statement)?;
+            let (version, sessions): (i32, Vec<i64>) = (get(&row, 0)?, get(&row, 1)?);
+            // A session tells what it did at most once a second, and as it ends.
+            let is_new = |known: &Work| sessions.iter().any(|one| !known.sessions.contains(one));
+            if !since.is_some_and(is_new) || began.elapsed() > CLOSING {
+                break (version, sessions);
+            }
+            tokio::time::sleep(CLOSING_LOOK).await;
+        };
+        let Some((_, sql)) = WORK.iter().find(|(from, _)| version >= *from) else {
+            return Ok(Work::untold("PostgreSQL counts it from version 14 on"));
+        };
+        let row = match session.query_one(*sql, &[]).await {
+            Ok(row) => row,
+            // What only speaks the protocol has no such views.
+            Err(error) if error.as_db_error().is_some() => {
+                return Ok(Work::untold("the server has no statistics of it"));
+            }
+            Err(error) => return Err(errors::statement(error)),
+        };
+        let told = |index| -> Result<Told<u64>> {
+            let count: Option<i64> = get(&row, index)?;
+            let count = count.and_then(|count| u64::try_from(count).ok());
+            Ok(count.ok_or_else(|| "the server has no statistics of it".to_owned()))
+        };
+        Ok(Work {
+            log_flushes: told(0)?,
+            written_bytes: told(1)?,
+            processor_seconds: None,
+            sessions,
+        })
     }
 
     async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {

@@ -11,7 +11,8 @@ use crate::{
     error::{Error, Result},
     measure::{
         form::{Keys, Making, TableForm},
-        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, Told, Work, not_by_tcp},
+        server::Servers,
         way::Address,
     },
     operation::Method,
@@ -73,6 +74,30 @@ impl Gauge for ShardedTarget {
         self.all(async |at, target| gauge(&self.members[at], &*target)?.make(making).await)
             .await?;
         Ok(())
+    }
+
+    async fn servers(&self) -> Result<Told<Servers>> {
+        let members = self
+            .all(async |at, target| gauge(&self.members[at], &*target)?.servers().await)
+            .await?;
+        let mut all: Option<Servers> = None;
+        for member in members {
+            let servers = match member {
+                Ok(servers) => servers,
+                Err(why) => return Ok(Err(why)),
+            };
+            match &mut all {
+                None => all = Some(servers),
+                // Members may be databases of one server.
+                Some(all) => all.listening.extend(servers.listening),
+            }
+        }
+        Ok(all.ok_or_else(|| "no database is named".to_owned()))
+    }
+
+    async fn work(&self, _: Option<&Work>) -> Result<Work> {
+        // Members may be databases of one server: a sum would count its log as often.
+        Ok(Work::untold("several databases do not tell it together"))
     }
 
     async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {

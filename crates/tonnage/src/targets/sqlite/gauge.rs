@@ -20,7 +20,8 @@ use crate::{
     error::{Error, ErrorKind, Result},
     measure::{
         form::{Making, Storage, TableForm},
-        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, not_by_tcp},
+        gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, ScratchPlace, Told, Work, not_by_tcp},
+        server::Servers,
         way::Address,
     },
     operation::Method,
@@ -61,6 +62,13 @@ impl SqliteTarget {
         self.control.run(move |_| making.make(form)).await??;
         Self::open(location).await
     }
+}
+
+/// Bytes that this process has had written to disks, also those that are still on their way.
+fn written_bytes() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    let bytes = io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
+    bytes.trim().parse().ok()
 }
 
 /// What a table is made of, and what is about it that its copy will not have.
@@ -153,6 +161,22 @@ impl Gauge for SqliteTarget {
 
     fn address(&self) -> Result<Address> {
         Err(not_by_tcp("SQLite is a file of this machine"))
+    }
+
+    async fn servers(&self) -> Result<Told<Servers>> {
+        Ok(Err(
+            "SQLite works within this process, so what it takes of the processor is the client's".to_owned(),
+        ))
+    }
+
+    async fn work(&self, _: Option<&Work>) -> Result<Work> {
+        Ok(Work {
+            log_flushes: Err("SQLite does not count them".to_owned()),
+            written_bytes: written_bytes()
+                .ok_or_else(|| "the system does not tell what this process writes".to_owned()),
+            processor_seconds: None,
+            sessions: Vec::new(),
+        })
     }
 
     async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {

@@ -1,10 +1,11 @@
-//! What measuring asks of MariaDB: tables of the forms that were asked for.
+//! What measuring asks of MariaDB: tables of the forms that were asked for, and counters that only grow.
 
 use tonnage::{
     generate::Workload,
     measure::{
         TableForm,
         form::{Keys, Storage},
+        gauge::Told,
     },
     table::TableName,
 };
@@ -13,6 +14,7 @@ use super::{Place, Server};
 
 on_every_server! {
     a_table_is_made_of_the_form_that_was_asked_for,
+    every_commit_flushes_the_log_and_is_counted,
 }
 
 async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
@@ -82,4 +84,25 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         let why = gauge.obstacle(&form).await.unwrap();
         assert!(why.as_deref().is_some_and(|why| why.contains(told)), "{why:?}");
     }
+}
+
+/// The servers of these tests flush at every commit. Of commits one after another no flush can be for two.
+async fn every_commit_flushes_the_log_and_is_counted(server: Server) {
+    const COMMITS: u64 = 20;
+    let place = Place::on(server).await;
+    place.run("CREATE TABLE t (id integer PRIMARY KEY)").await;
+    let gauge = place.target.gauge().unwrap();
+    let before = gauge.work(None).await.unwrap();
+    for id in 0..COMMITS {
+        place.run(&format!("INSERT INTO t VALUES ({id})")).await;
+    }
+    let after = gauge.work(Some(&before)).await.unwrap();
+    let grown = |after: Told<u64>, before: Told<u64>| after.unwrap() - before.unwrap();
+    let flushes = grown(after.log_flushes, before.log_flushes);
+    assert!(flushes >= COMMITS, "{flushes} flushes");
+    let written = grown(after.written_bytes, before.written_bytes);
+    // A row and its key, in the log at least.
+    assert!(written >= COMMITS * 10, "{written} bytes");
+    let servers = gauge.servers().await.unwrap().unwrap();
+    assert_eq!((servers.listening.len(), servers.programs[0]), (1, "mariadbd"));
 }

@@ -25,6 +25,7 @@ on_every_server! {
     an_unlogged_table_leaves_no_records,
     a_longer_way_gives_a_row_a_round_trip,
     a_table_is_made_of_the_form_that_was_asked_for,
+    what_the_server_has_done_only_grows,
 }
 
 async fn explain(place: &Place, table: &str, methods: &[Method]) -> Explained {
@@ -127,6 +128,25 @@ async fn an_unlogged_table_leaves_no_records(server: Server) {
         array.why.iter().any(|why| why.contains("the table is unlogged")),
         "{explained:?}"
     );
+}
+
+async fn what_the_server_has_done_only_grows(server: Server) {
+    let place = Place::on(server).await;
+    place.run("CREATE TABLE t (id integer PRIMARY KEY)").await;
+    let gauge = place.target.gauge().unwrap();
+    let before = gauge.work(None).await.unwrap();
+    place.run("INSERT INTO t SELECT generate_series(1, 1000)").await;
+    let after = gauge.work(Some(&before)).await.unwrap();
+    for (after, before) in [
+        (after.log_flushes, before.log_flushes),
+        (after.written_bytes, before.written_bytes),
+    ] {
+        let (after, before) = (after.expect("it is counted"), before.expect("it is counted"));
+        assert!(after >= before, "{after} {before}");
+    }
+    let servers = gauge.servers().await.unwrap().expect("one host is named");
+    assert_eq!(servers.listening.len(), 1);
+    assert!(servers.programs.contains(&"postgres"));
 }
 
 async fn a_longer_way_gives_a_row_a_round_trip(server: Server) {
