@@ -96,10 +96,10 @@ def dissolve(group):
 
 
 def as_server(*command):
-    """A command as the user of the servers: PostgreSQL refuses to run as root."""
+    """The words of a command as the user of the servers: PostgreSQL refuses to run as root."""
     if getpass.getuser() == "root":
         command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--", *command]
-    return data.run(command, cwd="/")
+    return [str(word) for word in command]
 
 
 def free_port():
@@ -119,27 +119,23 @@ def servers(number):
             shutil.chown(place, "postgres", "postgres")
         for one in range(number):
             directory, port = place / str(one), free_port()
-            as_server(programs / "initdb", "-D", directory, "-U", "tonnage", "--auth=trust", "--no-sync",
-                      "--encoding=UTF8", "--locale=C.UTF-8")
+            data.run(as_server(programs / "initdb", "-D", directory, "-U", "tonnage", "--auth=trust", "--no-sync",
+                               "--encoding=UTF8", "--locale=C.UTF-8"), cwd="/")
             options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
             log = directory / "server.log"
             # Without a pipe of ours, which the server would hold open.
-            command = [programs / "pg_ctl", "-D", directory, "-l", log, "-o", options, "-w", "start", "-s"]
-            detached(command, log)
+            detached(as_server(programs / "pg_ctl", "-D", directory, "-l", log, "-o", options, "-w", "start", "-s"), log)
             started.append(directory)
             urls.append(f"postgresql://tonnage@127.0.0.1:{port}/postgres?sslmode=disable")
             processes.append((directory / "postmaster.pid").read_text().split()[0])
         yield urls, processes
     finally:
         for directory in started:
-            as_server(programs / "pg_ctl", "-D", directory, "-m", "immediate", "-w", "stop", "-s")
+            data.run(as_server(programs / "pg_ctl", "-D", directory, "-m", "immediate", "-w", "stop", "-s"), cwd="/")
         shutil.rmtree(place, ignore_errors=True)
 
 
-def detached(command, log):
-    words = [str(word) for word in command]
-    if getpass.getuser() == "root":
-        words = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--", *words]
+def detached(words, log):
     quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
     if subprocess.run(words, cwd="/", timeout=120, **quiet).returncode:
         raise Failed(f"PostgreSQL did not start: {log.read_text() if log.exists() else words}")

@@ -1,12 +1,12 @@
 //! `tonnage bench`: what it measures, what it says, and what it leaves behind.
 
+mod left;
+mod offered;
+mod remote;
+
 use serde_json::Value;
 
-use crate::{
-    database,
-    process::{Running, tonnage},
-    support::{ALL, Database, Place},
-};
+use crate::support::{ALL, Database, Place};
 
 /// Few rows and all the time that they take: what is counted does not depend on how fast anything is.
 const SMALL: &str = "--rows 200 --duration 10m --repeat 2 --batch-rows 100 --yes";
@@ -34,24 +34,22 @@ fn tables(place: &Place) -> Vec<String> {
     place.sql(sql)
 }
 
+/// No other tables are there, and no files beside the database.
+pub fn assert_nothing_left(place: &Place, known: &[&str]) {
+    assert_eq!(tables(place), known, "{:?}", place.database);
+    let left = std::fs::read_dir(place.path("")).expect("the directory is there");
+    let left = left.map(|entry| entry.expect("an entry").file_name());
+    let left = left.filter(|name| name.to_string_lossy().contains("tonnage_bench"));
+    assert_eq!(left.count(), 0, "{:?}", place.database);
+}
+
 /// Nothing of the user's has changed, and nothing else is there.
 fn assert_untouched(place: &Place) {
-    assert_eq!(tables(place), ["orders"], "{:?}", place.database);
+    assert_nothing_left(place, &["orders"]);
     assert_eq!(
         place.sql("SELECT id, customer FROM orders ORDER BY id"),
         ["1|anna", "2|ben"]
     );
-    let directory = std::fs::read_dir(place.path("")).expect("the directory is there");
-    let left = directory
-        .map(|entry| {
-            entry
-                .expect("an entry")
-                .file_name()
-                .to_string_lossy()
-                .into_owned()
-        })
-        .filter(|name| name.contains("tonnage_bench"));
-    assert_eq!(left.count(), 0);
 }
 
 #[test]
@@ -187,85 +185,6 @@ fn assert_costs(report: &Value, database: Database) {
             assert!(run["offered"].is_null() && bound != "rate", "{cell}");
         }
     }
-}
-
-#[test]
-fn what_is_offered_at_a_rate_is_answered_by_its_time() {
-    const RATE: f64 = 2_000.0;
-    for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
-        let line =
-            "--rows 200 --duration 10m --repeat 2 --method single,array --batch-rows 20 --jobs 1 --yes";
-        let ran = place.run(&format!("bench {{db}} {line} --rate 2k/s -o out"));
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        let report: Value = serde_json::from_str(&place.read("out/report.json")).expect("JSON");
-        assert_eq!(report["rate"], 2_000);
-        let cells = report["cells"].as_array().expect("cells");
-        assert_eq!(cells.len(), 2, "{report}");
-        for run in cells
-            .iter()
-            .flat_map(|cell| cell["runs"].as_array().expect("runs"))
-        {
-            let offered = &run["offered"];
-            let reached = offered["reached"].as_f64().expect("a rate");
-            assert_eq!(offered["rows_per_second"].as_f64(), Some(RATE));
-            assert!(reached > 0.0 && reached <= RATE, "{run}");
-            assert_eq!(run["bound_by"] == "rate", reached >= 0.95 * RATE, "{run}");
-            // No more rows than are offered.
-            assert!(run["rows_per_second"].as_f64() <= Some(RATE * 1.000_001), "{run}");
-            for at in 0..4 {
-                let [response, write] =
-                    [&offered["response_seconds"], &run["write_seconds"]].map(|times| times[at].as_f64());
-                assert!(response >= write && write > Some(0.0), "{run}");
-            }
-        }
-        let answer = &report["answers"][0];
-        let sentence = answer["sentence"].as_str().expect("a sentence");
-        let told = match answer["recommended"].is_null() {
-            true => "no setting that was measured holds 2k rows/s; nearest is ",
-            false => " at 2k rows/s: 99% of the writes are committed within ",
-        };
-        assert!(sentence.contains(told), "{sentence}");
-        assert!(ran.stdout.starts_with(sentence), "{}", ran.stdout);
-        for title in ["due p50", "reached"] {
-            assert!(ran.stdout.contains(title), "{}", ran.stdout);
-        }
-        let page = place.read("out/report.html");
-        assert!(page.contains("milliseconds from when it was due"));
-        let csv = place.read("out/cells.csv");
-        assert!(
-            csv.lines()
-                .next()
-                .is_some_and(|names| names.contains("response_seconds_p99"))
-        );
-        let same = place.run("bench --compare out out");
-        assert!(
-            same.stdout.contains("0 of 2 cells changed") && same.stdout.contains("from when they were due"),
-            "{}",
-            same.stdout
-        );
-        assert_untouched(&place);
-    }
-}
-
-#[test]
-fn a_rate_that_nobody_holds_is_not_recommended_for() {
-    let place = Place::new(Database::Sqlite);
-    let line = "--rows 50 --duration 10m --repeat 1 --method single --rate 1G --yes";
-    let report = bench(&place, line);
-    let run = &report["cells"][0]["runs"][0];
-    assert!(run["offered"]["reached"].as_f64() < Some(0.95e9), "{run}");
-    assert_ne!(run["bound_by"], "rate");
-    let answer = &report["answers"][0];
-    assert!(
-        answer["recommended"].is_null() && answer["flags"].is_null(),
-        "{answer}"
-    );
-    let sentence = answer["sentence"].as_str().expect("a sentence");
-    assert!(
-        sentence.starts_with("no setting that was measured holds 1G rows/s"),
-        "{sentence}"
-    );
 }
 
 #[test]
@@ -512,193 +431,5 @@ fn mistakes_are_told() {
         assert!(matches!(ran.code, Some(1 | 2)), "{line}: {:?}", ran.code);
         assert!(ran.stderr.contains(told), "{line}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{line}");
-    }
-}
-
-#[test]
-fn what_a_killed_run_has_left_is_removed_where_that_is_asked_for() {
-    for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
-        let left = match database {
-            Database::Sqlite => {
-                for file in ["shop.db.tonnage_bench_12ab_3", "shop.db.tonnage_bench_12ab_3-wal"] {
-                    place.write(file, "");
-                }
-                "tonnage_bench_12ab_3"
-            }
-            _ => {
-                place.sql(
-                    "CREATE TABLE tonnage_bench_12ab_3 (a integer); CREATE TABLE tonnagexbenchx (a integer)",
-                );
-                "tonnage_bench_12ab_3"
-            }
-        };
-        let ran = place.run("bench {db} --remove-left");
-        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-        assert!(
-            ran.stderr.contains(&format!("{left} would be removed")),
-            "{}",
-            ran.stderr
-        );
-        let ran = place.run("bench {db} --remove-left --yes");
-        assert_eq!(
-            (ran.code, ran.stdout.trim()),
-            (Some(0), &*format!("removed {left}")),
-            "{}",
-            ran.stderr
-        );
-        if *database != Database::Sqlite {
-            place.sql("DROP TABLE tonnagexbenchx");
-        }
-        assert_untouched(&place);
-        let ran = place.run("bench {db} --remove-left --yes");
-        assert_eq!(
-            (ran.code, ran.stdout.trim()),
-            (Some(0), "nothing is left"),
-            "{}",
-            ran.stderr
-        );
-    }
-}
-
-/// The cell of a bench that was asked for one round trip beside the way as it is.
-fn remote(report: &Value) -> &Value {
-    let cells = report["cells"].as_array().expect("cells");
-    let found = cells
-        .iter()
-        .find(|cell| cell["setting"]["round_trip_micros"].as_u64() > Some(0));
-    found.expect("a cell by a longer way")
-}
-
-#[test]
-fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
-    // Of rows each in a write of its own within one transaction. PostgreSQL is sent a row behind its savepoint; MariaDB's
-    // protocol waits for the answer to the savepoint, to the row and to the release. A row that is committed by itself
-    // waits for its BEGIN, for itself and for its COMMIT.
-    let within = "--method array --batch-rows 1 -1";
-    let single = "--method single";
-    for (database, method, expected) in [
-        (Database::Postgres, within, 1.0),
-        (Database::MariaDb, within, 3.0),
-        (Database::Postgres, single, 3.0),
-        (Database::MariaDb, single, 3.0),
-    ] {
-        let place = Place::with(database, ORDERS, &[]);
-        let trips = |rows: u64| {
-            let report = bench(
-                &place,
-                &format!("--rows {rows} --duration 10m --repeat 1 --yes {method} --jobs 1 --rtt 0,4ms"),
-            );
-            let cell = remote(&report);
-            let run = &cell["runs"][0];
-            assert_eq!(run["rows"], rows, "{cell}");
-            // No faster than light: what waits for a round trip takes one.
-            let rate = run["rows_per_second"].as_f64().expect("a rate");
-            assert!(rate <= 250.0 / expected, "{database:?} {method}: {rate} rows/s");
-            assert!(report["cells"][0]["runs"][0]["round_trips"].is_null(), "{report}");
-            assert_eq!(report["answers"].as_array().map(Vec::len), Some(2), "{report}");
-            run["round_trips"].as_f64().expect("they are counted")
-        };
-        // What beginning and end take differs by an answer or two.
-        let a_row = (trips(120) - trips(20)) / 100.0;
-        assert!(
-            (0.95 * expected..=1.05 * expected).contains(&a_row),
-            "{database:?} {method}: {a_row} round trips a row"
-        );
-        assert_untouched(&place);
-    }
-}
-
-#[test]
-fn a_longer_way_asks_the_same_of_the_server() {
-    let place = Place::with(Database::Postgres, ORDERS, &[]);
-    let authority = std::env::var("TONNAGE_TEST_POSTGRES_CA").expect("the authority");
-    let options = format!("{SMALL} --method native --jobs 2 --rtt 1ms --bandwidth 50MB/s --report -");
-    let verified = format!("sslmode=verify-full&sslrootcert={authority}");
-    let ran = place.run(&format!("bench {{db}}?{verified} {options}"));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let report: Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
-    assert_eq!(report["bandwidth"], 50_000_000);
-    assert!(
-        remote(&report)["runs"][0]["round_trips"].as_u64() > Some(0),
-        "{report}"
-    );
-    // The server's certificate is made out to that name and to its address.
-    let url = place.url().replace("127.0.0.1", "localhost");
-    let ran = place.run(&format!("bench {url}?{verified} {options}"));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-
-    let socket = std::env::var("TONNAGE_TEST_POSTGRES_SOCKET").expect("the socket");
-    let url = place.url();
-    let (_, rest) = url.rsplit_once(':').expect("a port");
-    let (port, name) = rest.split_once('/').expect("a database");
-    let ran = place.run(&format!(
-        "bench postgresql:///{name}?host={socket}&user=tonnage&port={port} --rtt 1ms --yes"
-    ));
-    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-    assert!(
-        ran.stderr.contains("is a socket of this machine"),
-        "{}",
-        ran.stderr
-    );
-    assert_untouched(&place);
-}
-
-#[test]
-fn an_interrupt_removes_what_was_made() {
-    for (signal, code) in [(2, 130), (15, 143)] {
-        for database in database::Database::all() {
-            database.run("CREATE TABLE orders (id integer PRIMARY KEY)");
-            let mut command = tonnage();
-            // It does not end by itself.
-            command.args([
-                "bench",
-                &database.url(),
-                "--yes",
-                "--duration",
-                "60m",
-                "--rows",
-                "1G",
-            ]);
-            command.args(["--batch-rows", "10", "--method", "array"]);
-            let mut running = Running::start(&mut command);
-            while made(&database) == 0 && !running.has_ended() {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-            }
-            running.signal(signal);
-            let ended = running.wait();
-            ended.expect(code);
-            assert!(
-                ended
-                    .stderr
-                    .contains("interrupted; what was made to measure with is removed"),
-                "{}: {}",
-                database.name(),
-                ended.stderr
-            );
-            assert_eq!(made(&database), 0, "{}", database.name());
-        }
-    }
-}
-
-/// Tables that were made to measure with.
-fn made(database: &database::Database) -> u64 {
-    match database {
-        database::Database::Sqlite(_) => {
-            let url = database.url();
-            let file = std::path::Path::new(url.trim_start_matches("sqlite:"));
-            let directory = std::fs::read_dir(file.parent().expect("a directory")).expect("it is there");
-            let names = directory.map(|entry| entry.expect("an entry").file_name());
-            names
-                .filter(|name| name.to_string_lossy().contains("tonnage_bench"))
-                .count() as u64
-        }
-        _ => {
-            let sql = "SELECT count(*) FROM information_schema.tables WHERE table_name LIKE 'tonnage\\_bench%' \
-                       AND table_schema IN ('public', 'SCHEMA')";
-            let url = database.url();
-            let name = url.rsplit('/').next().expect("a database").to_owned();
-            database.number(&sql.replace("SCHEMA", &name)).expect("a count")
-        }
     }
 }

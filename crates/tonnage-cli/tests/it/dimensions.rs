@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::{ALL, Database, Place};
+use crate::{
+    bench::assert_nothing_left,
+    support::{ALL, Database, Place},
+};
 
 /// Few rows and all the time that they take.
 const SMALL: &str = "--duration 10m --repeat 1 --batch-rows 50 --jobs 1 --yes";
@@ -24,25 +27,6 @@ fn assert_whole(report: &Value, cells: usize, rows: u64) {
     for cell in list(report, "cells") {
         assert_eq!(cell["runs"][0]["rows"], rows, "{cell}");
     }
-}
-
-/// Tables, and files beside the database, that measuring may have left.
-fn assert_nothing_left(place: &Place, tables: &[&str]) {
-    let sql = match place.database {
-        Database::Sqlite => "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name",
-        Database::Postgres => {
-            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'S') \
-             ORDER BY relname"
-        }
-        Database::MariaDb => {
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = database() ORDER BY table_name"
-        }
-    };
-    assert_eq!(place.sql(sql), tables, "{:?}", place.database);
-    let left = std::fs::read_dir(place.path("")).expect("the directory is there");
-    let left = left.map(|entry| entry.expect("an entry").file_name());
-    let left = left.filter(|name| name.to_string_lossy().contains("tonnage_bench"));
-    assert_eq!(left.count(), 0, "{:?}", place.database);
 }
 
 #[test]

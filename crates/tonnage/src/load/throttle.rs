@@ -106,20 +106,16 @@ impl Throttle {
         }
         self.committed.store(0, Ordering::Relaxed);
         let mut overload = self.overload.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = overload.take();
-        let least = |now: usize, known: Option<usize>| known.map_or(now, |known| known.min(now));
-        *overload = Some(OverloadReport {
-            writes: known.as_ref().map_or(0, |known| known.writes) + 1,
-            jobs_least: least(
-                self.allowed.load(Ordering::Relaxed),
-                known.as_ref().map(|known| known.jobs_least),
-            ),
-            requests_least: match (requests, known.and_then(|known| known.requests_least)) {
-                (Some(now), known) => Some(least(now, known)),
-                (None, known) => known,
-            },
-            error: error.to_string(),
+        let known = overload.get_or_insert_with(|| OverloadReport {
+            writes: 0,
+            jobs_least: self.lanes,
+            requests_least: None,
+            error: String::new(),
         });
+        known.writes += 1;
+        known.jobs_least = known.jobs_least.min(self.allowed.load(Ordering::Relaxed));
+        known.requests_least = known.requests_least.into_iter().chain(requests).min();
+        known.error = error.to_string();
     }
 
     /// How far the run gave way; none where it never had to.

@@ -14,15 +14,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     figures::{Bound, Cell},
-    form::TableForm,
     offered,
-    setting::{Kind, RowKind, RuledOut, Setting},
+    setting::{Kind, RuledOut, Setting},
     statistics::{Estimate, Steadiness},
-    touch::Touch,
 };
 use crate::{
     operation::{Durability, Method},
-    plan::Mode,
     report::{Counted, Grouped},
 };
 
@@ -36,19 +33,9 @@ const SPREAD_MAX: f64 = 0.3;
 /// What is recommended for one kind of rows and one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The kind of rows.
-    pub workload: RowKind,
-    /// The form of the table.
-    #[serde(default)]
-    pub table: TableForm,
-    /// What happens to a row.
-    pub operation: Mode,
-    /// Which of the rows that are there it met.
-    #[serde(default)]
-    pub touch: Touch,
-    /// Microseconds that a round trip took longer.
-    #[serde(default)]
-    pub round_trip_micros: u64,
+    /// What it is about.
+    #[serde(flatten)]
+    pub kind: Kind,
     /// What the commits of the recommended setting promise.
     pub durability: Durability,
     /// The setting; none where the run was too noisy to tell.
@@ -63,19 +50,6 @@ pub struct Answer {
     pub costs: Vec<String>,
     /// The options of `tonnage load`; none where nothing is recommended.
     pub flags: Option<String>,
-}
-
-impl Answer {
-    /// What it is about.
-    pub fn kind(&self) -> Kind {
-        Kind {
-            workload: self.workload,
-            table: self.table,
-            operation: self.operation,
-            touch: self.touch,
-            round_trip_micros: self.round_trip_micros,
-        }
-    }
 }
 
 /// What [`answers`] decides from.
@@ -151,11 +125,7 @@ fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
         ruled_out.push(format!("{settings}: {why}"));
     }
     Some(Answer {
-        workload: kind.workload,
-        table: kind.table,
-        operation: kind.operation,
-        touch: kind.touch,
-        round_trip_micros: kind.round_trip_micros,
+        kind,
         durability,
         recommended: (!too_noisy).then_some(best.setting),
         sentence,

@@ -162,7 +162,11 @@ impl Bench {
         options.budget.check()?;
         let own = tables::own(&target, &url, &mut options).await?;
         let obstacles = tables::Obstacles::of(&*target, &options.matrix, own.clone()).await?;
-        let obstacle = |setting: &Setting| obstacles.to(setting);
+        let obstacle = |setting: &Setting| {
+            obstacles
+                .to(setting)
+                .or_else(|| bounds::too_seldom(&options, setting))
+        };
         let cells = options
             .matrix
             .cells(target.capabilities(), &options.budget, &obstacle)?;
@@ -500,7 +504,6 @@ impl Running<'_> {
         target: Arc<dyn Target>,
         table: TableName,
     ) -> Result<Run> {
-        self.often_enough(setting)?;
         let rate = self.bench.options.rate;
         let rows_max = self.bench.options.budget.rows;
         let rows = self.rows_of(setting)?;

@@ -26,7 +26,7 @@ pub struct Beside<'a> {
 /// Forms that were measured with the same rows in the same way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forms<'a> {
-    /// What they have in common; its form is the first one's.
+    /// What they have in common; its form is the usual one.
     pub kind: Kind,
     /// What their commits promise.
     pub durability: Durability,
@@ -38,7 +38,7 @@ pub struct Forms<'a> {
 pub fn forms(report: &BenchReport) -> Vec<Forms<'_>> {
     let mut found: Vec<Forms> = Vec::new();
     for answer in &report.answers {
-        let kind = answer.kind();
+        let kind = answer.kind;
         let cells = report
             .cells
             .iter()
@@ -47,11 +47,12 @@ pub fn forms(report: &BenchReport) -> Vec<Forms<'_>> {
         let Some(fastest) = cells.max_by(by_median) else {
             continue;
         };
-        let alike = found.iter_mut().find(|forms| {
-            let usual = TableForm::default();
-            let but_for_table = |kind: Kind| Kind { table: usual, ..kind };
-            but_for_table(forms.kind) == but_for_table(kind) && forms.durability == answer.durability
-        });
+        let common = Kind {
+            table: TableForm::default(),
+            ..kind
+        };
+        let is_alike = |forms: &&mut Forms| forms.kind == common && forms.durability == answer.durability;
+        let alike = found.iter_mut().find(is_alike);
         let form = |first: f64| Beside {
             table: kind.table,
             fastest,
@@ -63,7 +64,7 @@ pub fn forms(report: &BenchReport) -> Vec<Forms<'_>> {
                 forms.forms.push(form(first));
             }
             None => found.push(Forms {
-                kind,
+                kind: common,
                 durability: answer.durability,
                 forms: vec![form(fastest.rows_per_second.median)],
             }),
@@ -78,7 +79,7 @@ pub fn unmeasured(report: &BenchReport) -> Vec<(Kind, &str)> {
     let mut found: Vec<(Kind, &str)> = Vec::new();
     for out in &report.ruled_out {
         let one = (out.setting.kind(), out.why.as_str());
-        let is_answered = report.answers.iter().any(|answer| answer.kind() == one.0);
+        let is_answered = report.answers.iter().any(|answer| answer.kind == one.0);
         if !is_answered && !found.contains(&one) {
             found.push(one);
         }

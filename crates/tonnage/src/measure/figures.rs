@@ -272,6 +272,16 @@ impl Cell {
         self.median(|run| Some(of(run)? as f64 / run.rows.max(1) as f64))
     }
 
+    /// The median of something over its commits.
+    pub fn a_commit(&self, of: impl Fn(&Run) -> Option<u64>) -> Option<f64> {
+        self.median(|run| Some(of(run)? as f64 / run.commits.max(1) as f64))
+    }
+
+    /// The median of something that a million of its rows would take.
+    pub fn a_million_rows(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
+        self.median(|run| Some(of(run)? * 1e6 / run.rows.max(1) as f64))
+    }
+
     /// What most of its runs were bound by.
     pub fn bound_by(&self) -> Bound {
         let count = |bound| self.runs.iter().filter(|run| run.bound_by == bound).count();

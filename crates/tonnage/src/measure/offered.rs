@@ -85,11 +85,7 @@ pub(super) fn answer(evidence: &Evidence, kind: Kind, rate: f64) -> Option<Answe
         }
     }
     Some(Answer {
-        workload: kind.workload,
-        operation: kind.operation,
-        round_trip_micros: kind.round_trip_micros,
-        table: kind.table,
-        touch: kind.touch,
+        kind,
         durability,
         recommended: best.as_ref().map(|best| best.cell.setting),
         sentence,

@@ -20,12 +20,12 @@ use crate::{
     error::{Error, Result},
     load::{arrow_bug, create_spec, prepare},
     plan::{LedgerPlace, LoadOptions, Mode},
-    reader::Relation,
+    reader::{Relation, no_table},
     report::Counted,
     sinks::Output,
     source::{ReadRequest, Source},
     sources::{self, TextOptions, database::DatabaseSource},
-    table::{Column, ColumnSpec, Numbered, Table, TableName, nearest},
+    table::{Column, ColumnSpec, Numbered, Table, TableName},
     target::Target,
     types::ColumnType,
     unload::UnloadOptions,
@@ -81,16 +81,10 @@ pub(super) struct Own {
 
 /// The table of this name. `Schema` where there is none, with those that may be meant.
 pub(super) async fn table_named(target: &dyn Target, name: &TableName) -> Result<Table> {
-    if let Some(table) = target.table(name).await? {
-        return Ok(table);
+    match target.table(name).await? {
+        Some(table) => Ok(table),
+        None => Err(no_table(name, &target.table_names().await?)),
     }
-    let error = Error::schema(format!("there is no table {name}"));
-    let names = target.table_names().await.unwrap_or_default();
-    let close = nearest(&name.name, names.iter().map(String::as_str));
-    Err(match close.is_empty() {
-        false => error.hint(format!("did you mean {}?", close.join(" or "))),
-        true => error.hint("name it as table or schema.table"),
-    })
 }
 
 /// The columns of a table that rows can be given.

@@ -111,17 +111,20 @@ pub struct Setting {
 }
 
 /// What settings have in common among which one can be chosen, but for the durability: the others are as they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Kind {
     /// The kind of rows.
     pub workload: RowKind,
     /// The form of the table.
+    #[serde(default)]
     pub table: TableForm,
     /// What happens to a row.
     pub operation: Mode,
     /// Which of the rows that are there it meets.
+    #[serde(default)]
     pub touch: Touch,
     /// Microseconds that a round trip takes longer.
+    #[serde(default)]
     pub round_trip_micros: u64,
 }
 

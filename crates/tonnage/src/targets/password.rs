@@ -72,11 +72,9 @@ fn is_cut(authority: &str, path: Option<&str>, query: Option<&str>) -> bool {
     !authority.contains('@') && (has_login(path) || has_login(query) && !is_port)
 }
 
-/// `Config` for a URL whose password is cut by a character that has a meaning in URLs. What is left of it would else be
-/// taken for a host, a port or an option, and shown as such.
+/// Authority, path and query of what follows `://`.
 #[cfg(any(feature = "cassandra", feature = "mysql", feature = "postgres"))]
-pub(super) fn refuse_cut(url: &str) -> Result<()> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+fn parts(rest: &str) -> (&str, Option<&str>, Option<&str>) {
     let (rest, query) = match rest.split_once('?') {
         Some((rest, query)) => (rest, Some(query)),
         None => (rest, None),
@@ -85,6 +83,15 @@ pub(super) fn refuse_cut(url: &str) -> Result<()> {
         Some((authority, path)) => (authority, Some(path)),
         None => (rest, None),
     };
+    (authority, path, query)
+}
+
+/// `Config` for a URL whose password is cut by a character that has a meaning in URLs. What is left of it would else be
+/// taken for a host, a port or an option, and shown as such.
+#[cfg(any(feature = "cassandra", feature = "mysql", feature = "postgres"))]
+pub(super) fn refuse_cut(url: &str) -> Result<()> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let (authority, path, query) = parts(rest);
     if !is_cut(authority, path, query) {
         return Ok(());
     }
@@ -100,14 +107,7 @@ pub(super) fn redact(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return hide(url);
     };
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, query)) => (rest, Some(query)),
-        None => (rest, None),
-    };
-    let (authority, path) = match rest.split_once('/') {
-        Some((authority, path)) => (authority, Some(path)),
-        None => (rest, None),
-    };
+    let (authority, path, query) = parts(rest);
     if is_cut(authority, path, query) {
         return hide(url);
     }
@@ -125,12 +125,12 @@ pub(super) fn redact(url: &str) -> String {
                 }
             }
             shown.push_str(hosts);
-            if let Some(path) = path {
-                shown.push('/');
-                shown.push_str(path);
-            }
         }
-        None => shown.push_str(rest),
+        None => shown.push_str(authority),
+    }
+    if let Some(path) = path {
+        shown.push('/');
+        shown.push_str(path);
     }
     if let Some(query) = query {
         let pairs: Vec<_> = query

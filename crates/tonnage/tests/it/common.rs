@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tonnage::{
+    ledger::{NewRun, RunDetail},
     operation::{Durability, Method, Operation},
     plan::{LedgerPlace, OnError, Plan, PlanColumn, RejectsMax, SlotBy, Sort},
     preparation::Preparation,
@@ -47,5 +48,34 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         settings_changed: Vec::new(),
         guarantees_lost: Vec::new(),
         notes: Vec::new(),
+    }
+}
+
+/// A run of plain inserts of `id` into a table, with `slots` slots; the table stays as it is.
+pub fn new_run(table: &Table, run_id: String, identity: String, slots: u16) -> NewRun {
+    NewRun {
+        run_id,
+        identity,
+        detail: RunDetail {
+            inputs: Vec::new(),
+            options: Vec::new(),
+            table: table.name.to_string(),
+            table_identity: table.identity.clone(),
+            operation: "insert".to_owned(),
+            key: Vec::new(),
+            columns: vec!["id".to_owned()],
+            block_rows: 65_536,
+            block_bytes: 8 << 20,
+            slots,
+            slot_by: "block".to_owned(),
+            sort: "none".to_owned(),
+            rejects: String::new(),
+            single_transaction: false,
+            prepared_by: None,
+            pending: None,
+            member: None,
+        },
+        table: table.name.clone(),
+        preparation: Preparation::Keep,
     }
 }

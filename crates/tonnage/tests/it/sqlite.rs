@@ -20,10 +20,9 @@ use rusqlite::{Connection, types::Value};
 use tempfile::TempDir;
 use tonnage::{
     ColumnType,
-    ledger::{NewRun, RunDetail},
+    ledger::NewRun,
     operation::{Method, Operation},
     plan::{Plan, PlanColumn},
-    preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position},
     table::{Table, TableName},
     target::{Claim, Failure, Guard, Target, Writer},
@@ -161,31 +160,11 @@ fn text(value: &str) -> Value {
 
 async fn new_run(database: &Database, table: &str, run_id: &str) -> NewRun {
     let table = database.table(table).await;
-    NewRun {
-        run_id: run_id.to_owned(),
-        identity: format!("same input into {}", table.identity.object),
-        detail: RunDetail {
-            inputs: Vec::new(),
-            options: vec!["header=true".to_owned()],
-            table: table.name.to_string(),
-            table_identity: table.identity,
-            operation: "insert".to_owned(),
-            key: Vec::new(),
-            columns: vec!["id".to_owned()],
-            block_rows: 65_536,
-            block_bytes: 1 << 20,
-            slots: 4,
-            slot_by: "block".to_owned(),
-            sort: "none".to_owned(),
-            rejects: String::new(),
-            single_transaction: false,
-            prepared_by: None,
-            pending: None,
-            member: None,
-        },
-        table: table.name,
-        preparation: Preparation::Keep,
-    }
+    let identity = format!("same input into {}", table.identity.object);
+    let mut run = crate::common::new_run(&table, run_id.to_owned(), identity, 4);
+    run.detail.options.push("header=true".to_owned());
+    run.detail.block_bytes = 1 << 20;
+    run
 }
 
 /// A step of a slot from `from` to `to` rows of block 0.

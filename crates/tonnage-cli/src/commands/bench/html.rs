@@ -14,7 +14,7 @@ use tonnage::{
 
 use super::{
     svg::{Axis, Point, Series, bars, escaped, lines},
-    text::{but_for_table, same_kind},
+    text::same_kind,
 };
 
 /// Colours of text, ground and series: light, and dark where the reader's system is.
@@ -60,7 +60,7 @@ pub fn page(report: &BenchReport) -> String {
         let _ = writeln!(
             page,
             "<h2>{}, {}</h2>\n<p class=\"answer\">{}</p>",
-            answer.kind(),
+            answer.kind,
             answer.durability,
             escaped(&answer.sentence)
         );
@@ -83,13 +83,13 @@ pub fn page(report: &BenchReport) -> String {
                 .iter()
                 .filter(|cell| {
                     let setting = &cell.setting;
-                    (setting.kind(), setting.durability) == (answer.kind(), level)
+                    (setting.kind(), setting.durability) == (answer.kind, level)
                 })
                 .collect();
             if let Some(first) = cells.first() {
                 let of_level = best.filter(|best| same_kind(best, &first.setting));
                 if level != answer.durability {
-                    let _ = writeln!(page, "<h2>{}, {level}</h2>", answer.kind());
+                    let _ = writeln!(page, "<h2>{}, {level}</h2>", answer.kind);
                 }
                 charts(&mut page, &cells, of_level);
                 figures(&mut page, &cells, answer.recommended);
@@ -192,8 +192,7 @@ fn about(cell: &Cell) -> String {
         ),
         (
             "flushes of the log a commit",
-            cell.median(|run| Some(run.costs.log_flushes? as f64 / run.commits.max(1) as f64))
-                .map(short),
+            cell.a_commit(|run| run.costs.log_flushes).map(short),
         ),
         (
             "bytes written a row",
@@ -323,10 +322,10 @@ fn charts(page: &mut String, cells: &[&Cell], best: Option<Setting>) {
         |cell| cell.a_row(|run| run.log_bytes),
         |cell| cell.a_row(|run| run.disk_bytes),
         |cell| cell.a_row(|run| run.costs.written_bytes),
-        |cell| cell.median(|run| Some(run.costs.log_flushes? as f64 / run.commits.max(1) as f64)),
+        |cell| cell.a_commit(|run| run.costs.log_flushes),
         |cell| cell.a_row(|run| Some(run.bytes_sent).filter(|bytes| *bytes > 0)),
-        |cell| cell.median(|run| Some(run.client_cpu_seconds? * 1e6 / run.rows.max(1) as f64)),
-        |cell| cell.median(|run| Some(run.costs.server_cpu_seconds? * 1e6 / run.rows.max(1) as f64)),
+        |cell| cell.a_million_rows(|run| run.client_cpu_seconds),
+        |cell| cell.a_million_rows(|run| run.costs.server_cpu_seconds),
     ];
     for (title, value) in titles.into_iter().zip(values) {
         let values = of_each
@@ -458,8 +457,7 @@ fn over_tables(page: &mut String, report: &BenchReport) {
         let bar = |form: &Beside| (form.table.to_string(), form.fastest.rows_per_second.median);
         let title = format!(
             "The fastest into each table, rows a second: {}, {}",
-            but_for_table(&of_kind.kind),
-            of_kind.durability
+            of_kind.kind, of_kind.durability
         );
         let values: Vec<_> = of_kind.forms.iter().map(bar).collect();
         chart(page, &title, &bars(&title, &values));
@@ -484,7 +482,7 @@ fn over_distance(page: &mut String, report: &BenchReport) {
         .iter()
         .map(|answer| Kind {
             round_trip_micros: 0,
-            ..answer.kind()
+            ..answer.kind
         })
         .collect();
     kinds.dedup();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tonnage::measure::{
-    Answer, BenchReport, Kind, Setting, TableForm,
+    Answer, BenchReport, Setting,
     answer::{Measured, Short, Time, Within},
     beside::{Forms, forms, unmeasured},
     compare::{Comparison, Figure},
@@ -92,7 +92,7 @@ fn unknown_paths(report: &BenchReport) -> Vec<String> {
 
 fn one(text: &mut String, answer: &Answer, several: bool, place: &str) {
     if several {
-        let _ = writeln!(text, "{}:", answer.kind());
+        let _ = writeln!(text, "{}:", answer.kind);
     }
     let _ = writeln!(text, "{}", answer.sentence);
     if let Some(flags) = &answer.flags {
@@ -131,12 +131,7 @@ fn generator(ceiling: &Ceiling, report: &BenchReport) -> String {
 
 /// What the form of the table costs.
 fn beside(text: &mut String, forms: &Forms) {
-    let _ = writeln!(
-        text,
-        "tables for {}, {}",
-        but_for_table(&forms.kind),
-        forms.durability
-    );
+    let _ = writeln!(text, "tables for {}, {}", forms.kind, forms.durability);
     let lines: Vec<Vec<String>> = forms
         .forms
         .iter()
@@ -151,14 +146,6 @@ fn beside(text: &mut String, forms: &Forms) {
         .collect();
     table(text, &lines);
     text.push('\n');
-}
-
-/// What is alike of kinds that differ in the form of the table.
-pub fn but_for_table(kind: &Kind) -> Kind {
-    Kind {
-        table: TableForm::default(),
-        ..*kind
-    }
 }
 
 /// A kind and a durability, which a table of cells has in common.
@@ -221,14 +208,10 @@ const COLUMNS: &[Column] = &[
         told(cell.a_row(|run| run.costs.written_bytes).map(Short))
     }),
     ("flushes/commit", |cell| {
-        let flushes = |run: &Run| Some(run.costs.log_flushes? as f64 / run.commits.max(1) as f64);
-        told(cell.median(flushes).map(Short))
+        told(cell.a_commit(|run| run.costs.log_flushes).map(Short))
     }),
     ("rows/commit", |cell| {
-        told(
-            cell.median(|run| Some(run.rows as f64 / run.commits.max(1) as f64))
-                .map(Short),
-        )
+        told(cell.a_commit(|run| Some(run.rows)).map(Short))
     }),
     ("taken", |cell| {
         told(cell.write_path.as_ref().map(|path| path.taken))
@@ -246,10 +229,7 @@ const COLUMNS: &[Column] = &[
 
 /// Processor seconds for a million rows.
 fn cpu(cell: &Cell, of: fn(&Run) -> Option<f64>) -> String {
-    told(
-        cell.median(|run| Some(of(run)? * 1e6 / run.rows.max(1) as f64))
-            .map(Short),
-    )
+    told(cell.a_million_rows(of).map(Short))
 }
 
 /// From when a write was due to its commit.

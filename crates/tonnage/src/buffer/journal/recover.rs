@@ -204,11 +204,15 @@ pub fn find(directory: &Path, id: JournalId) -> Result<Found> {
         next_number: files.last().map_or(1, |(number, _)| number.saturating_add(1)),
         ..Found::default()
     };
+    let mut last_used = None;
     while let Some((number, path)) = files.last() {
         let bytes = read(path)?;
         let segment = id.segment(*number);
         match stage(&bytes, segment) {
-            Stage::Used => break,
+            Stage::Used => {
+                last_used = Some(bytes);
+                break;
+            }
             Stage::Torn(length) => {
                 found.torn = Some(Torn {
                     segment: path.display().to_string(),
@@ -225,7 +229,10 @@ pub fn find(directory: &Path, id: JournalId) -> Result<Found> {
     let count = files.len();
     for (at, (number, path)) in files.into_iter().enumerate() {
         let is_last = at + 1 == count;
-        let bytes = read(&path)?;
+        let bytes = match last_used.take_if(|_| is_last) {
+            Some(bytes) => bytes,
+            None => read(&path)?,
+        };
         add(
             &mut found,
             &mut expected,

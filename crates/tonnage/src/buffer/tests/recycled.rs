@@ -77,6 +77,17 @@ async fn into_a_used_file(buffer: &Buffer, memory: &Memory, dir: &Path) -> (u64,
     (last, last + 6)
 }
 
+/// A journal in `killed` as a kill would leave it whose last six rows, which the database has not got, are in such a file;
+/// the last row that it has, and the last.
+async fn killed_in_a_used_file(memory: &Memory, dir: &Path) -> (PathBuf, u64, u64) {
+    let buffer = small(memory, dir).open().await.unwrap();
+    let (committed, last) = into_a_used_file(&buffer, memory, dir).await;
+    let killed = copied(dir, "killed");
+    buffer.stop().await;
+    memory.revive();
+    (killed, committed, last)
+}
+
 /// The journal's directory as a kill would leave it now: while files are renamed in it, it is looked at again.
 fn copied(dir: &Path, to: &str) -> PathBuf {
     let listed = || {
@@ -104,13 +115,9 @@ async fn records_of_an_earlier_life_are_not_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let memory = memory().await;
     memory.check("t", |_| None);
-    let buffer = small(&memory, dir.path()).open().await.unwrap();
-    let (committed, last) = into_a_used_file(&buffer, &memory, dir.path()).await;
-    let killed = copied(dir.path(), "killed");
+    let (killed, committed, last) = killed_in_a_used_file(&memory, dir.path()).await;
     // What a kill may leave of files that were being prepared.
     fs::write(killed.join("ahead.segment.partial"), [0; 5_000]).unwrap();
-    buffer.stop().await;
-    memory.revive();
 
     let buffer = bounded(&memory, dir.path(), "killed", false)
         .open()
@@ -218,11 +225,7 @@ async fn a_torn_end_in_a_file_that_was_used_before_is_cut_and_never_applied() {
     let dir = tempfile::tempdir().unwrap();
     let memory = memory().await;
     memory.check("t", |_| None);
-    let buffer = small(&memory, dir.path()).open().await.unwrap();
-    let (committed, last) = into_a_used_file(&buffer, &memory, dir.path()).await;
-    let killed = copied(dir.path(), "killed");
-    buffer.stop().await;
-    memory.revive();
+    let (killed, committed, last) = killed_in_a_used_file(&memory, dir.path()).await;
     let torn = used_again(&killed).expect("it was used before");
     let mut bytes = fs::read(&torn).unwrap();
     let start = *frames(&torn).last().unwrap();
@@ -253,11 +256,7 @@ async fn a_damaged_middle_in_a_file_that_was_used_before_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let memory = memory().await;
     memory.check("t", |_| None);
-    let buffer = small(&memory, dir.path()).open().await.unwrap();
-    let (committed, last) = into_a_used_file(&buffer, &memory, dir.path()).await;
-    let killed = copied(dir.path(), "killed");
-    buffer.stop().await;
-    memory.revive();
+    let (killed, committed, last) = killed_in_a_used_file(&memory, dir.path()).await;
     let damaged = used_again(&killed).expect("it was used before");
     let mut bytes = fs::read(&damaged).unwrap();
     // The last but two of the rows, each of which is a group by itself.

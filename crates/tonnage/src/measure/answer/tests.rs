@@ -3,7 +3,12 @@
 use super::*;
 use crate::{
     generate::Workload,
-    measure::figures::{Costs, Run},
+    measure::{
+        figures::{Costs, Run},
+        form::TableForm,
+        touch::Touch,
+    },
+    plan::Mode,
 };
 
 pub(in crate::measure) const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];

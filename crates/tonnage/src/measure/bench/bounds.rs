@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Running, processors};
+use super::{BenchOptions, processors};
 use crate::{
-    error::{Error, Result},
     load::{LaneReport, Progress},
     measure::{
         figures::{Bound, Costs, Load, Offered},
@@ -99,19 +98,13 @@ pub(super) fn offered(rate: Option<u64>, progress: &Progress) -> Option<Offered>
     rate.map(|rate| Offered::of(rate, progress.pace.kept(), responses))
 }
 
-impl Running<'_> {
-    /// Refuses a setting of which hardly a write would be due within a run.
-    pub(super) fn often_enough(&self, setting: &Setting) -> Result<()> {
-        let Some(rate) = self.bench.options.rate else {
-            return Ok(());
-        };
-        let every = setting.batch_rows as f64 / rate as f64;
-        match every * WRITES_MIN > self.bench.options.budget.duration.as_secs_f64() {
-            true => Err(Error::config(format!(
-                "at that rate a write of so many rows is due every {every:.1} s, and {WRITES_MIN} must be within a run; \
-                 --duration gives it more"
-            ))),
-            false => Ok(()),
-        }
-    }
+/// Why a setting tells nothing of which hardly a write would be due within a run.
+pub(super) fn too_seldom(options: &BenchOptions, setting: &Setting) -> Option<String> {
+    let every = setting.batch_rows as f64 / options.rate? as f64;
+    (every * WRITES_MIN > options.budget.duration.as_secs_f64()).then(|| {
+        format!(
+            "at that rate a write of so many rows is due every {every:.1} s, and {WRITES_MIN} must be within a run; \
+             --duration gives it more"
+        )
+    })
 }

@@ -462,7 +462,8 @@ fn unpacked_bytes(column: &ArrayRef) -> u64 {
                 return 0;
             }
             let keys = dictionary.normalized_keys().into_iter();
-            keys.map(|key| value_bytes(values, key)).sum()
+            let average = average_bytes(values);
+            keys.map(|key| value_bytes(values, average, key)).sum()
         }
         DataType::RunEndEncoded(ends, _) => match ends.data_type() {
             DataType::Int16 => run_bytes(column.as_run::<Int16Type>()),
@@ -480,20 +481,25 @@ fn run_bytes<R: RunEndIndexType>(runs: &RunArray<R>) -> u64 {
         let end = arrow::datatypes::ArrowNativeType::as_usize(end);
         end - std::mem::replace(&mut before, end)
     });
+    let average = average_bytes(runs.values());
     let bytes = lengths
         .enumerate()
-        .map(|(run, rows)| value_bytes(runs.values(), first + run).saturating_mul(rows as u64));
+        .map(|(run, rows)| value_bytes(runs.values(), average, first + run).saturating_mul(rows as u64));
     bytes.fold(0, u64::saturating_add)
 }
 
-/// The bytes of one value; of one that is made of others as many as these values have on average.
-fn value_bytes(values: &ArrayRef, at: usize) -> u64 {
+fn average_bytes(values: &ArrayRef) -> u64 {
+    (bytes_of(values) / values.len().max(1)) as u64
+}
+
+/// The bytes of one value; of one that is no text the average.
+fn value_bytes(values: &ArrayRef, average: u64, at: usize) -> u64 {
     match values.data_type() {
         DataType::Utf8 => values.as_string::<i32>().value_length(at) as u64,
         DataType::LargeUtf8 => values.as_string::<i64>().value_length(at) as u64,
         DataType::Binary => values.as_binary::<i32>().value_length(at) as u64,
         DataType::LargeBinary => values.as_binary::<i64>().value_length(at) as u64,
         DataType::Utf8View | DataType::BinaryView => 0,
-        _ => (bytes_of(values) / values.len().max(1)) as u64,
+        _ => average,
     }
 }

@@ -275,21 +275,11 @@ pub(super) fn check_deltas(mut encoded: &[u8], lists: u32, values: u64) -> Resul
 
 /// The bytes that a list of deltas takes; none where it has more than `values`.
 fn deltas(encoded: &[u8], values: u64) -> Option<usize> {
-    let mut at = 0;
-    let mut number = || {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = *encoded.get(at)?;
-            at += 1;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    };
+    let mut head = Thrift::new(encoded);
+    let mut number = || head.unsigned().ok();
     let (block, minis, count) = (number()?, number()?, number()?);
     number()?;
+    let mut at = usize::try_from(head.taken).ok()?;
     if count > values {
         return None;
     }

@@ -100,15 +100,17 @@ impl ChunkReader for ChunkBytes {
     type T = BufReader<File>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        let mut bytes = self.file.get_read(start)?;
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         // Where a page begins it is not read this way, only asked for.
         if page.is_none_or(|(begin, _)| begin != start) {
-            let head = PageHead::read(self.file.get_read(start)?, self.compression, self.repeated);
+            let head = PageHead::read(&mut bytes, self.compression, self.repeated);
             let head = head.map_err(ParquetError::General)?;
+            bytes.seek_relative(-(head.head_bytes as i64))?;
             // Behind an empty page the next head begins where it does.
             *page = (!head.is_empty()).then_some((start + head.head_bytes, head));
         }
-        self.file.get_read(start)
+        Ok(bytes)
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {

@@ -157,7 +157,7 @@ impl<R: Read> Thrift<R> {
         }
     }
 
-    fn unsigned(&mut self) -> Result<u64, Flaw> {
+    pub fn unsigned(&mut self) -> Result<u64, Flaw> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

@@ -82,6 +82,18 @@ impl State {
         Ok(stored.table.identity.clone())
     }
 
+    /// Removes a run and undoes what it was about to do to the table; false where there is none.
+    fn forget(&mut self, run_id: &str) -> bool {
+        let Some(at) = self.runs.iter().position(|r| r.run_id == run_id) else {
+            return false;
+        };
+        if let Some(pending) = self.runs.remove(at).detail.pending {
+            self.undo(pending);
+        }
+        self.slots.remove(run_id);
+        true
+    }
+
     /// Leaves the table as if the run had never been prepared.
     fn undo(&mut self, pending: Pending) {
         if let Some(shadow) = pending.shadow {
@@ -198,45 +210,30 @@ impl Ledger for Memory {
                 state.slots.remove(&handle.run_id);
                 Ok(())
             }
-            None => Err(Error::new(
-                ErrorKind::Fenced,
-                "another process has taken this run over",
-            )),
+            None => Err(Error::fenced()),
         }
     }
 
     async fn forget(&self, run_id: &str) -> Result<bool> {
         self.call()?;
-        let mut state = self.lock();
-        let Some(at) = state.runs.iter().position(|r| r.run_id == run_id) else {
-            return Ok(false);
-        };
-        if let Some(pending) = state.runs.remove(at).detail.pending {
-            state.undo(pending);
-        }
-        state.slots.remove(run_id);
-        Ok(true)
+        Ok(self.lock().forget(run_id))
     }
 
     async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
         self.call()?;
         loop {
             let released = self.released.notified();
-            let (is_free, is_unbegun) = {
-                let state = self.lock();
+            {
+                let mut state = self.lock();
                 let is_owned = |r: &RunRecord| r.run_id == handle.run_id && r.epoch == handle.epoch;
                 let slots = state.slots.get(&handle.run_id);
                 let moved = slots.into_iter().flatten().any(|slot| slot.counts.total() > 0);
-                (
-                    !state.locks.keys().any(|(run, _)| *run == handle.run_id),
-                    state.runs.iter().any(|r| is_owned(r) && r.finished.is_none()) && !moved,
-                )
-            };
-            if !is_unbegun {
-                return Ok(false);
-            }
-            if is_free {
-                return self.forget(&handle.run_id).await;
+                if moved || !state.runs.iter().any(|r| is_owned(r) && r.finished.is_none()) {
+                    return Ok(false);
+                }
+                if !state.locks.keys().any(|(run, _)| *run == handle.run_id) {
+                    return Ok(state.forget(&handle.run_id));
+                }
             }
             released.await;
         }

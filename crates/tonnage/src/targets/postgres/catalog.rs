@@ -48,7 +48,7 @@ pub(super) enum RuleEvent {
 }
 
 /// Bits of `pg_trigger.tgtype`.
-mod trigger {
+pub(super) mod trigger {
     pub const INSERT: i16 = 4;
     pub const DELETE: i16 = 8;
     pub const UPDATE: i16 = 16;

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, error::SqlState};
 
 use super::{
     PostgresTarget,
-    catalog::get,
+    catalog::{get, trigger},
     connect, errors,
     prepare::oid,
     types::{self, quote, quote_table},
@@ -178,10 +178,10 @@ fn record_types(operation: Mode) -> &'static str {
 /// The bits that the types of triggers have which an operation fires.
 fn trigger_bits(operation: Mode) -> i16 {
     match operation {
-        Mode::Insert | Mode::Ignore => 4,
-        Mode::Upsert => 4 | 16,
-        Mode::Update => 16,
-        Mode::Delete => 8,
+        Mode::Insert | Mode::Ignore => trigger::INSERT,
+        Mode::Upsert => trigger::INSERT | trigger::UPDATE,
+        Mode::Update => trigger::UPDATE,
+        Mode::Delete => trigger::DELETE,
     }
 }
 

@@ -544,8 +544,8 @@ impl Ledger for PostgresTarget {
             return Ok(false);
         }
         let transaction = session.transaction().await.map_err(errors::statement)?;
-        let Tables { runs, slots } = Tables::existing(&transaction).await?;
-        let removed = remove(&transaction, &Tables { runs, slots }, run_id).await?;
+        let tables = Tables::existing(&transaction).await?;
+        let removed = remove(&transaction, &tables, run_id).await?;
         transaction.commit().await.map_err(errors::commit)?;
         Ok(removed)
     }

@@ -600,17 +600,16 @@ impl Writer for PostgresWriter {
             Ok(left_out) => {
                 skipped = left_out;
                 self.staged = true;
-                if guard == Guard::Savepoint {
-                    self.saved = true;
-                }
-                // What goes through the stage is to be gone from it before the next savepoint.
-                if self.saved && matches!(self.path, Path::Stage { .. }) {
-                    self.saved = false;
-                    self.client
+                match (guard, &self.path) {
+                    (Guard::None, _) => {}
+                    // What goes through the stage is to be gone from it before the next savepoint.
+                    (Guard::Savepoint, Path::Stage { .. }) => self
+                        .client
                         .batch_execute(RELEASE)
                         .await
                         .inspect_err(|_| self.state = State::Broken)
-                        .map_err(errors::statement)?;
+                        .map_err(errors::statement)?,
+                    (Guard::Savepoint, _) => self.saved = true,
                 }
                 None
             }

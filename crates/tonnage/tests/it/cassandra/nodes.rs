@@ -17,16 +17,21 @@ use super::{Place, directory, script};
 
 const ROWS: u64 = 30_000;
 
-/// Begins a load at `durability`, kills a node once something is written, and waits for the load's end.
-async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durability) -> tonnage::load::Ended {
+type Running = tokio::task::JoinHandle<tonnage::Result<tonnage::load::Ended>>;
+
+/// A file of so many rows.
+fn rows_file(place: &Place, rows: u64) -> String {
+    let mut text = "id,v\n".to_owned();
+    (0..rows).for_each(|row| text.push_str(&format!("{row},v{row}\n")));
+    place.write("t.csv", &text)
+}
+
+/// Begins a load of a file, so slow that it is not over before something happens to nodes, and waits until it has written.
+async fn begun(place: &Place, file: &str, options: LoadOptions) -> (Running, Arc<Progress>) {
     let source = tonnage::sources::open(&[file.to_owned()], None, &Default::default()).unwrap();
     let options = LoadOptions {
-        durability: Some(durability),
-        batch_rows: Some(500),
-        jobs: Some(2),
-        // So that it is not over before the node dies.
         rate: Some(Rate::Rows(3_000)),
-        ..LoadOptions::new(TableName::bare("t"))
+        ..options
     };
     let prepared = prepare(place.target().await, place.url.clone(), source, options).await;
     let progress: Arc<Progress> = Arc::default();
@@ -35,6 +40,18 @@ async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durabilit
         assert!(!running.is_finished(), "the load ended before it wrote anything");
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+    (running, progress)
+}
+
+/// Begins a load at `durability`, kills a node once something is written, and waits for the load's end.
+async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durability) -> tonnage::load::Ended {
+    let options = LoadOptions {
+        durability: Some(durability),
+        batch_rows: Some(500),
+        jobs: Some(2),
+        ..LoadOptions::new(TableName::bare("t"))
+    };
+    let (running, _) = begun(place, file, options).await;
     tokio::task::spawn_blocking(|| script("kill", &["3"]))
         .await
         .unwrap();
@@ -44,9 +61,7 @@ async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durabilit
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
     let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
-    let mut text = "id,v\n".to_owned();
-    (0..ROWS).for_each(|row| text.push_str(&format!("{row},v{row}\n")));
-    let file = place.write("t.csv", &text);
+    let file = rows_file(&place, ROWS);
 
     let ended = load_while_a_node_dies(&place, &file, Durability::Majority).await;
     assert!(ended.error.is_none(), "{:?}", ended.error);
@@ -137,27 +152,16 @@ async fn writes_that_are_not_acknowledged_in_time_become_fewer_and_are_sent_agai
     const JOBS: usize = 2;
     let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
     until_whole(&place).await;
-    let mut text = "id,v\n".to_owned();
-    (0..ROWS).for_each(|row| text.push_str(&format!("{row},v{row}\n")));
-    let file = place.write("t.csv", &text);
-    let source = tonnage::sources::open(std::slice::from_ref(&file), None, &Default::default()).unwrap();
+    let file = rows_file(&place, ROWS);
     let options = LoadOptions {
         durability: Some(Durability::Majority),
         // Each row a request, so that every node has some.
         method: Some(Method::Batch),
         batch_rows: Some(1_000),
         jobs: Some(JOBS),
-        // So that it is not over before the nodes stand still.
-        rate: Some(Rate::Rows(3_000)),
         ..LoadOptions::new(TableName::bare("t"))
     };
-    let prepared = prepare(place.target().await, place.url.clone(), source, options).await;
-    let progress: Arc<Progress> = Arc::default();
-    let running = tokio::spawn(prepared.unwrap().run(progress.clone(), Stop::default()));
-    while progress.written.load(Ordering::Relaxed) == 0 {
-        assert!(!running.is_finished(), "the load ended before it wrote anything");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    let (running, progress) = begun(&place, &file, options).await;
     // The node that is left has no majority, and says so once its time is over.
     let stopped = Stopped::new(&[2, 3]);
     while progress.retries.load(Ordering::Relaxed) == 0 {

@@ -8,7 +8,7 @@ use arrow::{
 };
 use tonnage::{
     ColumnType, ErrorKind,
-    ledger::{NewRun, RunDetail, RunHandle},
+    ledger::{NewRun, RunHandle},
     operation::{Method, Operation},
     plan::{Plan, PlanColumn},
     preparation::Preparation,
@@ -18,6 +18,7 @@ use tonnage::{
 };
 
 use super::{Count, Subject};
+use crate::common::new_run;
 
 const SLOTS: u16 = 5;
 /// Handles kept at once; the oldest is let go.
@@ -207,32 +208,13 @@ impl Sequence {
             false => Preparation::Keep,
         };
         let number = self.run_ids.len();
-        NewRun {
-            // They begin with the time, in milliseconds.
-            run_id: format!("{:012x}{number:020x}", 0x0190_0000_0000 + number),
-            identity: format!("input {}", self.dice.below(3)),
-            detail: RunDetail {
-                inputs: Vec::new(),
-                options: vec![format!("null={}", self.run_ids.len())],
-                table: table.name.to_string(),
-                table_identity: table.identity.clone(),
-                operation: "insert".to_owned(),
-                key: Vec::new(),
-                columns: vec!["id".to_owned()],
-                block_rows: 65_536,
-                block_bytes: 8 << 20,
-                slots: SLOTS,
-                slot_by: "block".to_owned(),
-                sort: "none".to_owned(),
-                rejects: String::new(),
-                single_transaction: false,
-                prepared_by: None,
-                pending: None,
-                member: None,
-            },
-            table: table.name.clone(),
-            preparation,
-        }
+        // They begin with the time, in milliseconds.
+        let run_id = format!("{:012x}{number:020x}", 0x0190_0000_0000 + number);
+        let identity = format!("input {}", self.dice.below(3));
+        let mut run = new_run(table, run_id, identity, SLOTS);
+        run.detail.options.push(format!("null={number}"));
+        run.preparation = preparation;
+        run
     }
 
     async fn start(&mut self) {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arrow::array::{Int64Array, RecordBatch};
 use tonnage::{
     ErrorKind,
-    ledger::{InputIdentity, NewRun, RunDetail, RunHandle},
+    ledger::{InputIdentity, NewRun, RunHandle},
     operation::{Method, Operation},
     preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position, SlotState},
@@ -15,6 +15,7 @@ use tonnage::{
 };
 
 use super::{Place, Server, batch, connect};
+use crate::common::new_run;
 
 on_every_server! {
     a_run_from_start_to_finish,
@@ -28,35 +29,14 @@ on_every_server! {
 }
 
 fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
-    NewRun {
-        run_id: run_id.to_owned(),
-        identity: identity.to_owned(),
-        detail: RunDetail {
-            inputs: vec![InputIdentity {
-                path: "/a \"b\".csv".to_owned(),
-                bytes: 7,
-                modified_nanos: i128::MAX,
-            }],
-            options: vec!["null=NA".to_owned()],
-            table: table.name.to_string(),
-            table_identity: table.identity.clone(),
-            operation: "insert".to_owned(),
-            key: Vec::new(),
-            columns: vec!["id".to_owned()],
-            block_rows: 65_536,
-            block_bytes: 8 << 20,
-            slots: 64,
-            slot_by: "block".to_owned(),
-            sort: "none".to_owned(),
-            rejects: String::new(),
-            single_transaction: false,
-            prepared_by: None,
-            pending: None,
-            member: None,
-        },
-        table: table.name.clone(),
-        preparation: Preparation::Keep,
-    }
+    let mut run = new_run(table, run_id.to_owned(), identity.to_owned(), 64);
+    run.detail.inputs.push(InputIdentity {
+        path: "/a \"b\".csv".to_owned(),
+        bytes: 7,
+        modified_nanos: i128::MAX,
+    });
+    run.detail.options.push("null=NA".to_owned());
+    run
 }
 
 fn advance(slot: u16, from: (u64, u64), to: (u64, u64), written: u64) -> Advance {
