@@ -1,6 +1,6 @@
 //! Writes that fail in whole or in part, transactions, and what statements carry.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray};
 use mysql_async::prelude::Queryable;
@@ -200,11 +200,17 @@ async fn a_transaction_that_something_else_has_ended_is_not_committed() {
     writer.write(&rows([1]), Guard::None).await.unwrap();
     // Killed connections take their transaction with them.
     let mut admin = session(&place.database).await;
-    let ids: Vec<u64> = admin
-        .query("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t \
-                JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id WHERE p.db = database()")
-        .await
-        .unwrap();
+    let ids: Vec<u64> = loop {
+        let writing = "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t \
+                       JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
+                       WHERE p.db = database()";
+        let ids: Vec<u64> = admin.query(writing).await.unwrap();
+        if !ids.is_empty() {
+            break ids;
+        }
+        // Read again within 100 ms, by anybody, the table of transactions says the same again.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    };
     assert_eq!(ids.len(), 1);
     admin.query_drop(format!("KILL {}", ids[0])).await.unwrap();
     let error = writer.write(&rows([2]), Guard::None).await.unwrap_err();
