@@ -122,7 +122,8 @@ def loads(name, rows, level):
     return Case(name, title, rows, fresh, contenders, goals, count=count, server=server_seconds)
 
 
-def gets(name, rows):
+def gets(name, rows, level):
+    """`level` is how many replicas are asked: one, or a majority."""
     rows = rows // PART
     fresh()
     data.run([data.TONNAGE, "load", "-q", wide(rows), url(), "-t", TABLE, "--durability", "all"])
@@ -130,9 +131,11 @@ def gets(name, rows):
     contenders = {}
     for contender, jobs in [(GET_ONE, "1"), (GET_TWO, "2")]:
         output = ["-o", "/dev/null", "--format", "csv", "-j", jobs]
-        contenders[contender] = Contender([[data.TONNAGE, "get", "-q", url(), "--keys", wanted, "-t", TABLE, *output]])
-    example = data.example("nine_tasks")
-    contenders[GETS] = Contender([[example, "get", "majority", url(), TABLE, wanted]], tells=True)
+        place = f"{url()}&read_consistency={level}"
+        contenders[contender] = Contender([[data.TONNAGE, "get", "-q", place, "--keys", wanted, "-t", TABLE, *output]])
+    single = {"one": "relaxed", "majority": "majority"}[level]
+    contenders[GETS] = Contender([[data.example("nine_tasks"), "get", single, url(), TABLE, wanted]], tells=True)
     goals = [Faster([GET_ONE, GET_TWO], [GETS], 3, "3 times as fast as nine tasks that await single gets")]
-    title = f"Rows of 1 KB by {rows // 2:,} keys of {rows:,} rows in Cassandra, a majority of three replicas asked"
+    asked = {"one": "one", "majority": "a majority"}[level]
+    title = f"Rows of 1 KB by {rows // 2:,} keys of {rows:,} rows in Cassandra, {asked} of three replicas asked"
     return Case(name, title, rows // 2, lambda: None, contenders, goals, server=server_seconds)
