@@ -1,6 +1,12 @@
 //! Ctrl-C and SIGTERM, and how a command ends that they stopped.
+//!
+//! The process listens from the first wait on and until its end: a request that comes between two waits, while files are
+//! made or a load begins, is there for the next one.
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::Mutex,
+};
 use tonnage::{Error, ErrorKind, Result};
 
 use crate::Ending;
@@ -24,18 +30,27 @@ impl Interrupt {
     }
 }
 
-/// The next request to stop.
+/// Those of Ctrl-C and of SIGTERM, once somebody has waited.
+static LISTENERS: Mutex<Option<[Option<Signal>; 2]>> = Mutex::const_new(None);
+
+/// The next request to stop that nobody has been told of. One waits at a time.
 pub async fn requested() -> Interrupt {
-    let next = async |kind| match signal(kind) {
-        Ok(mut signals) => {
+    let mut held = LISTENERS.lock().await;
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
+    let [typed, terminate] = held.get_or_insert_with(|| kinds.map(|kind| signal(kind).ok()));
+    tokio::select! {
+        () = next(typed) => Interrupt::Typed,
+        () = next(terminate) => Interrupt::Terminate,
+    }
+}
+
+/// Without a listener the signal ends the process by itself.
+async fn next(listener: &mut Option<Signal>) {
+    match listener {
+        Some(signals) => {
             signals.recv().await;
         }
-        // Without a listener the signal ends the process by itself.
-        Err(_) => std::future::pending().await,
-    };
-    tokio::select! {
-        () = next(SignalKind::interrupt()) => Interrupt::Typed,
-        () = next(SignalKind::terminate()) => Interrupt::Terminate,
+        None => std::future::pending().await,
     }
 }
 

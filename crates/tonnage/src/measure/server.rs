@@ -81,6 +81,9 @@ impl Processes {
         for listening in &servers.listening {
             let sockets = sockets(proc, listening)?;
             let mut found = holders(proc, &sockets);
+            // A child holds what its parent holds until it has closed it, and may have ended by now.
+            let all = found.clone();
+            found.retain(|id| status(proc, *id).is_some_and(|status| !all.contains(&status.parent)));
             if found.is_empty() {
                 found.push(by_user(proc, &sockets, servers.programs)?);
             }
@@ -379,6 +382,8 @@ mod tests {
         shown.process(13, 1, "exampled", [1_000, 0, 0, 0]);
         shown.holds(1, 5, 76);
         shown.holds(10, 5, 77);
+        // One that has just begun and has not closed it yet.
+        shown.holds(11, 5, 77);
         let found = shown.find("127.0.0.1").unwrap();
         assert_eq!(found.shown, "exampled (process 10)");
         assert_eq!(found.processor_seconds(), Some(1.85));
