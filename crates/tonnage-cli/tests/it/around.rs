@@ -410,6 +410,8 @@ fn kills(option: &str) {
                 }
             }
             running.kill();
+            // What was on its way to the server may still come about.
+            database.until_alone();
             let done = is_done(&database);
             assert!(done || !finished, "a finished run is not undone");
             finished = done;

@@ -105,9 +105,18 @@ fn a_name_may_stand_for_a_file() {
     assert_eq!(place.sql("SELECT count(*) FROM orders"), ["2"]);
 }
 
+/// Whether a terminal keeps to itself what is typed.
+fn hides(terminal: &str) -> bool {
+    let asked = Command::new("stty").args(["-a", "-F", terminal]).output();
+    let asked = asked.expect("stty is there, a part of coreutils");
+    let settings = String::from_utf8_lossy(&asked.stdout).into_owned();
+    settings.split_whitespace().any(|setting| setting == "-echo")
+}
+
 /// Runs the program on a terminal of its own, on which `typed` is typed. All that the terminal shows, and the exit code.
 pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>, String) {
-    let line = format!("{} {arguments} </dev/null", env!("CARGO_BIN_EXE_tonnage"));
+    // Its name comes first.
+    let line = format!("tty; {} {arguments} </dev/null", env!("CARGO_BIN_EXE_tonnage"));
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .current_dir(place.path(""))
@@ -123,8 +132,12 @@ pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>,
     while !shown.ends_with(b": ") && screen.read(&mut byte).expect("it shows something") > 0 {
         shown.extend(byte);
     }
-    // The terminal is told to keep what is typed to itself just after the question is shown.
-    sleep(Duration::from_millis(500));
+    let terminal = String::from_utf8_lossy(&shown).into_owned();
+    let terminal = terminal.lines().next().expect("its name");
+    // It is told so just after the question is shown.
+    while !hides(terminal) && child.try_wait().expect("it can be asked").is_none() {
+        sleep(Duration::from_millis(1));
+    }
     keyboard.write_all(typed.as_bytes()).expect("typed");
     screen.read_to_end(&mut shown).expect("it ends");
     let status = child.wait().expect("it ends");

@@ -32,8 +32,10 @@ fn ways() -> Vec<Way> {
     ]
 }
 
+/// Begins a load, so slow that what it is to meet comes before its end.
 fn start(events: &Events, url: &str, method: &str, account: &Path) -> Running {
     let mut command = events.load(url);
+    command.args(["--rate", "8k/s"]);
     command.args([
         "--method",
         method,
@@ -189,7 +191,8 @@ fn a_connection_lost_while_a_run_begins_goes_on_or_ends_costs_nothing() {
         let events = Events::generate(Mode::Insert, small(), &mut chance);
         events.prepare(&database);
         if statement == GO_ON {
-            let mut first = Running::start(events.load(&url).args(["--batch-rows", "5"]));
+            let slowly = ["--batch-rows", "5", "--rate", "200/s"];
+            let mut first = Running::start(events.load(&url).args(slowly));
             under_way(&mut first, &database);
             first.kill();
         }

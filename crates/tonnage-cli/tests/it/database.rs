@@ -4,6 +4,7 @@ use std::{
     cell::RefCell,
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
+    thread::sleep,
     time::Duration,
 };
 
@@ -161,6 +162,24 @@ impl Database {
             }
         }
         .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// Waits until nobody else is connected: sessions of a process that was killed end once they have noticed.
+    pub fn until_alone(&self) {
+        let others = match self {
+            // It has none.
+            Self::Sqlite(_) => return,
+            Self::Postgres(_) => {
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                 AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            }
+            Self::MariaDb(_) => {
+                "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"
+            }
+        };
+        while self.number(others) != Some(0) {
+            sleep(Duration::from_millis(1));
+        }
     }
 
     /// The rows of a query.

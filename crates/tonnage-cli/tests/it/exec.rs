@@ -476,7 +476,7 @@ fn killed(database: &database::Database, fixed: &[&str], varied: &[&[&str]]) {
         let goal = before + 1 + chance.below(ROWS / KILLS / 2);
         let mut command = attempt(&mut chance);
         // So slow that the kill comes before the end, however late this process is given its turn.
-        command.args(["--rate", "3k/s"]);
+        command.args(["--rate", "1k/s"]);
         let mut running = Running::start(&mut command);
         while handled(database) < goal && !running.has_ended() {
             sleep(Duration::from_micros(chance.below(2_000)));

@@ -77,6 +77,15 @@ fn postgres_tells_copy_from_insert_by_the_records_of_its_log() {
     assert_eq!(left, ["0"]);
 }
 
+/// Ends what goes on beside a test, also where the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Whoever creates or drops a database begins a checkpoint, and it removes the log before it.
 #[test]
 fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
@@ -94,6 +103,7 @@ fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
     let (_, rest) = url.split_once('@').expect("a URL with a user");
     let explained = AtomicBool::new(false);
     let (kept, not_kept) = thread::scope(|scope| {
+        let _ends = Ends(&explained);
         scope.spawn(|| {
             while !explained.load(Ordering::Relaxed) {
                 place.sql("SELECT pg_switch_wal()");
@@ -104,7 +114,6 @@ fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
         let not_kept = place.run(&format!(
             "explain postgresql://{role}:plain@{rest} t --rows 500 --method native --yes --report -"
         ));
-        explained.store(true, Ordering::Relaxed);
         (kept, not_kept)
     });
     place.sql(&format!("DROP OWNED BY {role}; DROP ROLE {role}"));

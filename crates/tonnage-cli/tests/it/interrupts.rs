@@ -26,7 +26,8 @@ fn an_interrupted_load_says_how_to_go_on_and_goes_on_exactly() {
             let account = events.directory.path().join("report.json");
             let mut command = events.load(&database.url());
             command.args(["--batch-rows", "10", "--report"]).arg(&account);
-            let mut running = Running::start(&mut command);
+            // So slow that the signal comes before the end, however late this process is given its turn.
+            let mut running = Running::start(command.args(["--rate", "2k/s"]));
             while handled(&database) == 0 && !running.has_ended() {
                 sleep(Duration::from_millis(1));
             }
@@ -73,11 +74,8 @@ fn a_load_that_waits_for_its_input_ends_at_once() {
         command
             .args(["load", "-", &database.url(), "-t", "events"])
             .current_dir(directory.path());
-        let running = Running::start_with(&mut command, reader.into());
-        // Long enough for the listeners to be there: before, a signal ends the process by itself.
-        sleep(Duration::from_millis(700));
-        running.signal(signal);
-        sleep(Duration::from_millis(100));
+        let mut running = Running::start_with(&mut command, reader.into());
+        running.until_it_listens(signal);
         running.signal(signal);
         let ended = running.wait();
         ended.expect(code);
@@ -125,8 +123,6 @@ fn an_interrupted_get_leaves_no_file() {
         while names().len() < 2 && !running.has_ended() {
             sleep(Duration::from_millis(1));
         }
-        // Before the listeners are there, a signal ends the process by itself.
-        sleep(Duration::from_millis(300));
         running.signal(signal);
         let ended = running.wait();
         ended.expect(code);
@@ -156,24 +152,35 @@ fn an_interrupted_unload_leaves_no_file() {
             .args(["unload", &database.url(), "-o", "rows.csv", "--query"])
             .arg(format!("{ENDLESS} {select}"))
             .current_dir(directory.path());
-        let running = Running::start(&mut command);
         let is_empty = || {
             let mut files = std::fs::read_dir(directory.path()).expect("the directory is there");
             files.next().is_none()
         };
-        // Long enough for the listeners to be there: before, a signal ends the process by itself.
-        sleep(Duration::from_millis(700));
-        while has_rows && is_empty() {
-            sleep(Duration::from_millis(1));
-        }
-        running.signal(signal);
-        let ended = running.wait();
-        ended.expect(code);
+        let mut waited = Duration::from_millis(100);
+        let ended = loop {
+            let mut running = Running::start(&mut command);
+            running.until_it_listens(signal);
+            if has_rows {
+                while is_empty() && !running.has_ended() {
+                    sleep(Duration::from_millis(1));
+                }
+            } else {
+                sleep(waited);
+            }
+            running.signal(signal);
+            let ended = running.wait();
+            ended.expect(code);
+            assert!(is_empty());
+            // It had not connected, which is told in other words: later, then.
+            if has_rows || !ended.stderr.contains("no rows were written") {
+                break ended;
+            }
+            waited *= 2;
+        };
         assert!(
             ended.stderr.contains("error: interrupted; no file was written"),
             "{}",
             ended.stderr
         );
-        assert!(is_empty());
     }
 }

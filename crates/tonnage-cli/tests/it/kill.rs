@@ -69,8 +69,9 @@ fn twenty_kills(database: &Database, mode: Mode) {
         let before = handled(database);
         let mut command = events.load(&database.url());
         vary(command.arg("--resume"), database, mode, &mut chance);
-        let mut running = Running::start(&mut command);
-        if chance.below(4) == 0 {
+        // So slow that the kill comes before the end, however late this process is given its turn.
+        let mut running = Running::start(command.args(["--rate", "4k/s"]));
+        if kill % 4 == 0 {
             // Also while it connects, takes the run over or mends the rejects file.
             sleep(Duration::from_micros(chance.below(60_000)));
         } else {
@@ -139,7 +140,9 @@ fn a_run_that_is_taken_over_stops_and_the_table_is_exact() {
         let events = Events::generate(Mode::Insert, LARGE, &mut chance);
         events.prepare(&database);
         let mut first = events.load(&database.url());
-        let mut first = Running::start(first.args(["--batch-rows", "10", "--jobs", "2"]));
+        // So slow that the other one comes before its end.
+        let slowly = ["--batch-rows", "10", "--jobs", "2", "--rate", "2k/s"];
+        let mut first = Running::start(first.args(slowly));
         while handled(&database) == 0 {
             assert!(!first.has_ended(), "{}", first.wait().stderr);
             sleep(Duration::from_millis(1));
@@ -169,7 +172,9 @@ fn of_two_starts_at_once_one_is_refused() {
         events.prepare(&database);
         let rounds = 6;
         for round in 1..=rounds {
-            let start = || Running::start(events.load(&database.url()).args(["--batch-rows", "10"]));
+            // Whoever comes late finds the other one at work.
+            let slowly = ["--batch-rows", "10", "--rate", "20k/s"];
+            let start = || Running::start(events.load(&database.url()).args(slowly));
             let mut rivals = [start(), start()];
             while !rivals.iter_mut().any(Running::has_ended) {
                 sleep(Duration::from_millis(1));
@@ -192,7 +197,7 @@ fn of_two_starts_at_once_one_is_refused() {
             } else {
                 other.kill();
                 let _ = std::fs::remove_file(events.rejects());
-                // Two backends of the killed process may still be ending; this waits for their locks.
+                database.until_alone();
                 database.run("DELETE FROM tonnage_slots; DELETE FROM tonnage_runs; DELETE FROM events");
             }
         }

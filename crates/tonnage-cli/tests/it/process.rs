@@ -5,6 +5,8 @@ use std::{
     io::Read,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    thread::sleep,
+    time::Duration,
 };
 
 use tempfile::NamedTempFile;
@@ -49,6 +51,23 @@ impl Running {
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the child can be asked").is_some()
+    }
+
+    /// Waits until it listens for a signal, by its number: before, a signal ends it by itself.
+    pub fn until_it_listens(&mut self, number: i32) {
+        while !self.listens(number) {
+            assert!(!self.has_ended(), "it ended before it listened");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// As the kernel shows it: the signals that a process catches, a bit each.
+    fn listens(&self, number: i32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+        caught.is_some_and(|bits| bits & (1 << (number - 1)) != 0)
     }
 
     /// Sends it a signal, by its number.

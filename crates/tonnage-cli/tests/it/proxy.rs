@@ -277,7 +277,7 @@ impl Shared {
                 (true, 0) => Cut::Before,
                 (true, 1) => Cut::With,
                 (true, 2) => Cut::After,
-                (false, 0) if chance.below(4) == 0 => Cut::Within,
+                (false, 0) if chance.below(2) == 0 => Cut::Within,
                 _ => return None,
             }
         };

@@ -11,6 +11,19 @@ const ORDERS: &str = "orders.csv";
 const DIRECTORY: &str = "/home/ada/shop";
 /// Printed between the commands.
 const MARKER: &str = "-- the next command --";
+/// Kills the load as the README does, but once it has written rows, however long that takes here.
+const KILLED: &str = "\
+timeout() {
+    shift 3
+    \"$@\" &
+    until tonnage runs shop.db 2>/dev/null | grep -q ' unfinished .*: [1-9]'; do
+        kill -0 $! || break
+        sleep 0.1
+    done
+    kill -KILL $!
+    wait $!
+}
+";
 
 /// A command and what it prints.
 #[derive(Debug)]
@@ -50,7 +63,7 @@ fn steps(markdown: &str) -> Vec<Step> {
 
 /// Runs the commands in one shell, so that `$?` means the command before.
 fn run(steps: &[Step], directory: &Path) -> Vec<String> {
-    let mut script = "exec 2>&1\n".to_owned();
+    let mut script = format!("exec 2>&1\n{KILLED}");
     for step in steps {
         script.push_str(&format!(
             "{}\nstatus=$?; echo '{MARKER}'; (exit $status)\n",

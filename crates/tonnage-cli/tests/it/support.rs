@@ -10,7 +10,7 @@ use std::{
 
 use mysql_async::{Conn, Value as Cell, prelude::Queryable};
 use tempfile::TempDir;
-use tokio_postgres::{NoTls, SimpleQueryMessage};
+use tokio_postgres::{NoTls, SimpleQueryMessage, error::SqlState};
 
 /// Which database a test runs against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -254,7 +254,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         if self.database == Database::Postgres && !std::thread::panicking() {
             let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
-            postgres(&server().url("postgres"), &drop);
+            // Sessions that do not end within five seconds are an error.
+            while let Err(error) = try_postgres(&server().url("postgres"), &drop) {
+                let is_in_use = error.code() == Some(&SqlState::OBJECT_IN_USE);
+                assert!(is_in_use, "{drop}: {error:?}");
+            }
         }
         if self.database == Database::MariaDb && !std::thread::panicking() {
             mariadb(&mariadb_url("tonnage"), &format!("DROP DATABASE {}", self.name));
@@ -334,6 +338,10 @@ pub fn server() -> Server {
 }
 
 fn postgres(url: &str, sql: &str) -> Vec<String> {
+    try_postgres(url, sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
+}
+
+fn try_postgres(url: &str, sql: &str) -> Result<Vec<String>, tokio_postgres::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -343,23 +351,18 @@ fn postgres(url: &str, sql: &str) -> Vec<String> {
             .await
             .expect("the test server answers");
         let serving = tokio::spawn(connection);
-        let messages = client
-            .simple_query(sql)
-            .await
-            .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let messages = client.simple_query(sql).await?;
         drop(client);
         serving.await.expect("the connection ends").expect("no failure");
         let text = |row: &tokio_postgres::SimpleQueryRow| {
             let values = (0..row.len()).map(|at| row.get(at).unwrap_or("-").to_owned());
             values.collect::<Vec<_>>().join("|")
         };
-        messages
-            .iter()
-            .filter_map(|message| match message {
-                SimpleQueryMessage::Row(row) => Some(text(row)),
-                _ => None,
-            })
-            .collect()
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(text(row)),
+            _ => None,
+        });
+        Ok(rows.collect())
     })
 }
 

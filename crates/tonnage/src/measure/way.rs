@@ -456,9 +456,10 @@ mod tests {
 
     #[test]
     fn who_is_not_there_closes_the_connection() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        // Bound but not listening, so that nobody else takes the port.
+        let bound = tokio::net::TcpSocket::new_v4().unwrap();
+        bound.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let port = bound.local_addr().unwrap().port();
         let length = Length {
             round_trip: Duration::ZERO,
             bandwidth: None,

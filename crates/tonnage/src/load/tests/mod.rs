@@ -14,7 +14,7 @@ use std::{
 use self::numbers::Numbers;
 use super::*;
 use crate::{
-    plan::{Attempt, Mode, RejectsMax},
+    plan::{Attempt, Mode, Rate, RejectsMax},
     table::TableName,
     targets::memory::{Fault, Memory},
 };
@@ -377,6 +377,8 @@ async fn a_run_taken_over_is_left_alone() {
         attempt,
         jobs: Some(2),
         batch_rows: Some(20),
+        // So slow that the second comes before the first one's end.
+        rate: (attempt == Attempt::New).then_some(Rate::Rows(1_000)),
         rejects: Some(dir.path().join(format!("{attempt:?}.jsonl"))),
         ..options(dir.path())
     };

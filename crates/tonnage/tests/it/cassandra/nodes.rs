@@ -13,7 +13,7 @@ use tonnage::{
     table::TableName,
 };
 
-use super::{Place, directory, script};
+use super::{Place, directory, script, until_whole};
 
 const ROWS: u64 = 30_000;
 
@@ -69,7 +69,7 @@ async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
     assert_eq!(place.count("t").await, ROWS as i64);
 
     tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap();
-    until_whole(&place).await;
+    until_whole(&place.session).await;
     while place.session.query_unpaged("TRUNCATE t", ()).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
@@ -92,7 +92,7 @@ async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
     assert!(place.count("t").await >= rows.written as i64);
 
     tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap();
-    until_whole(&place).await;
+    until_whole(&place.session).await;
     let source = tonnage::sources::open(std::slice::from_ref(&file), None, &Default::default()).unwrap();
     let options = LoadOptions {
         durability: Some(Durability::All),
@@ -109,15 +109,6 @@ async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
     assert_eq!(ended.report.rows.skipped.resumed, rows.written);
     assert_eq!(ended.report.rows.written, ROWS - rows.written);
     assert_eq!(place.count("t").await, ROWS as i64);
-}
-
-/// Waits until every node answers for all of them.
-async fn until_whole(place: &Place) {
-    let mut statement = scylla::statement::Statement::new("INSERT INTO t (id, v) VALUES (0, 'v0')");
-    statement.set_consistency(scylla::statement::Consistency::All);
-    while place.session.query_unpaged(statement.clone(), ()).await.is_err() {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
 }
 
 /// Nodes that stand still; they go on when this is dropped.
@@ -151,7 +142,6 @@ async fn writes_that_are_not_acknowledged_in_time_become_fewer_and_are_sent_agai
     const ROWS: u64 = 12_000;
     const JOBS: usize = 2;
     let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
-    until_whole(&place).await;
     let file = rows_file(&place, ROWS);
     let options = LoadOptions {
         durability: Some(Durability::Majority),

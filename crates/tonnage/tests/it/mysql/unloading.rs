@@ -243,6 +243,9 @@ async fn all_of_it_is_of_one_moment() {
             }
         }
     });
+    while place.number("SELECT count(*) FROM t WHERE v <> 0").await == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
     let db = database(&place).await;
     let mut moved = 0;
     for split_by in [None, Some("v"), None] {
@@ -407,15 +410,21 @@ async fn a_reader_that_is_dropped_stops_its_query() {
          AND id <> connection_id()",
         place.database
     );
-    assert_eq!(place.number(&running).await, 1);
+    // A session that is just being looked at by somebody else has no text.
+    until(&place, &running, 1).await;
     drop(batches);
-    for _ in 0..1_000 {
-        if place.number(&running).await == 0 {
+    until(&place, &running, 0).await;
+}
+
+/// Waits until a query answers so; a minute is longer than any machine takes.
+async fn until(place: &Place, query: &str, answer: i64) {
+    for _ in 0..3_000 {
+        if place.number(query).await == answer {
             return;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    panic!("the query goes on");
+    panic!("{query} is not {answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

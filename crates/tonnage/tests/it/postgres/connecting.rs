@@ -380,7 +380,7 @@ async fn a_lost_session_is_opened_again() {
         .unwrap();
     place
         .run(&format!(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = '{name}'"
+            "SELECT pg_terminate_backend(pid, 600000) FROM pg_stat_activity WHERE application_name = '{name}'"
         ))
         .await;
     let name = "t".parse().unwrap();

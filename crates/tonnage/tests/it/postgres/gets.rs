@@ -366,7 +366,7 @@ async fn a_moment_that_is_lost_ends_the_get() {
     moment.getter(&request).await.unwrap();
     place
         .run(&format!(
-            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = '{name}'"
+            "SELECT pg_terminate_backend(pid, 600000) FROM pg_stat_activity WHERE application_name = '{name}'"
         ))
         .await;
     let error = moment.getter(&request).await.err().expect("the state is gone");

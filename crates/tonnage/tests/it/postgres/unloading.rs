@@ -312,6 +312,9 @@ async fn all_of_it_is_of_one_moment(server: Server) {
             }
         }
     });
+    while place.number("SELECT count(*) FROM t WHERE v <> 0").await == 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
     let db = database(&place).await;
     let mut moved = 0;
     for split_by in [None, Some("id"), None] {

@@ -470,7 +470,7 @@ async fn a_lost_connection_is_unsent_before_commit(server: Server) {
     written(&mut writer, &rows(vec![1], vec![None])).await;
     place
         .run(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
+            "SELECT pg_terminate_backend(pid, 600000) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation \
              WHERE c.oid = 't'::regclass AND pid <> pg_backend_pid()",
         )
         .await;

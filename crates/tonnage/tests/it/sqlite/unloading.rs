@@ -264,6 +264,7 @@ async fn all_of_it_is_of_one_moment() {
         .await;
         let done = std::sync::Arc::new(AtomicBool::new(false));
         let (path, until) = (db.path(), done.clone());
+        let (begun, first) = std::sync::mpsc::channel();
         let writing = std::thread::spawn(move || {
             let connection = Connection::open(path).unwrap();
             connection.busy_timeout(Duration::from_secs(60)).unwrap();
@@ -277,11 +278,14 @@ async fn all_of_it_is_of_one_moment() {
                     ))
                     .unwrap();
                 rounds += 1;
+                // Only the first is waited for.
+                let _ = begun.send(());
                 // Leaves others a chance: SQLite's lock is not fair.
                 std::thread::sleep(Duration::from_micros(200));
             }
             rounds
         });
+        first.recv().expect("it writes");
         let library = library(&db).await;
         for _ in 0..3 {
             let mut batches = library.unload("t").jobs(3).batches().await.unwrap();
