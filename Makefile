@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit test-faults fuzz bench experiments tools clean
+.PHONY: help demo test check unit test-faults fuzz bench experiments report tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -11,6 +11,7 @@ help:
 	@echo 'make fuzz         what reads foreign bytes, SECONDS=600 each (ARGS="csv urls" for some; needs nightly)'
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
+	@echo 'make report       docs/report.png, the picture of a report of tonnage bench, made anew (ARGS="--repeat 5")'
 	@echo 'make clean        remove what was built'
 
 demo: tools
@@ -53,6 +54,10 @@ bench: tools
 experiments: tools
 	cargo build --release --locked --package tonnage-cli
 	scripts/with-servers bench/experiments/run.py $(ARGS)
+
+report: tools
+	cargo build --release --locked --package tonnage-cli
+	scripts/with-servers scripts/report $(or $(CARGO_TARGET_DIR),target)/release/tonnage $(ARGS)
 
 tools:
 	@scripts/ensure-tools

@@ -32,13 +32,14 @@ def server_seconds():
     return measure.process_seconds(os.environ["TONNAGE_TEST_MARIADB_PID"], children=False)
 
 
-def client(*options):
-    place = ["--host", PARTS.hostname, f"--port={PARTS.port}", f"--user={PARTS.username}", f"--password={PARTS.password}"]
-    return ["mariadb", "--no-defaults", *place, *options, PARTS.path.strip("/")]
+def client(*options, parts=PARTS):
+    """The client's words for the server of with-servers, or for another one by the parts of its URL."""
+    place = ["--host", parts.hostname, f"--port={parts.port}", f"--user={parts.username}", f"--password={parts.password}"]
+    return ["mariadb", "--no-defaults", *place, *options, parts.path.strip("/")]
 
 
-def statements(*texts):
-    data.run(client("--execute", "; ".join(texts)))
+def statements(*texts, parts=PARTS):
+    data.run(client("--execute", "; ".join(texts), parts=parts))
 
 
 def count(table):

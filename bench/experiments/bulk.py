@@ -6,14 +6,23 @@ import ran
 from measure import Failed, interval, ratios
 from ran import Found, Point
 
-GOALS = {"put": 2.0, "get": 420 / 149}
+
+def goals(rows):
+    """What bulk gained over single: rows a second of puts, seconds of gets."""
+    of = lambda **wanted: next(
+        row["value"] for row in rows if all(row[name] == value for name, value in wanted.items())
+    )
+    seconds = lambda variant: of(operation="get", variant=variant, unit="seconds")
+    put = of(operation="put", variant="bulk over single put", acks="majority")
+    return {"put": put, "get": seconds("single") / seconds("bulk with 72 concurrent requests")}
 
 
 def run(quick):
     if not cluster.PRESENT:
         raise Failed("E5 needs Cassandra, which scripts/with-servers brings up")
     rounds, rows = (1, 40_000) if quick else (5, 1_000_000)
-    _, about = ran.published("bulk_put_get.csv")
+    there, about = ran.published("bulk_put_get.csv")
+    goal_of = goals(there)
     found = Found("bulk put and bulk get")
     found.lines += [
         f"{about}.", "",
@@ -42,11 +51,11 @@ def run(quick):
         found.lines += ran.table(["", "seconds", "rows/s"], lines)
         there = [name for name in bulk if name in taken]
         if not there or single not in taken:
-            found.points.append(Point(title, f"{GOALS[kind]:.1f}x", "could not run", None))
+            found.points.append(Point(title, f"{goal_of[kind]:.1f}x", "could not run", None))
             continue
         best = min(there, key=lambda name: interval([once.wall for once in taken[name]])[0])
         ratio = ratios(taken[single], taken[best])[0]
         found.points.append(Point(
-            f"{title}: bulk over single", f"over {GOALS[kind]:.1f}x", f"{ratio:.1f}x", ratio >= GOALS[kind],
+            f"{title}: bulk over single", f"{goal_of[kind]:.1f}x", f"{ratio:.1f}x", ratio >= goal_of[kind],
         ))
     return found

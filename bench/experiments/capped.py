@@ -1,22 +1,13 @@
-"""PostgreSQL servers of their own with a share of a core each, so that one more is more, on a small machine too.
+"""A share of a core for each of several servers, so that one more is more, on a small machine too.
 
 The share is given by a control group of the kernel, of either version, where this user may make one. Where not, servers
 run without, and the page says so.
 """
 
-import getpass
 import os
-import shutil
-import socket
-import subprocess
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
-
-import data
-import ran
-from measure import Failed
 
 GROUPS = Path("/sys/fs/cgroup")
 PERIOD_MICROS = 100_000
@@ -93,49 +84,3 @@ def dissolve(group):
             left = problem
         time.sleep(0.05)
     print(f"{group} is left: {left}")
-
-
-def as_server(*command):
-    """The words of a command as the user of the servers: PostgreSQL refuses to run as root."""
-    if getpass.getuser() == "root":
-        command = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--", *command]
-    return [str(word) for word in command]
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
-@contextmanager
-def servers(number):
-    """So many PostgreSQL servers, each with a database of its own: their URLs and their processes."""
-    programs = Path(os.environ["TONNAGE_TEST_POSTGRES_PROGRAMS"])
-    place = Path(tempfile.mkdtemp(prefix="capped-", dir=ran.servers_directory()))
-    started, urls, processes = [], [], []
-    try:
-        if getpass.getuser() == "root":
-            shutil.chown(place, "postgres", "postgres")
-        for one in range(number):
-            directory, port = place / str(one), free_port()
-            data.run(as_server(programs / "initdb", "-D", directory, "-U", "tonnage", "--auth=trust", "--no-sync",
-                               "--encoding=UTF8", "--locale=C.UTF-8"), cwd="/")
-            options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
-            log = directory / "server.log"
-            # Without a pipe of ours, which the server would hold open.
-            detached(as_server(programs / "pg_ctl", "-D", directory, "-l", log, "-o", options, "-w", "start", "-s"), log)
-            started.append(directory)
-            urls.append(f"postgresql://tonnage@127.0.0.1:{port}/postgres?sslmode=disable")
-            processes.append((directory / "postmaster.pid").read_text().split()[0])
-        yield urls, processes
-    finally:
-        for directory in started:
-            data.run(as_server(programs / "pg_ctl", "-D", directory, "-m", "immediate", "-w", "stop", "-s"), cwd="/")
-        shutil.rmtree(place, ignore_errors=True)
-
-
-def detached(words, log):
-    quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
-    if subprocess.run(words, cwd="/", timeout=120, **quiet).returncode:
-        raise Failed(f"PostgreSQL did not start: {log.read_text() if log.exists() else words}")

@@ -4,27 +4,51 @@ import mariadb
 import postgres
 import ran
 from chart import curves
-from ran import Found, Point, a_row, over, short, times
+from ran import Found, Peak, Point, a_row, at_least, over, short, span, times
 
 # What stands for the published methods: its `fast` keeps rows in the server's memory and writes them later, which
 # nothing here does; the fastest way in is the database's own bulk format.
 METHODS = {"single": "single", "batch": "batch", "array": "array", "native": "fast"}
+PAIRS = [("array", "single"), ("array", "batch"), ("native", "array")]
 BATCH_ROWS = 100
 ROUND_TRIP_MICROS = 1_000
-GOAL = 24
-PIPELINED = (
-    "executions of a batch are pipelined in PostgreSQL, so that a batch is one round trip there, not one a row"
-)
+# As many workers as the published ratio of fast to array is flat for.
+FAST_WORKERS_MAX = 16
+PIPELINED = "executions of a batch are pipelined in PostgreSQL: a batch is one round trip, not one a row"
+
+
+class Published:
+    """The published run: figures by method, as it is called here, and workers."""
+
+    def __init__(self):
+        rows, self.about = ran.published("insert_methods.csv")
+        self.rows = {(row["method"], int(row["workers"])): row for row in rows}
+        self.workers = sorted({workers for _, workers in self.rows})
+
+    def figure(self, method, workers, name="rows_per_second"):
+        return self.rows.get((METHODS[method], workers), {}).get(name)
+
+    def ratio(self, a, b, workers):
+        return over(self.figure(a, workers), self.figure(b, workers))
+
+    def rates(self, method):
+        return {workers: self.figure(method, workers) for workers in self.workers}
+
+    def cpu_a_row(self, method, workers):
+        return over(self.figure(method, workers, "server_cpu_percent"), self.figure(method, workers))
+
+    def sent_a_row(self):
+        """Bytes, of every method and number of workers."""
+        return [row["client_sent_bytes_per_minute"] / 60 / row["rows_per_second"] for row in self.rows.values()]
 
 
 def run(quick):
     jobs = [1, 2, 4] if quick else [1, 2, 4, 8, 16]
-    rows, about = ran.published("insert_methods.csv")
-    there = {(row["method"], int(row["workers"])): row for row in rows}
+    there = Published()
     flush = ran.flush_millis(ran.servers_directory())
     found = Found("insert methods over workers")
     found.lines += [
-        f"{about}.", "",
+        f"{there.about}.", "",
         f"Here: `tonnage bench --workload journal --no-key --batch-rows {BATCH_ROWS} --rtt 0,1ms`, every commit on disk, "
         f"where a flush of 8 KiB takes {flush:.2f} ms (median of {ran.FLUSHES}). `single` commits every row, which "
         "takes three round trips (BEGIN, INSERT, COMMIT). `batch` is executions of one statement, `array` one statement "
@@ -49,66 +73,86 @@ def one(found, report, there, jobs, micros):
     head = ["rows/s", *(f"{n} job{'s' * (n > 1)}" for n in jobs)]
     found.lines += ran.table(head, [[method, *(short(rate(method, n)) for n in jobs)] for method in METHODS])
 
-    pairs = [("array", "single"), ("array", "batch"), ("native", "array")]
     lines = []
-    for a, b in pairs:
-        measured = [times(over(rate(a, n), rate(b, n))) for n in jobs]
-        lines.append([f"{a}/{b}", *measured])
-        at = lambda method, n: there.get((METHODS[method], n), {}).get("rows_per_second")
-        lines.append([f"published {METHODS[a]}/{METHODS[b]}", *(times(over(at(a, n), at(b, n))) for n in jobs)])
+    for a, b in PAIRS:
+        lines.append([f"{a}/{b}", *(times(over(rate(a, n), rate(b, n))) for n in jobs)])
+        lines.append([f"published {METHODS[a]}/{METHODS[b]}", *(times(there.ratio(a, b, n)) for n in jobs)])
     found.lines += ran.table(["ratio", *head[1:]], lines)
 
     name = f"{report.product}, {away}"
-    first, last = jobs[0], jobs[-1]
-    array, batch, native = ({n: over(rate(a, n), rate(b, n)) for n in jobs} for a, b in pairs)
-    least = GOAL if micros else None
-    found.points += [
-        Point(
-            f"{name}: array over single at one worker", "24x", times(array[first]),
-            None if array[first] is None else array[first] >= (least or GOAL / 2),
-            "" if micros else "without a way, a single row saves fewer round trips and waits for the disk alike",
-        ),
-        Point(
-            f"{name}: array over batch falls with workers", "12.5x to 4.6x",
-            f"{times(batch[first])} to {times(batch[last])}",
-            None if None in (batch[first], batch[last]) else batch[first] > batch[last],
-            PIPELINED if name.startswith("PostgreSQL") else "",
-        ),
-        Point(
-            f"{name}: the fastest way over array", "1.9x to 2.1x", f"{times(native[first])} to {times(native[last])}",
-            None if None in (native[first], native[last]) else 1.3 <= native[first] <= 3,
-            "COPY or LOAD DATA, not a buffer in the server",
-        ),
-        peak(name, rate, jobs),
-        sent(name, report, first, micros),
-    ]
+    cell = lambda method: report.cell(method=method, jobs=jobs[0], round_trip_micros=micros)
+    found.points += [*of_rates(name, rate, there, jobs, micros, report.noise()), *of_rows(name, cell, there, jobs[0])]
     series = [(method, False, [(n, rate(method, n)) for n in jobs if rate(method, n)]) for method in METHODS]
-    scale = over(rate("single", first), there[("single", 1)]["rows_per_second"]) or 1
+    scale = over(rate("single", jobs[0]), there.figure("single", 1)) or 1
     for method, theirs in METHODS.items():
-        values = [(n, there[(theirs, n)]["rows_per_second"] * scale) for n in jobs if (theirs, n) in there]
+        values = [(n, there.figure(method, n) * scale) for n in jobs if there.figure(method, n)]
         series.append((f"published {theirs}, scaled", True, values))
     file = f"E1-{report.product.split()[0]}-{micros // 1000}ms.svg"
     found.charts[file] = curves(series, "jobs", f"rows a second, {name}; published scaled to single at one worker")
 
 
-def peak(name, rate, jobs):
-    rates = {n: rate("array", n) for n in jobs if rate("array", n)}
-    text = f"{name}: array has a peak of workers and falls behind it"
-    if len(rates) < 3:
-        return Point(text, "peak at 24 of 40", "-", None)
-    best = max(rates, key=rates.get)
-    fell = 1 - rates[jobs[-1]] / rates[best] if jobs[-1] in rates else 0
-    measured = f"peak at {best} of {jobs[-1]}, {fell:.0%} lower at the end"
-    there = "peak at 24 of 40, 11% lower at the end"
-    return Point(text, there, measured, best < jobs[-1], "its server had 16 cores for 24 workers")
+def of_rates(name, rate, there, jobs, micros, noise):
+    """Points about rows a second over workers."""
+    array, batch, native = ({n: over(rate(a, n), rate(b, n)) for n in jobs} for a, b in PAIRS)
+    first, last = jobs[0], jobs[-1]
+    goal = there.ratio("array", "single", 1)
+    yield Point(
+        f"{name}: array over single at one worker", times(goal), times(array[first]),
+        # Without a way half of it, as what single rows wait for most is the way.
+        at_least(array[first], int(goal) if micros else goal / 2),
+        "" if micros else "without a way, a single row saves fewer round trips and waits for the disk alike",
+    )
+    is_pipelined = name.startswith("PostgreSQL")
+    goal = there.ratio("array", "batch", 1)
+    yield Point(
+        f"{name}: array over batch at one worker", times(goal), times(batch[first]), at_least(batch[first], goal / 2),
+        PIPELINED if is_pipelined else "",
+    )
+    theirs = {n: there.ratio("array", "batch", n) for n in there.workers}
+    yield Point(
+        f"{name}: array over batch falls with workers", ends(theirs, there.workers), ends(batch, jobs),
+        None if None in (batch[first], batch[last]) else batch[first] > batch[last],
+        PIPELINED if is_pipelined else "",
+    )
+    theirs = [there.ratio("native", "array", n) for n in there.workers if n <= FAST_WORKERS_MAX]
+    known = [value for value in native.values() if value is not None]
+    yield Point(
+        f"{name}: the fastest way over array", span(theirs), span(known),
+        all(min(theirs) / 1.5 <= value <= max(theirs) * 1.5 for value in known) if known else None,
+        "COPY or LOAD DATA, not a buffer in the server",
+    )
+    ours = Peak.of({n: rate("array", n) for n in jobs if rate("array", n)})
+    yield Point(
+        f"{name}: array has a peak of workers and falls behind it", str(Peak.of(there.rates("array"))), str(ours or "-"),
+        ours and ours.falls(noise), "there the server had 16 cores",
+    )
 
 
-def sent(name, report, jobs, micros):
-    values = {}
-    for method in METHODS:
-        cell = report.cell(method=method, jobs=jobs, round_trip_micros=micros)
-        values[method] = a_row(cell, "bytes_sent") if cell else None
-    known = [value for value in values.values() if value]
-    measured = ", ".join(f"{method} {short(value)}" for method, value in values.items())
-    same = max(known) / min(known) < 1.3 if len(known) > 1 else None
-    return Point(f"{name}: bytes sent a row hardly differ between methods", "0.9 to 1.1 KB", measured, same)
+def ends(values, workers):
+    return f"{times(values[workers[0]])} to {times(values[workers[-1]])}"
+
+
+def of_rows(name, cell, there, jobs):
+    """Points about what a row costs, at so many workers."""
+    cells = {method: cell(method) for method in METHODS}
+    of = lambda method, figure: a_row(cells[method], figure) if cells[method] else None
+    sent = {method: of(method, "bytes_sent") for method in METHODS}
+    known = [value for value in sent.values() if value]
+    theirs = there.sent_a_row()
+    yield Point(
+        f"{name}: bytes sent a row hardly differ between methods", f"{short(min(theirs))} to {short(max(theirs))}",
+        ", ".join(f"{method} {short(value)}" for method, value in sent.items()),
+        max(known) / min(known) < 1.3 if len(known) > 1 else None,
+    )
+    saved = over(of("single", "server_cpu_seconds"), of("array", "server_cpu_seconds"))
+    goal = over(there.cpu_a_row("single", jobs), there.cpu_a_row("array", jobs))
+    yield Point(
+        f"{name}: server CPU of a row, single over array", times(goal), times(saved), at_least(saved, goal / 2),
+    )
+    stored = over(of("array", "disk_bytes"), of("single", "disk_bytes"))
+    goal = over(there.figure("array", jobs, "bytes_per_row"), there.figure("single", jobs, "bytes_per_row"))
+    yield Point(
+        f"{name}: bytes of a row on disk, array over single: it lets the database compress", times(goal), times(stored),
+        None if stored is None else stored <= goal * 2,
+        "there rows that come many at once are compressed; here rows of this size are not, unless it is asked for",
+    )

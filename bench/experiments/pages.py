@@ -28,9 +28,18 @@ def kept_in(place):
 
 
 def points_of(points):
-    head = ["Published", "there", "here", "", "why"]
-    rows = [[p.text, p.published, p.measured, WORDS[p.same], p.note] for p in points]
-    return table(head, rows)
+    """All points, with the reason beside those that differ."""
+    why = lambda p: (p.note or "not known") if p.same is False else ""
+    head = ["", "published", "here", "", "where they differ: why"]
+    return table(head, [[p.text, p.published, p.measured, WORDS[p.same], why(p)] for p in points])
+
+
+def summary(points):
+    """How many points hold, in words: `14 of 20 as there, 5 otherwise, 1 open`."""
+    counts = {word: sum(WORDS[p.same] == word for p in points) for word in WORDS.values()}
+    first, *others = counts.items()
+    told = [f"{first[1]} of {len(points)} {first[0]}"]
+    return ", ".join(told + [f"{count} {word}" for word, count in others if count])
 
 
 def when(kept):
@@ -56,6 +65,7 @@ def write(place, order):
             (place / file).write_text(svg)
             lines += [f"![{file.removesuffix('.svg')}]({file})", ""]
         (place / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")
-        overview += [f"## [{name}: {found.title}]({name}.md)", "", f"{when(kept)}.", "", *points_of(points)]
+        overview += [f"## [{name}: {found.title}]({name}.md)", "", f"{summary(points)}; {when(kept)}.", ""]
+        overview += points_of(points)
     text = TEMPLATE.read_text().replace("{points}", "\n".join(overview).rstrip())
     (place / "README.md").write_text(text.rstrip() + "\n")

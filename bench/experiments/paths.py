@@ -3,32 +3,74 @@
 import sqlite3
 import tempfile
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import data
 import mariadb
 import postgres
 import ran
-from ran import Found, Point
+import servers
+from ran import Found, Point, times
 
 TABLE = "tonnage_experiment_e3"
 # One record for each of so many rows at least is row by row.
 ROW_BY_ROW = 0.9
+# Rows of the published run.
+PUBLISHED_ROWS = 100_000
+# Page sizes, and the one whose published figures are those of it, as its file says.
+AS_PUBLISHED = {2_048: 4_096, 4_096: 4_096, 8_192: 8_192, 16_384: 8_192}
+MARIADB_PAGES = [4_096, 8_192, 16_384]
+# Characters that the text is declared as; pages of PostgreSQL have 8,192 bytes.
+WIDTHS = [100, 1_000, 4_000, 20_000]
+
+
+class Published:
+    """The published run, by page size."""
+
+    def __init__(self):
+        rows, self.about = ran.published("block_size.csv")
+        self.rows = {int(row["block_bytes"]): row for row in rows}
+
+    def records(self, page_bytes):
+        """Records a row."""
+        return self.rows[AS_PUBLISHED[page_bytes]]["redo_entries"] / PUBLISHED_ROWS
+
+    def taken(self, sizes):
+        return {size: said(self.records(size)) for size in sizes}
+
+    def log_ratio(self):
+        """Bytes of the log at 4k over those at 8k."""
+        return self.rows[4_096]["redo_bytes"] / self.rows[8_192]["redo_bytes"]
 
 
 def run(quick):
     rows = 5_000 if quick else 100_000
-    there, about = ran.published("block_size.csv")
+    there = Published()
     found = Found("by array or row by row")
     found.lines += [
-        f"{about}.", "",
+        f"{there.about}.", "",
         f"Here {rows:,} rows of a number and 100 bytes of text; records of the log about the table's rows, a row.", "",
     ]
-    by_size = {int(row["block_bytes"]): row["redo_entries"] / 100_000 for row in there}
-    published = f"by array at 8k ({by_size[8192]:.2f} records a row), row by row at 4k ({by_size[4096]:.2f})"
-    in_postgres(found, rows, published)
-    in_mariadb(found, rows, published)
-    in_sqlite(found, rows)
+    in_postgres(found, rows, there)
+    in_mariadb(found, rows, there)
+    in_sqlite(found, rows, there)
     return found
+
+
+def kibi(number):
+    return f"{number >> 10}k" if number >= 1_024 else str(number)
+
+
+def grouped(by_size, shown=kibi):
+    """Verdicts by size in words: `by array at 512 to 32k, mixed at 64k`."""
+    groups = []
+    for size, verdict in by_size.items():
+        if groups and groups[-1][0] == verdict:
+            groups[-1][1].append(size)
+        else:
+            groups.append((verdict, [size]))
+    ends = lambda sizes: " to ".join(shown(size) for size in dict.fromkeys([sizes[0], sizes[-1]]))
+    return ", ".join(f"{verdict or 'unknown'} at {ends(sizes)}" for verdict, sizes in groups)
 
 
 def psql(*statements):
@@ -71,41 +113,59 @@ def taken_of(found, method):
 
 
 def point(found, text, published, is_so, measured, note=""):
-    found.points.append(Point(text, published, measured or "-", None if measured in (None, "unknown") else is_so, note))
+    is_known = measured is not None and "unknown" not in measured
+    found.points.append(Point(text, published, measured or "-", is_so if is_known else None, note))
 
 
-def in_postgres(found, rows, published):
+def in_postgres(found, rows, there):
     drop = f"DROP TABLE IF EXISTS {TABLE}"
     try:
-        psql(drop, f"CREATE TABLE {TABLE} (id int PRIMARY KEY, wide varchar(4000))")
-        by_method = verdicts(postgres.URL, TABLE, rows)
-        select = insert_select(rows)
-        psql(
-            f"CREATE OR REPLACE FUNCTION {TABLE}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
-            f"CREATE TRIGGER seen BEFORE INSERT ON {TABLE} FOR EACH ROW EXECUTE FUNCTION {TABLE}()",
-        )
-        inserts = ["--method", "native", "--operation", "insert"]
-        with_trigger = verdicts(postgres.URL, TABLE, rows, *inserts, "--with-triggers")
         psql(drop)
-        narrow = []
-        for width in [100, 1000]:
+        lines_of, native = [], {}
+        for width in WIDTHS:
             psql(f"CREATE TABLE {TABLE} (id int PRIMARY KEY, wide varchar({width}))")
-            narrow += lines(f"declared {width}", verdicts(postgres.URL, TABLE, rows, "--operation", "insert"))
+            usual = width == 4_000
+            by_method = verdicts(postgres.URL, TABLE, rows, *([] if usual else ["--operation", "insert"]))
+            lines_of += lines(f"declared {width:,}", by_method)
+            native[width] = taken_of(by_method, "native")
+            if usual:
+                select = insert_select(rows)
+                with_trigger = triggered(rows)
             psql(drop)
     finally:
         psql(drop, f"DROP FUNCTION IF EXISTS {TABLE}()")
     found.lines += ["## PostgreSQL", ""]
     table = [["INSERT SELECT", "insert", "of the server", said(select), f"{select:.3g}", "-", "-"]]
-    table += lines("declared 4000", by_method) + narrow + lines("with a BEFORE trigger", with_trigger)
-    found.lines += ran.table(HEAD, table)
-    point(found, "PostgreSQL: INSERT SELECT, pages of 8k", published, said(select) == "by array", said(select),
-          "the published database adds many rows to a page at once where a row cannot be larger than one; PostgreSQL's "
-          "INSERT never does")
-    native = taken_of(by_method, "native")
-    point(found, "PostgreSQL: a way that is by array", "by array at 8k pages", native == "by array", native, "COPY")
+    found.lines += ran.table(HEAD, table + lines_of + lines("with a BEFORE trigger", with_trigger))
+    theirs = said(there.records(8_192))
+    point(found, "PostgreSQL: INSERT SELECT, pages of 8k", with_records(theirs, there.records(8_192)),
+          said(select) == theirs, with_records(said(select), select),
+          "the published database gathers rows for a page where a row cannot be larger than one; PostgreSQL's INSERT adds "
+          "each by itself")
+    point(found, "PostgreSQL: a way that is by array at pages of 8k (COPY)", theirs, native[4_000] == theirs, native[4_000])
     back = taken_of(with_trigger, "native")
-    point(found, "PostgreSQL: a cause that brings row by row back", "the declared row is larger than a page",
-          back == "row by row", back, "a BEFORE ROW trigger; the declared width changes nothing here")
+    theirs = said(there.records(4_096))
+    point(found, "PostgreSQL: a cause brings row by row back (there a declared row larger than a page, here a BEFORE ROW "
+          "trigger)", theirs, back == theirs, back)
+    apart = len(set(native.values())) > 1
+    point(found, "PostgreSQL: the declared width, in characters, decides (COPY)",
+          "row by row where the declared row is larger than a page",
+          apart, None if None in native.values() else grouped(native, "{:,}".format),
+          "COPY gathers rows by their number and their bytes, whatever they are declared as")
+
+
+def triggered(rows):
+    """What COPY does to the table that is there once it has a trigger before each row."""
+    psql(
+        f"CREATE OR REPLACE FUNCTION {TABLE}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
+        f"CREATE TRIGGER seen BEFORE INSERT ON {TABLE} FOR EACH ROW EXECUTE FUNCTION {TABLE}()",
+    )
+    inserts = ["--method", "native", "--operation", "insert"]
+    return verdicts(postgres.URL, TABLE, rows, *inserts, "--with-triggers")
+
+
+def with_records(taken, records):
+    return f"{taken} ({records:.2f} records a row)"
 
 
 def said(records):
@@ -131,34 +191,56 @@ def insert_select(rows):
         psql(f"TRUNCATE {TABLE}", "DROP EXTENSION pg_walinspect")
 
 
-def counters():
+def counters(parts):
     """Changes of pages of the whole server, and bytes of its log."""
     query = "show global status where variable_name in ('Innodb_buffer_pool_write_requests', 'Innodb_lsn_current')"
-    said = data.run(mariadb.client("--skip-column-names", "--batch", "--execute", query))
+    said = data.run(mariadb.client("--skip-column-names", "--batch", "--execute", query, parts=parts))
     values = dict(line.split("\t") for line in said.strip().splitlines())
     return int(values["Innodb_buffer_pool_write_requests"]), int(values["Innodb_lsn_current"])
 
 
-def in_mariadb(found, rows, published):
-    try:
-        columns = "id int primary key, wide varchar(4000)"
-        mariadb.statements(f"drop table if exists {TABLE}", f"create table {TABLE} ({columns})")
-        before = counters()
-        mariadb.statements(f"insert into {TABLE} select seq, lpad(seq, 100, '0') from seq_1_to_{rows}")
-        changes, bytes_ = ((after - earlier) / rows for earlier, after in zip(before, counters()))
-        mariadb.statements(f"truncate table {TABLE}")
-        by_method = verdicts(mariadb.URL, TABLE, rows)
-    finally:
-        mariadb.statements(f"drop table if exists {TABLE}")
-    found.lines += ["## MariaDB", "", "Changes of pages, of the whole server: table, index and undo log together.", ""]
-    table = [["INSERT SELECT", "insert", "of the server", said(changes), f"{changes:.3g}", "-", f"{bytes_:.3g}"]]
-    found.lines += ran.table(HEAD, [*table, *lines("declared 4000", by_method)])
-    point(found, "MariaDB: INSERT SELECT, pages of 16k", published, said(changes) == "by array", said(changes),
-          "InnoDB adds rows one by one; its bulk insert needs an empty table and both checks of keys off")
+def in_mariadb(found, rows, there):
+    """By a server of its own for each page size."""
+    table, changes, log_bytes = [], {}, {}
+    for page_bytes in MARIADB_PAGES:
+        with servers.mariadb(page_bytes) as url:
+            parts = urlsplit(url)
+            columns = "id int primary key, wide varchar(4000)"
+            mariadb.statements(f"create table {TABLE} ({columns})", parts=parts)
+            before = counters(parts)
+            select = f"insert into {TABLE} select seq, lpad(seq, 100, '0') from seq_1_to_{rows}"
+            mariadb.statements(select, parts=parts)
+            grown = [(after - earlier) / rows for earlier, after in zip(before, counters(parts))]
+            changes[page_bytes], log_bytes[page_bytes] = grown
+            mariadb.statements(f"truncate table {TABLE}", parts=parts)
+            by_method = verdicts(url, TABLE, rows)
+        title, (changed, bytes_) = f"pages of {page_bytes:,}", grown
+        table.append([title, "insert", "INSERT SELECT", said(changed), f"{changed:.3g}", "-", f"{bytes_:.3g}"])
+        table += lines(title, by_method)
+    found.lines += [
+        "## MariaDB", "",
+        "A server of its own for each page size. Changes of pages, of the whole server: table, index and undo log together.",
+        "",
+    ]
+    found.lines += ran.table(HEAD, table)
+    taken, theirs = {size: said(changed) for size, changed in changes.items()}, there.taken(MARIADB_PAGES)
+    point(found, "MariaDB: INSERT SELECT by page size", grouped(theirs), taken == theirs, grouped(taken),
+          "InnoDB adds rows one by one, however many a page holds; its bulk insert needs an empty table and both checks of "
+          "keys off")
+    logged(found, "MariaDB: INSERT SELECT", there, log_bytes, taken)
 
 
-def in_sqlite(found, rows):
-    table, native = [], {}
+def logged(found, name, there, log_bytes, taken):
+    """Bytes of log a row at 4k over those at 8k: at least half of the difference that was published."""
+    theirs, ours = there.log_ratio(), ran.over(log_bytes[4_096], log_bytes[8_192])
+    small, large = taken[4_096], taken[8_192]
+    point(found, f"{name}: bytes of log at pages of 4k over those at 8k", times(theirs),
+          ours is not None and ours - 1 >= (theirs - 1) / 2, None if ours is None else times(ours),
+          f"rows are taken {small} at both" if small == large else "")
+
+
+def in_sqlite(found, rows, there):
+    table, native, select, log_bytes = [], {}, {}, {}
     with tempfile.TemporaryDirectory() as directory:
         for page_bytes in [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536]:
             path = Path(directory) / f"{page_bytes}.db"
@@ -174,6 +256,7 @@ def in_sqlite(found, rows):
             connection.execute(f"insert into {TABLE} {numbers} select n, printf('%0100d', n) from n")
             grown = wal.stat().st_size - before
             frames = grown / (page_bytes + 24) / rows
+            select[page_bytes], log_bytes[page_bytes] = said(frames), grown / rows
             connection.execute(f"delete from {TABLE}")
             connection.close()
             title = f"pages of {page_bytes:,}"
@@ -185,7 +268,8 @@ def in_sqlite(found, rows):
             table += lines(title, by_method)
     found.lines += ["## SQLite", "", "Frames of the write-ahead log: a page whole, for each commit that changes it.", ""]
     found.lines += ran.table(HEAD, table)
-    small, large = native[512], native[65536]
-    point(found, "SQLite: by array whatever the page size", "row by row at 4k and less, by array at 8k and more",
-          small == large == "by array", small if small == large else f"{small} to {large}",
-          "a commit logs a page once, however many rows have changed on it")
+    theirs = there.taken(AS_PUBLISHED)
+    point(found, "SQLite: by page size (native)", grouped(theirs), all(native[size] == theirs[size] for size in theirs),
+          None if None in native.values() else grouped(native),
+          "a commit logs a page once, however many rows have changed on it: the rows of a commit decide")
+    logged(found, "SQLite: INSERT SELECT", there, log_bytes, select)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import data
 
-PUBLISHED = data.ROOT / "docs" / "experiments" / "published"
+# The library lays the same figures over charts of its own.
+PUBLISHED = data.ROOT / "crates" / "tonnage" / "src" / "measure" / "published"
 # Flushes whose median is told.
 FLUSHES = 200
 
@@ -25,7 +26,7 @@ class Point:
     measured: str
     # None where it cannot be told.
     same: bool | None
-    # Where and why they differ, where that is known beforehand.
+    # Why they may differ: what is known of the set-up and of the databases, not of this run. Told only where they do.
     note: str = ""
 
 
@@ -100,6 +101,46 @@ def said(command, *arguments, directory=None):
 def over(measured, by):
     """A ratio; none where one of the two is missing."""
     return measured / by if measured and by else None
+
+
+def at_least(measured, least):
+    """Whether something is so large; none where it was not measured."""
+    return None if measured is None else measured >= least
+
+
+def span(values):
+    """The least and the greatest as times, of those that there are."""
+    values = [value for value in values if value is not None]
+    if not values:
+        return "-"
+    ends = dict.fromkeys([times(min(values)), times(max(values))])
+    return " to ".join(ends)
+
+
+@dataclass
+class Peak:
+    """Where a curve is highest, and how much lower it is at its end."""
+
+    best: int
+    last: int
+    fell: float
+
+    @classmethod
+    def of(cls, rates):
+        """Of rates by jobs; none of fewer than three."""
+        if len(rates) < 3:
+            return None
+        best, last = max(rates, key=rates.get), max(rates)
+        return cls(int(best), int(last), 1 - rates[last] / rates[best])
+
+    def falls(self, noise):
+        """Whether it is lower behind the peak; none where that is within the noise."""
+        if self.best == self.last:
+            return False
+        return None if self.fell <= (noise or 0) else True
+
+    def __str__(self):
+        return f"peak at {self.best} of {self.last}, {self.fell:.0%} lower at the end"
 
 
 def times(value):

@@ -2,6 +2,7 @@
 
 mod files;
 mod html;
+mod overlay;
 mod svg;
 mod text;
 

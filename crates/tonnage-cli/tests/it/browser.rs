@@ -9,15 +9,20 @@ use serde_json::Value;
 
 use crate::support::{Database, Place};
 
-/// Writes what the page looks like into itself: of each chart its size, and the marks that lie within it; and whether the
-/// page is wider than its window.
+/// Writes what the page looks like into itself: of each chart the heading that it stands below, its size, the marks that lie
+/// within it, the dashed lines within it and what the paragraph below it says; and whether the page is wider than its window.
 const LOOK: &str = "<script>\
     const within = (a, b) => a.width > 0 && a.height > 0 && a.left >= b.left - 1 && a.right <= b.right + 1 && \
         a.top >= b.top - 1 && a.bottom <= b.bottom + 1;\
-    const charts = [...document.querySelectorAll('svg')].map(svg => {\
+    let heading = '';\
+    const charts = [...document.querySelectorAll('h2,svg')].flatMap(svg => {\
+        if (svg.tagName == 'H2') { heading = svg.textContent; return []; }\
         const box = svg.getBoundingClientRect();\
         const all = selector => [...svg.querySelectorAll(selector)].map(one => one.getBoundingClientRect());\
-        return {label: svg.getAttribute('aria-label'), width: box.width, height: box.height,\
+        const dashed = [...svg.querySelectorAll('polyline')].filter(one =>\
+            getComputedStyle(one).strokeDasharray != 'none' && within(one.getBoundingClientRect(), box));\
+        return {label: svg.getAttribute('aria-label'), heading, width: box.width, height: box.height,\
+            dashed: dashed.length, below: (svg.nextElementSibling || {}).textContent || '',\
             marks: all('circle,rect').filter(one => within(one, box)).length,\
             cut: all('text').filter(one => one.right > box.right + 1 || one.left < box.left - 1).length};\
     });\
@@ -117,4 +122,22 @@ fn a_report_is_seen_whole_and_without_an_error() {
         assert_eq!(chart["cut"], 0, "text is cut off: {chart}");
     }
     assert_eq!(found["wide"], false, "the page is wider than its window");
+
+    // Inserts of sbtest have published curves, but none over a longer way.
+    let mut laid = 0;
+    for chart in charts {
+        let told = |name: &str| chart[name].as_str().expect("text").to_owned();
+        let is_of = told("heading").starts_with("sbtest insert, ");
+        let label = told("label");
+        let is_curve =
+            label.starts_with("Rows a second over rows of a write") || label == "Rows a second over jobs";
+        let has_curve = is_of && is_curve;
+        laid += usize::from(has_curve);
+        assert_eq!(chart["dashed"], u64::from(has_curve), "{chart}");
+        assert_eq!(told("below").contains("E4: PolarDB-X"), has_curve, "{chart}");
+    }
+    assert_eq!(
+        laid, 4,
+        "over rows of a write and over jobs, of two promises: {charts:?}"
+    );
 }

@@ -662,6 +662,7 @@ fn it_is_measured_as_one_and_left_as_it_was() {
     let report: serde_json::Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
     let cells = report["cells"].as_array().expect("cells");
     assert_eq!(cells.len(), 4, "{report:#}");
+    assert_eq!(report["databases"], MEMBERS as u64);
     for cell in cells {
         assert_eq!(cell["runs"][0]["rows"], 400, "{cell}");
         assert_eq!(cell["setting"]["table"]["indexes"], 2, "{cell}");

@@ -222,6 +222,7 @@ impl Bench {
             notes: Vec::new(),
             meter: Meter::new(gauge(&*self.target)?).await?,
             shortest: RoundTrips::new(),
+            databases: 1,
         };
         let (mut cells, reference) = running.all().await?;
         running.write_paths(&mut cells).await?;
@@ -231,6 +232,7 @@ impl Bench {
             settings_changed,
             mut notes,
             meter,
+            databases,
             ..
         } = running;
         let capabilities = self.target.capabilities();
@@ -284,6 +286,7 @@ impl Bench {
             bandwidth: self.options.bandwidth,
             own_rows: self.own.as_ref().map(|own| own.shown.clone()),
             rate: self.options.rate,
+            databases,
             server_processes: meter.server(),
             unmeasured: meter.unmeasured,
             durability_levels: capabilities.durability.to_vec(),
@@ -317,6 +320,8 @@ struct Running<'a> {
     notes: Vec<String>,
     meter: Meter,
     shortest: RoundTrips,
+    /// Databases that the rows of a table are spread over.
+    databases: usize,
 }
 
 impl Running<'_> {
@@ -520,6 +525,7 @@ impl Running<'_> {
         let prepared = prepared.await?;
         as_asked(setting, &prepared)?;
         let changed = prepared.plan().settings_changed.clone();
+        self.databases = prepared.plan().databases();
         let log_before = log(&*target).await?;
         let at_seconds = self.first_run.elapsed().as_secs_f64();
         let before = self.meter.begin(gauge(&*target)?).await?;

@@ -197,6 +197,7 @@ mod tests {
             bandwidth: None,
             own_rows: None,
             rate: None,
+            databases: 1,
             server_processes: None,
             unmeasured: Vec::new(),
             durability_levels: vec![Durability::Durable],

@@ -23,9 +23,9 @@ const HELD: f64 = 0.95;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Rows did not come fast enough: nothing is learnt about the database.
+    /// Rows were not made fast enough: nothing is learnt about the database.
     Generator,
-    /// The processors of this process.
+    /// The processors of this process, or the one thread of it that deals rows to lanes.
     Client,
     /// Round trips that were waited for, one after another.
     RoundTrip,
@@ -58,10 +58,13 @@ impl fmt::Display for Bound {
 pub struct Load {
     /// Rows a second that were written.
     pub rows_per_second: f64,
-    /// Rows a second that the generator makes by itself, where this run had rows made; none where all were made before.
+    /// Rows a second at which the generator by itself would bring the rows of this run, those that were made before at no
+    /// cost; none where all were.
     pub ceiling: Option<f64>,
-    /// The share of their time that lanes waited for rows.
-    pub idle: f64,
+    /// The share of the run that the thread which brings rows was at work; none where it is not to be judged.
+    pub bringing: Option<f64>,
+    /// The same of the thread that deals them.
+    pub dealing: Option<f64>,
     /// Processors that this process kept busy; none where it cannot be told.
     pub client: Option<f64>,
     /// Processors that the database's processes kept busy; none where it cannot be told.
@@ -81,10 +84,13 @@ pub struct Load {
 
 impl Bound {
     /// The first that applies: the rate that was offered, where it was held; the round trip where more than half of the
-    /// time went into round trips, also by connecting; the generator where lanes waited more than half of their time or
-    /// it was run at 80 % of its ceiling; client or server, whichever took more, where it kept nine tenths of a processor
-    /// a job busy, or both together nine tenths of all processors; the log flush where more than half of the time went
-    /// into commits, beyond their round trips.
+    /// time went into round trips, also by connecting; the generator where it made rows at 80 % of its ceiling, or for nine
+    /// tenths of the run; client or server, whichever took more, where it kept nine tenths of a processor a job busy, or
+    /// both together nine tenths of all processors; the client where it brought or dealt rows that were there for nine
+    /// tenths of the run; the log flush where more than half of the time went into commits, beyond their round trips.
+    ///
+    /// That lanes waited for rows says nothing by itself: they do while connections are made, and where there are fewer
+    /// rows than lanes could take.
     pub fn of(load: &Load) -> Self {
         let near = |ceiling: f64| load.rows_per_second >= 0.8 * ceiling;
         if load.holds_rate {
@@ -93,7 +99,11 @@ impl Bound {
         if load.away > 0.5 {
             return Self::RoundTrip;
         }
-        if load.idle > 0.5 || load.ceiling.is_some_and(near) {
+        let is_all = |share: Option<f64>| share.is_some_and(|share| share >= 0.9);
+        if load
+            .ceiling
+            .is_some_and(|ceiling| near(ceiling) || is_all(load.bringing))
+        {
             return Self::Generator;
         }
         let (client, server) = (load.client.unwrap_or_default(), load.server.unwrap_or_default());
@@ -104,6 +114,9 @@ impl Bound {
                 true => Self::ServerCpu,
                 false => Self::Client,
             };
+        }
+        if is_all(load.bringing) || is_all(load.dealing) {
+            return Self::Client;
         }
         match load.flushing {
             Some(share) if share > 0.5 => Self::LogFlush,
@@ -357,6 +370,9 @@ pub struct BenchReport {
     /// Rows a second that every run was offered; none where each was as fast as it could be.
     #[serde(default)]
     pub rate: Option<u64>,
+    /// Databases that the rows of a table are spread over.
+    #[serde(default = "one")]
+    pub databases: usize,
     /// Whose processor time is the server's: `postgres (process 1234)` and its children; none where it is not known.
     #[serde(default)]
     pub server_processes: Option<String>,
@@ -381,6 +397,11 @@ pub struct BenchReport {
     pub notes: Vec<String>,
 }
 
+/// What reports of earlier releases had, that do not say so.
+fn one() -> usize {
+    1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,7 +411,8 @@ mod tests {
         let load = Load {
             rows_per_second: 100.0,
             ceiling: Some(1_000.0),
-            idle: 0.1,
+            bringing: Some(0.1),
+            dealing: Some(0.1),
             client: Some(0.3),
             server: None,
             away: 0.2,
@@ -401,11 +423,33 @@ mod tests {
         };
         let cases = [
             (load, Bound::Database),
-            (Load { idle: 0.6, ..load }, Bound::Generator),
+            (
+                Load {
+                    bringing: Some(0.95),
+                    ..load
+                },
+                Bound::Generator,
+            ),
+            // Without rows that had to be made the generator has nothing to do with it.
+            (
+                Load {
+                    ceiling: None,
+                    bringing: Some(0.95),
+                    ..load
+                },
+                Bound::Client,
+            ),
+            (
+                Load {
+                    dealing: Some(0.95),
+                    ..load
+                },
+                Bound::Client,
+            ),
             (
                 Load {
                     away: 0.6,
-                    idle: 0.6,
+                    bringing: Some(0.95),
                     ..load
                 },
                 Bound::RoundTrip,

@@ -20,6 +20,7 @@ mod made_up;
 mod meter;
 mod offered;
 mod own;
+pub mod published;
 mod rotated;
 mod rows;
 pub mod server;

@@ -278,6 +278,13 @@ impl Rows {
         }
     }
 
+    /// Rows a second at which a run of so many would come if nothing else took time: only those that are not kept are made.
+    /// None where all are kept.
+    pub fn ceiling_of(&self, rows: u64) -> Option<f64> {
+        let made = rows.saturating_sub(self.rows_kept());
+        (made > 0).then(|| self.ceiling * (rows as f64 / made as f64))
+    }
+
     /// Rows that are made already.
     pub fn rows_kept(&self) -> u64 {
         self.kept.iter().map(|batch| batch.num_rows() as u64).sum()
@@ -494,6 +501,13 @@ mod tests {
         let rows = made(Mode::Insert, 10_000);
         assert!(rows.rows_kept() >= 10_000);
         assert!(rows.ceiling().rows_per_second > 0.0);
+        let (kept, ceiling) = (rows.rows_kept(), rows.ceiling().rows_per_second);
+        assert_eq!(rows.ceiling_of(kept), None, "nothing has to be made");
+        let half_made = rows.ceiling_of(2 * kept).unwrap();
+        assert!(
+            (half_made / ceiling - 2.0).abs() < 1e-9,
+            "{half_made} of {ceiling}"
+        );
         let found = ids(rows.source(20_001));
         assert_eq!(found, (1..=20_001).collect::<Vec<_>>());
         assert_eq!(ids(rows.source(20_001)), found, "every run has the same rows");

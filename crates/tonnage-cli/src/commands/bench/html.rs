@@ -8,11 +8,13 @@ use tonnage::{
         answer::{Short, Time, Within},
         beside::{Beside, forms, unmeasured},
         figures::{Cell, Run},
+        published::{Chart, Over},
     },
     operation::Method,
 };
 
 use super::{
+    overlay,
     svg::{Axis, Point, Series, bars, escaped, lines},
     text::same_kind,
 };
@@ -33,6 +35,7 @@ th:first-child,td:first-child,th:last-child,td:last-child{text-align:left}tr.bes
 svg{width:100%;height:auto;max-width:720px;display:block}svg text{font:12px system-ui,sans-serif;fill:var(--fg)}\
 svg .end{text-anchor:end}svg .middle{text-anchor:middle}svg .grid{stroke:var(--line)}\
 svg polyline{fill:none;stroke-width:2}svg g line{stroke-width:1.5}\
+.published polyline,.published line{stroke-dasharray:4 3}.published circle{fill:var(--bg)}\
 .c0{stroke:var(--c0);fill:var(--c0)}.c1{stroke:var(--c1);fill:var(--c1)}.c2{stroke:var(--c2);fill:var(--c2)}\
 .c3{stroke:var(--c3);fill:var(--c3)}.c4{stroke:var(--c4);fill:var(--c4)}.c5{stroke:var(--c5);fill:var(--c5)}\
 .c6{stroke:var(--c6);fill:var(--c6)}.c7{stroke:var(--c7);fill:var(--c7)}";
@@ -91,7 +94,7 @@ pub fn page(report: &BenchReport) -> String {
                 if level != answer.durability {
                     let _ = writeln!(page, "<h2>{}, {level}</h2>", answer.kind);
                 }
-                charts(&mut page, &cells, of_level);
+                charts(&mut page, report, &cells, of_level);
                 figures(&mut page, &cells, answer.recommended);
             }
         }
@@ -224,10 +227,24 @@ fn fastest<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a Cell> {
     cells.max_by(|a, b| a.rows_per_second.median.total_cmp(&b.rows_per_second.median))
 }
 
-fn charts(page: &mut String, cells: &[&Cell], best: Option<Setting>) {
+fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option<Setting>) {
     let fastest_setting = || fastest(cells.iter().copied()).map(|cell| cell.setting);
     let Some(best) = best.or_else(fastest_setting) else {
         return;
+    };
+    let lay = |series: &mut Vec<Series>, of: &[Method], over: Over| {
+        let chart = Chart {
+            over,
+            kind: best.kind(),
+            jobs: if over == Over::Jobs { 1 } else { best.jobs },
+            single_transaction: report.single_transaction,
+            databases: report.databases,
+        };
+        match report.rate {
+            None => overlay::lay(series, of, &chart),
+            // Rows a second that are offered have no curve.
+            Some(_) => String::new(),
+        }
     };
     let methods = each(cells, |s| s.method);
     let jobs = each(cells, |s| s.jobs);
@@ -241,41 +258,35 @@ fn charts(page: &mut String, cells: &[&Cell], best: Option<Setting>) {
     );
 
     if sizes.len() > 1 {
-        let series = methods.iter().map(|method| Series {
-            name: method.to_string(),
-            points: in_order(
-                cells,
-                |s| s.method == *method && s.jobs == best.jobs,
-                |s| s.batch_rows as f64,
-            ),
+        let of_methods = methods.iter().map(|method| {
+            let of_jobs = |s: &Setting| s.method == *method && s.jobs == best.jobs;
+            (*method, in_order(cells, of_jobs, |s| s.batch_rows as f64))
         });
-        let series: Vec<Series> = series.filter(|s| !s.points.is_empty()).collect();
+        let of_methods = of_methods.filter(|(_, points)| !points.is_empty());
+        let of_methods =
+            of_methods.map(|(method, points)| (method, Series::measured(method.to_string(), points)));
+        let (of, mut series): (Vec<Method>, Vec<Series>) = of_methods.unzip();
+        let published = lay(&mut series, &of, Over::BatchRows);
         let title = format!("Rows a second over rows of a write, jobs {}", best.jobs);
-        chart(
-            page,
-            &title,
-            &lines(&title, "rows of a write", Axis::Logarithmic, &series),
-        );
+        let svg = lines(&title, "rows of a write", Axis::Logarithmic, &series);
+        chart(page, &title, &(svg + &published));
     }
     if jobs.len() > 1 {
         let series = methods.iter().map(|method| {
             let of_method = cells.iter().copied().filter(|c| c.setting.method == *method);
             let rows = fastest(of_method).map_or(1, |cell| cell.setting.batch_rows);
-            Series {
-                name: match method {
-                    Method::Single => method.to_string(),
-                    _ => format!("{method}, {rows} rows"),
-                },
-                points: in_order(
-                    cells,
-                    |s| s.method == *method && s.batch_rows == rows,
-                    |s| s.jobs as f64,
-                ),
-            }
+            let name = match method {
+                Method::Single => method.to_string(),
+                _ => format!("{method}, {rows} rows"),
+            };
+            let of_rows = |s: &Setting| s.method == *method && s.batch_rows == rows;
+            Series::measured(name, in_order(cells, of_rows, |s| s.jobs as f64))
         });
-        let series: Vec<Series> = series.collect();
+        let mut series: Vec<Series> = series.collect();
+        let published = lay(&mut series, &methods, Over::Jobs);
         let title = "Rows a second over jobs";
-        chart(page, title, &lines(title, "jobs", Axis::Linear, &series));
+        let svg = lines(title, "jobs", Axis::Linear, &series);
+        chart(page, title, &(svg + &published));
     }
     if jobs.len() > 1 && sizes.len() > 1 && best.method != Method::Single {
         heat_map(page, cells, &best, &jobs, &sizes);
@@ -503,18 +514,14 @@ fn over_distance(page: &mut String, report: &BenchReport) {
         if trips.len() < 2 {
             continue;
         }
-        let series = each(&cells, |s| s.method).into_iter().map(|method| Series {
-            name: method.to_string(),
-            points: trips
-                .iter()
-                .filter_map(|trip| {
-                    let of = |cell: &&Cell| {
-                        (cell.setting.method, cell.setting.round_trip_micros) == (method, *trip)
-                    };
-                    let best = fastest(cells.iter().copied().filter(of))?;
-                    Some(point(*trip as f64 / 1e3, best))
-                })
-                .collect(),
+        let series = each(&cells, |s| s.method).into_iter().map(|method| {
+            let points = trips.iter().filter_map(|trip| {
+                let of =
+                    |cell: &&Cell| (cell.setting.method, cell.setting.round_trip_micros) == (method, *trip);
+                let best = fastest(cells.iter().copied().filter(of))?;
+                Some(point(*trip as f64 / 1e3, best))
+            });
+            Series::measured(method.to_string(), points.collect())
         });
         let title = format!("Rows a second over what a round trip takes longer, {kind}");
         let series: Vec<Series> = series.collect();
@@ -536,10 +543,7 @@ fn reference(page: &mut String, report: &BenchReport) {
         high: *rate,
         about: String::new(),
     });
-    let series = [Series {
-        name: "rows/s".to_owned(),
-        points: points.collect(),
-    }];
+    let series = [Series::measured("rows/s".to_owned(), points.collect())];
     let title = format!(
         "Noise and drift: {} {}, again and again, over seconds",
         reference.setting.kind(),

@@ -26,12 +26,33 @@ pub struct Point {
     pub about: String,
 }
 
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stroke {
+    /// What was measured here, in a colour of its own.
+    Measured,
+    /// What others have published: dashed, in the colour of the line of that place in the chart, which it is set beside.
+    Published { beside: usize },
+}
+
 /// A line of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     pub name: String,
+    pub stroke: Stroke,
     /// In order of x.
     pub points: Vec<Point>,
+}
+
+impl Series {
+    /// What was measured here.
+    pub fn measured(name: String, points: Vec<Point>) -> Self {
+        Self {
+            name,
+            stroke: Stroke::Measured,
+            points,
+        }
+    }
 }
 
 /// How x is laid out.
@@ -110,7 +131,10 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
         escaped(x_title)
     );
     for (index, one) in series.iter().enumerate() {
-        let colour = index % COLOURS;
+        let class = match one.stroke {
+            Stroke::Measured => format!("c{}", index % COLOURS),
+            Stroke::Published { beside } => format!("c{} published", beside % COLOURS),
+        };
         let path: Vec<_> = one
             .points
             .iter()
@@ -118,7 +142,7 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
             .collect();
         let _ = write!(
             svg,
-            "<g class=\"c{colour}\"><polyline points=\"{}\"/>",
+            "<g class=\"{class}\"><polyline points=\"{}\"/>",
             path.join(" ")
         );
         for p in &one.points {
@@ -209,30 +233,36 @@ mod tests {
 
     #[test]
     fn every_point_is_within_the_chart_and_every_name_is_text() {
-        let series = [Series {
-            name: "a<b & \"c\"".to_owned(),
-            points: vec![point(1.0, 10.0), point(100.0, 2_000.0), point(10_000.0, 1.0)],
-        }];
+        let name = "a<b & \"c\"".to_owned();
+        let points = vec![point(1.0, 10.0), point(100.0, 2_000.0), point(10_000.0, 1.0)];
+        let measured = Series::measured(name, points);
+        let published = Series {
+            stroke: Stroke::Published { beside: 0 },
+            points: vec![point(1.0, 10.0), point(1_000.0, 9_000.0)],
+            ..measured.clone()
+        };
+        let series = [measured, published];
         for axis in [Axis::Linear, Axis::Logarithmic] {
             let svg = lines("label", "x", axis, &series);
-            assert_eq!(svg.matches("<circle").count(), 3);
+            assert_eq!(svg.matches("<circle").count(), 5);
+            assert_eq!(svg.matches("class=\"c0").count(), 2, "both in one colour");
+            assert_eq!(svg.matches("class=\"c0 published\"").count(), 1);
             assert!(
                 svg.contains("a&lt;b &amp; &quot;c&quot;") && !svg.contains("NaN"),
                 "{svg}"
             );
-            for part in svg.split("cx=\"").skip(1) {
-                let x: f64 = part.split('"').next().unwrap().parse().unwrap();
-                assert!((LEFT..=WIDTH - RIGHT).contains(&x), "{x}");
+            for (name, within) in [("cx", LEFT..=WIDTH - RIGHT), ("cy", TOP..=HEIGHT - BOTTOM)] {
+                for part in svg.split(&format!("{name}=\"")).skip(1) {
+                    let at: f64 = part.split('"').next().unwrap().parse().unwrap();
+                    assert!(within.contains(&at), "{name} {at}");
+                }
             }
         }
         let middle = lines(
             "label",
             "x",
             Axis::Logarithmic,
-            &[Series {
-                name: "one".to_owned(),
-                points: vec![point(1.0, 0.0)],
-            }],
+            &[Series::measured("one".to_owned(), vec![point(1.0, 0.0)])],
         );
         assert!(middle.contains("<circle") && !middle.contains("NaN"), "{middle}");
         assert_eq!(lines("label", "x", Axis::Linear, &[]), "");

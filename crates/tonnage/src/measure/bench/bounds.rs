@@ -75,8 +75,9 @@ impl Over<'_> {
         };
         Bound::of(&Load {
             rows_per_second: self.rows_per_second,
-            ceiling: (self.written > self.rows.rows_kept()).then(|| self.rows.ceiling().rows_per_second),
-            idle: sum(|lane| lane.idle_seconds) / time,
+            ceiling: self.rows.ceiling_of(self.written),
+            bringing: busy(Some(stages.reading_seconds)),
+            dealing: busy(Some(stages.dealing_seconds)),
             client: busy(self.client),
             server: busy(costs.server_cpu_seconds),
             away: away / time,
