@@ -42,8 +42,8 @@ class Measured:
 
     operation: str
     product: str
-    # The worst of all runs.
-    noise: float
+    # The worst of all runs; none where it is not known.
+    noise: float | None
     # Rows a second by link and rows of a batch.
     rates: dict
     # Round trips that a single row waited for, as the way counted them; none where it was not measured.
@@ -51,7 +51,7 @@ class Measured:
 
 
 def measured(url, operation, quick):
-    found = Measured(operation, "", 0, {link: {} for link in LINKS}, None)
+    found = Measured(operation, "", None, {link: {} for link in LINKS}, None)
     groups = {}
     for batch, rows in ROWS.items():
         groups.setdefault(rows, []).append(batch)
@@ -63,7 +63,7 @@ def measured(url, operation, quick):
             "--batch-rows", ",".join(map(str, sizes)), "--rows", rows, "--single-transaction", "--rtt", "0,70ms",
             "--repeat", 1 if quick else 3, "--duration", "5m",
         )
-        found.product, found.noise = report.product, max(found.noise, report.noise() or 0)
+        found.product, found.noise = report.product, max(found.noise or 0, report.noise() or 0) or None
         for link, micros in LINKS.items():
             for size in sizes:
                 if rate := report.rate(batch_rows=size, round_trip_micros=micros):
@@ -75,7 +75,7 @@ def measured(url, operation, quick):
 
 def one(found, ours, there, published):
     name = f"{ours.product} {ours.operation}"
-    found.lines += [f"## {name}", "", f"Noise ±{ours.noise:.0%}.", ""]
+    found.lines += [f"## {name}", "", f"Noise ±{ran.percent(ours.noise)}.", ""]
     series = []
     for link, values in ours.rates.items():
         if 1 not in values:
@@ -98,7 +98,7 @@ def one(found, ours, there, published):
                 f"{name}, {link}: T(b) = a + c b + d b^2 describes it", f"off by {published[link].residual:.0%}",
                 f"off by {fitted.residual:.0%}", fitted.residual < RESIDUAL,
             ))
-        series.append((f"{link}", False, [(b, r / values[1]) for b, r in values.items()]))
+        series.append((link, False, [(b, r / values[1]) for b, r in values.items()]))
         series.append((f"{link}, published", True, [(b, r / there[link][1]) for b, r in there[link].items()]))
     found.charts[f"E2-{ours.product.split()[0]}-{ours.operation}.svg"] = curves(
         series, "rows of a batch", f"times as fast as single rows, {name}"
@@ -111,7 +111,7 @@ def points(where, ours, theirs):
     gain, goal = ours[best] / ours[1], theirs[their_best] / theirs[1]
     yield Point(
         f"{where}: the best batch over single rows", times(goal), times(gain), gain >= goal / 2,
-        f"a single row takes {1e3 / ours[1]:.2g} ms, there {1e3 / theirs[1]:.2g} ms",
+        f"a single row takes {1e3 / ours[1]:.3g} ms, there {1e3 / theirs[1]:.3g} ms",
     )
     yield Point(
         f"{where}: the best batch", f"{their_best:,} rows", f"{best:,} rows", their_best / 10 < best < their_best * 10,

@@ -124,7 +124,7 @@ def of_rates(name, rate, there, jobs, micros, noise):
     ours = Peak.of({n: rate("array", n) for n in jobs if rate("array", n)})
     yield Point(
         f"{name}: array has a peak of workers and falls behind it", str(Peak.of(there.rates("array"))), str(ours or "-"),
-        ours and ours.falls(noise), "there the server had 16 cores",
+        ours and ours.falls(noise), "there the server had 16 ECPU, and the client 16 cores",
     )
 
 

@@ -62,6 +62,9 @@ def write(place, order):
         lines = [f"# {name}: {found.title}", "", f"`make experiments ARGS='--only {name}'`; {when(kept)}.", ""]
         lines += [*points_of(points), *found.lines]
         for file, svg in found.charts.items():
+            # Nothing was measured that it could show.
+            if svg is None:
+                continue
             (place / file).write_text(svg)
             lines += [f"![{file.removesuffix('.svg')}]({file})", ""]
         (place / f"{name}.md").write_text("\n".join(lines).rstrip() + "\n")

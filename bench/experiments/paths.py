@@ -17,7 +17,7 @@ TABLE = "tonnage_experiment_e3"
 ROW_BY_ROW = 0.9
 # Rows of the published run.
 PUBLISHED_ROWS = 100_000
-# Page sizes, and the one whose published figures are those of it, as its file says.
+# Page sizes, and the published one that each behaves as: the file of those figures says so of 2k and 16k.
 AS_PUBLISHED = {2_048: 4_096, 4_096: 4_096, 8_192: 8_192, 16_384: 8_192}
 MARIADB_PAGES = [4_096, 8_192, 16_384]
 # Characters that the text is declared as; pages of PostgreSQL have 8,192 bytes.
@@ -104,8 +104,7 @@ HEAD = ["", "operation", "way", "taken", "records a row", "of indexes", "log byt
 
 def lines(title, found):
     """Verdicts as lines of a table, numbers rounded."""
-    shown = lambda value: "-" if value is None else f"{value:.3g}"
-    return [[title, operation, method, taken, *map(shown, figures)] for operation, method, taken, *figures in found]
+    return [[title, operation, method, taken, *map(ran.short, figures)] for operation, method, taken, *figures in found]
 
 
 def taken_of(found, method):
@@ -194,8 +193,8 @@ def insert_select(rows):
 def counters(parts):
     """Changes of pages of the whole server, and bytes of its log."""
     query = "show global status where variable_name in ('Innodb_buffer_pool_write_requests', 'Innodb_lsn_current')"
-    said = data.run(mariadb.client("--skip-column-names", "--batch", "--execute", query, parts=parts))
-    values = dict(line.split("\t") for line in said.strip().splitlines())
+    told = data.run(mariadb.client("--skip-column-names", "--batch", "--execute", query, parts=parts))
+    values = dict(line.split("\t") for line in told.strip().splitlines())
     return int(values["Innodb_buffer_pool_write_requests"]), int(values["Innodb_lsn_current"])
 
 
@@ -215,7 +214,7 @@ def in_mariadb(found, rows, there):
             mariadb.statements(f"truncate table {TABLE}", parts=parts)
             by_method = verdicts(url, TABLE, rows)
         title, (changed, bytes_) = f"pages of {page_bytes:,}", grown
-        table.append([title, "insert", "INSERT SELECT", said(changed), f"{changed:.3g}", "-", f"{bytes_:.3g}"])
+        table.append([title, "insert", "INSERT SELECT", said(changed), ran.short(changed), "-", ran.short(bytes_)])
         table += lines(title, by_method)
     found.lines += [
         "## MariaDB", "",
@@ -260,7 +259,7 @@ def in_sqlite(found, rows, there):
             connection.execute(f"delete from {TABLE}")
             connection.close()
             title = f"pages of {page_bytes:,}"
-            table.append([title, "insert", "INSERT SELECT", said(frames), f"{frames:.3g}", "-", f"{grown / rows:.3g}"])
+            table.append([title, "insert", "INSERT SELECT", said(frames), ran.short(frames), "-", ran.short(grown / rows)])
             # A log that reaches 32 MiB begins anew, and is counted no more.
             most = min(rows, 50_000)
             by_method = verdicts(path, TABLE, most, "--operation", "insert", "--method", "native,single")

@@ -26,7 +26,7 @@ class Point:
     measured: str
     # None where it cannot be told.
     same: bool | None
-    # Why they may differ: what is known of the set-up and of the databases, not of this run. Told only where they do.
+    # Why they may differ: what is known of the set-up and of the databases, or counted. Told only where they do.
     note: str = ""
 
 

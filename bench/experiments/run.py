@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import time
+import traceback
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
@@ -67,12 +68,15 @@ def main():
         started = time.monotonic()
         try:
             found = run(arguments.quick)
-        except (measure.Failed, OSError) as problem:
+            minutes = (time.monotonic() - started) / 60
+            pages.keep(place, name, found, arguments.quick, minutes)
+        # Whatever it is: the hours of the others are not lost for it.
+        except Exception as problem:
+            if not isinstance(problem, (measure.Failed, OSError)):
+                traceback.print_exc()
             print(f"{name}: error: {problem}", flush=True)
             sound = False
             continue
-        minutes = (time.monotonic() - started) / 60
-        pages.keep(place, name, found, arguments.quick, minutes)
         for point in found.points:
             print(f"  {pages.WORDS[point.same]:<9} {point.text}: {point.measured} (published {point.published})")
         print(f"{name}: {minutes:.1f} minutes", flush=True)

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import random
 import secrets
 import shutil
 import socket
@@ -18,6 +19,7 @@ import ran
 from measure import Failed
 
 START_SECONDS_MAX = 120
+PORTS = range(20_000, 32_000)
 
 
 def as_user(user, *command):
@@ -40,9 +42,12 @@ def directory(user):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    """A port that nobody listens on, below those that the system gives to whoever asks for any."""
+    for port in random.sample(PORTS, 50):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)):
+                return port
+    raise Failed("no port is free")
 
 
 @contextmanager
@@ -60,20 +65,24 @@ def postgres(number):
                 log = cluster / "server.log"
                 # Without a pipe of ours, which the server would hold open.
                 start = [programs / "pg_ctl", "-D", cluster, "-l", log, "-o", options, "-w", "start", "-s"]
-                detached(as_user("postgres", *start), log)
+                # It may go on starting when nobody waits for it any more.
                 started.append(cluster)
+                detached(as_user("postgres", *start, "-t", START_SECONDS_MAX), log)
                 urls.append(f"postgresql://tonnage@127.0.0.1:{port}/postgres?sslmode=disable")
                 processes.append((cluster / "postmaster.pid").read_text().split()[0])
             yield urls, processes
         finally:
             for cluster in started:
                 stop = [programs / "pg_ctl", "-D", cluster, "-m", "immediate", "-w", "stop", "-s"]
-                data.run(as_user("postgres", *stop), cwd="/")
+                try:
+                    data.run(as_user("postgres", *stop), cwd="/")
+                except Failed as problem:
+                    print(f"{cluster}: {problem}", flush=True)
 
 
 def detached(words, log):
     quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
-    if subprocess.run(words, cwd="/", timeout=START_SECONDS_MAX, **quiet).returncode:
+    if subprocess.run(words, cwd="/", **quiet).returncode:
         raise Failed(f"PostgreSQL did not start: {log.read_text() if log.exists() else words}")
 
 
