@@ -57,8 +57,10 @@ async fn next(listener: &mut Option<Signal>) {
 /// Does `work`, which writes no rows, unless it is told to stop before.
 pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T>>) -> Result<T, Interrupted> {
     tokio::select! {
-        done = work => done.map_err(Interrupted::Failed),
+        // Listened for before the work begins.
+        biased;
         interrupt = requested() => Err(Interrupted::By(interrupt)),
+        done = work => done.map_err(Interrupted::Failed),
     }
 }
 

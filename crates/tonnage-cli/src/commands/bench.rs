@@ -225,7 +225,10 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
         Err(interrupted) => return interrupted.ending(),
     };
     if args.remove_left {
-        return remove(&*target, args.yes).await;
+        return match unless_interrupted(remove(&*target, args.yes)).await {
+            Ok(ending) => Ok(ending),
+            Err(interrupted) => interrupted.ending(),
+        };
     }
     let prepared = unless_interrupted(Bench::prepare(target, redact(place), options(args)?)).await;
     let bench = match prepared {

@@ -134,9 +134,13 @@ pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>,
     }
     let terminal = String::from_utf8_lossy(&shown).into_owned();
     let terminal = terminal.lines().next().expect("its name");
-    // It is told so just after the question is shown.
-    while !hides(terminal) && child.try_wait().expect("it can be asked").is_none() {
-        sleep(Duration::from_millis(1));
+    // The program hides what is typed only after it has shown the question.
+    for look in 0.. {
+        if hides(terminal) || child.try_wait().expect("it can be asked").is_some() {
+            break;
+        }
+        assert!(look < 6_000, "what is typed would be shown");
+        sleep(Duration::from_millis(10));
     }
     keyboard.write_all(typed.as_bytes()).expect("typed");
     screen.read_to_end(&mut shown).expect("it ends");

@@ -164,7 +164,7 @@ impl Database {
         .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
-    /// Waits until nobody else is connected: sessions of a process that was killed end once they have noticed.
+    /// Waits until nobody else is connected: sessions of a process that was killed end once they have noticed. Fails after ten minutes.
     pub fn until_alone(&self) {
         let others = match self {
             // It has none.
@@ -177,9 +177,13 @@ impl Database {
                 "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"
             }
         };
-        while self.number(others) != Some(0) {
-            sleep(Duration::from_millis(1));
+        for _ in 0..60_000 {
+            if self.number(others) == Some(0) {
+                return;
+            }
+            sleep(Duration::from_millis(10));
         }
+        panic!("somebody else is connected still");
     }
 
     /// The rows of a query.

@@ -77,10 +77,10 @@ fn postgres_tells_copy_from_insert_by_the_records_of_its_log() {
     assert_eq!(left, ["0"]);
 }
 
-/// Ends what goes on beside a test, also where the test fails.
-struct Ends<'a>(&'a AtomicBool);
+/// Sets a flag when it goes away, also where the test fails.
+struct SetWhenDropped<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for SetWhenDropped<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
     let (_, rest) = url.split_once('@').expect("a URL with a user");
     let explained = AtomicBool::new(false);
     let (kept, not_kept) = thread::scope(|scope| {
-        let _ends = Ends(&explained);
+        let _explained = SetWhenDropped(&explained);
         scope.spawn(|| {
             while !explained.load(Ordering::Relaxed) {
                 place.sql("SELECT pg_switch_wal()");

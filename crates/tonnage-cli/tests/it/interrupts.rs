@@ -123,6 +123,7 @@ fn an_interrupted_get_leaves_no_file() {
         while names().len() < 2 && !running.has_ended() {
             sleep(Duration::from_millis(1));
         }
+        running.until_it_listens(signal);
         running.signal(signal);
         let ended = running.wait();
         ended.expect(code);

@@ -173,7 +173,7 @@ fn of_two_starts_at_once_one_is_refused() {
         let rounds = 6;
         for round in 1..=rounds {
             // Whoever comes late finds the other one at work.
-            let slowly = ["--batch-rows", "10", "--rate", "20k/s"];
+            let slowly = ["--batch-rows", "10", "--rate", "4k/s"];
             let start = || Running::start(events.load(&database.url()).args(slowly));
             let mut rivals = [start(), start()];
             while !rivals.iter_mut().any(Running::has_ended) {

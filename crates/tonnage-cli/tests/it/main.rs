@@ -32,6 +32,8 @@ mod proxy;
 mod readme;
 mod rejects;
 mod related;
+#[path = "../../../tonnage/tests/it/cassandra/session.rs"]
+mod session;
 mod sharded;
 mod snapshots;
 mod support;

@@ -138,6 +138,8 @@ impl Shards {
         let connected = format!("FROM pg_stat_activity WHERE datname = '{name}'");
         while other.sql(&format!("SELECT count(*) {connected}")) != ["0"] {
             other.sql(&format!("SELECT pg_terminate_backend(pid) {connected}"));
+            // They get their turn.
+            sleep(Duration::from_millis(10));
         }
     }
 

@@ -371,7 +371,7 @@ pub struct BenchReport {
     #[serde(default)]
     pub rate: Option<u64>,
     /// Databases that the rows of a table are spread over.
-    #[serde(default = "one")]
+    #[serde(default = "one_database")]
     pub databases: usize,
     /// Whose processor time is the server's: `postgres (process 1234)` and its children; none where it is not known.
     #[serde(default)]
@@ -397,8 +397,8 @@ pub struct BenchReport {
     pub notes: Vec<String>,
 }
 
-/// What reports of earlier releases had, that do not say so.
-fn one() -> usize {
+/// Reports of earlier releases do not say it: theirs were of one database.
+fn one_database() -> usize {
     1
 }
 

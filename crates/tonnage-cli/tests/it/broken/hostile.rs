@@ -59,7 +59,7 @@ fn check(place: &Place, file: &str, options: &str, feed: Option<Feed<'_>>, end: 
         .current_dir(place.path("."))
         // Otherwise every thread may reserve address space that it never uses.
         .env("MALLOC_ARENA_MAX", "2")
-        // And a machine of many processors has many.
+        // Each worker has a stack and an area of its own, and a machine of many processors would have many workers.
         .env("TOKIO_WORKER_THREADS", "4")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -26,6 +26,9 @@ use crate::{
 const READINGS: &str =
     "CREATE TABLE readings (id integer NOT NULL, device text, value double precision, state text)";
 const ROUNDS: u64 = 6;
+/// What a life is fed at once, more than any waits for; then a row now and then.
+const BURST_ROWS: u64 = 5_000;
+const TRICKLE_MILLIS: u64 = 10;
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -86,7 +89,11 @@ impl Load {
             std::thread::spawn(move || {
                 let mut next = first;
                 loop {
-                    let count = chance.below(200) + 1;
+                    // So a hundred lives do not fill the smaller journal, which takes no more while the database is away.
+                    let (count, pause) = match next - first < BURST_ROWS {
+                        true => (chance.below(200) + 1, chance.below(8)),
+                        false => (1, TRICKLE_MILLIS),
+                    };
                     let lines: String = (next..next + count).map(line).collect();
                     next += count;
                     sent.fetch_add(count, Ordering::SeqCst);
@@ -94,7 +101,7 @@ impl Load {
                     if input.write_all(lines.as_bytes()).is_err() {
                         return;
                     }
-                    sleep(Duration::from_millis(chance.below(8)));
+                    sleep(Duration::from_millis(pause));
                 }
             })
         };

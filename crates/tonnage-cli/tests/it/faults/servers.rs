@@ -28,7 +28,7 @@ fn is_root() -> bool {
     id.stdout == b"0\n"
 }
 
-/// Ports below those that the system gives to whoever asks for any: nobody is given one while its server is away.
+/// Ports below those that Linux by default gives to whoever asks for any: nobody is given one while its server is away.
 const PORTS: Range<u16> = 10_000..20_000;
 
 /// A port that nobody listens on; another may take it before it is used.
@@ -36,13 +36,12 @@ fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Two runs at once begin elsewhere.
     let first = std::process::id() as u16;
-    loop {
+    let mut ports = PORTS.map(|_| {
         let next = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = PORTS.start + next.wrapping_mul(7) % PORTS.len() as u16;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
+        PORTS.start + next.wrapping_mul(7) % PORTS.len() as u16
+    });
+    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.expect("a free port")
 }
 
 /// `program` as `user` where this is root, since servers do not run as root.

@@ -349,6 +349,10 @@ async fn one_fsync_serves_many() {
         puts.spawn(async move { buffer.put(row(id)).await.unwrap() });
     }
     while buffer.accepted() < 500 {
+        if let Some(ended) = puts.try_join_next() {
+            disk.held.store(false, Ordering::Relaxed);
+            panic!("a put ended before any fsync: {ended:?}");
+        }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     disk.held.store(false, Ordering::Relaxed);

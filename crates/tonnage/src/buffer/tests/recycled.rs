@@ -351,6 +351,7 @@ async fn what_is_prepared_counts_against_the_bound() {
     // The journal fills up, is drained, and fills up again, now with files that were used before.
     for round in 0..3 {
         memory.fail_after(0, Fault::Dead);
+        let mut refused = 0;
         loop {
             let put = buffer.put(wide(last + 1)).await;
             let found = on_disk(dir.path());
@@ -369,6 +370,11 @@ async fn what_is_prepared_counts_against_the_bound() {
                     if rows * WIDE as u64 > JOURNAL_BYTES_LEAST / 2 {
                         break;
                     }
+                    refused += 1;
+                    assert!(
+                        refused < 60_000,
+                        "rows get what is prepared: {rows} in round {round}"
+                    );
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             }

@@ -3,6 +3,7 @@
 mod gets;
 mod nodes;
 mod operations;
+mod session;
 mod values;
 
 use std::{
@@ -16,14 +17,12 @@ use std::{
     time::Duration,
 };
 
-use scylla::{
-    client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
-    policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancingPolicy},
-    statement::{Consistency, Statement},
-};
+use scylla::client::session::Session;
 use tempfile::TempDir;
 use tokio::sync::RwLock;
 use tonnage::{database::Database, report::Report, sources::Format, target::Target};
+
+use session::{session, until_whole};
 
 /// Held by every test; alone by one that kills a node.
 fn cluster() -> Arc<RwLock<()>> {
@@ -54,44 +53,6 @@ pub fn script(action: &str, arguments: &[&str]) -> String {
 /// The URL of the cluster, which is up.
 async fn up() -> String {
     tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap()
-}
-
-/// How long these sessions wait for a cluster that is busy.
-const PATIENCE: Duration = Duration::from_secs(600);
-const NODES: usize = 3;
-
-async fn session(nodes: &[&str]) -> Session {
-    let profile = ExecutionProfile::builder().request_timeout(Some(PATIENCE));
-    let session = SessionBuilder::new()
-        .known_nodes(nodes)
-        .connection_timeout(PATIENCE)
-        .schema_agreement_timeout(PATIENCE)
-        .default_execution_profile_handle(profile.build().into_handle())
-        .build()
-        .await;
-    session.expect("the cluster answers")
-}
-
-/// Waits until every node answers for all of them: of one that has begun, or come back, the others do not know at once.
-pub async fn until_whole(session: &Session) {
-    let look = Duration::from_millis(100);
-    while session.get_cluster_state().get_nodes_info().len() < NODES {
-        tokio::time::sleep(look).await;
-        session.refresh_metadata().await.expect("the cluster answers");
-    }
-    for node in session.get_cluster_state().get_nodes_info() {
-        // A table that every node has rows of, though it has none.
-        let mut statement = Statement::new(
-            "SELECT status FROM system_distributed.view_build_status \
-             WHERE keyspace_name = 'none' AND view_name = 'none'",
-        );
-        statement.set_consistency(Consistency::All);
-        let only = NodeIdentifier::HostId(node.host_id);
-        statement.set_load_balancing_policy(Some(SingleTargetLoadBalancingPolicy::new(only, None)));
-        while session.query_unpaged(statement.clone(), ()).await.is_err() {
-            tokio::time::sleep(look).await;
-        }
-    }
 }
 
 /// A keyspace of a test's own.

@@ -13,7 +13,7 @@ use tonnage::{
     table::TableName,
 };
 
-use super::{Place, directory, script, until_whole};
+use super::{Place, directory, script, session::until_whole};
 
 const ROWS: u64 = 30_000;
 

@@ -244,6 +244,7 @@ async fn all_of_it_is_of_one_moment() {
         }
     });
     while place.number("SELECT count(*) FROM t WHERE v <> 0").await == 0 {
+        assert!(!writing.is_finished(), "the writer ended");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let db = database(&place).await;
@@ -416,7 +417,7 @@ async fn a_reader_that_is_dropped_stops_its_query() {
     until(&place, &running, 0).await;
 }
 
-/// Waits until a query answers so; a minute is longer than any machine takes.
+/// Waits until a query answers so; fails after 3,000 looks.
 async fn until(place: &Place, query: &str, answer: i64) {
     for _ in 0..3_000 {
         if place.number(query).await == answer {

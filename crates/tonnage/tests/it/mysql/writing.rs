@@ -200,6 +200,7 @@ async fn a_transaction_that_something_else_has_ended_is_not_committed() {
     writer.write(&rows([1]), Guard::None).await.unwrap();
     // Killed connections take their transaction with them.
     let mut admin = session(&place.database).await;
+    let mut looks = 0;
     let ids: Vec<u64> = loop {
         let writing = "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx t \
                        JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
@@ -208,6 +209,8 @@ async fn a_transaction_that_something_else_has_ended_is_not_committed() {
         if !ids.is_empty() {
             break ids;
         }
+        looks += 1;
+        assert!(looks < 1_000, "the transaction is not shown");
         // Read again within 100 ms, by anybody, the table of transactions says the same again.
         tokio::time::sleep(Duration::from_millis(150)).await;
     };

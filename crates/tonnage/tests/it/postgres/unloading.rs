@@ -313,6 +313,7 @@ async fn all_of_it_is_of_one_moment(server: Server) {
         }
     });
     while place.number("SELECT count(*) FROM t WHERE v <> 0").await == 0 {
+        assert!(!writing.is_finished(), "the writer ended");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
     let db = database(&place).await;
