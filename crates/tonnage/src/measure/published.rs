@@ -111,6 +111,42 @@ const fn of_method(method: Method, published: &'static str, part: &'static str) 
     }
 }
 
+/// One of E2: bulk writes on one connection, over a link.
+const fn of_link(link: &'static str, part: &'static str, corresponds: fn(&Chart) -> bool) -> Definition {
+    Definition {
+        experiment: "E2",
+        file: BATCH_LATENCY,
+        over: Over::BatchRows,
+        x: "batch_rows",
+        of: ("link", link),
+        part,
+        method: Method::Array,
+        corresponds,
+    }
+}
+
+/// One of E4: a commit a batch, into one shard or into several.
+const fn of_shards(
+    (over, x): (Over, &'static str),
+    series: &'static str,
+    part: &'static str,
+    corresponds: fn(&Chart) -> bool,
+) -> Definition {
+    Definition {
+        experiment: "E4",
+        file: SHARDED_BATCH,
+        over,
+        x,
+        of: ("series", series),
+        part,
+        method: Method::Array,
+        corresponds,
+    }
+}
+
+const BATCH_ROWS: (Over, &str) = (Over::BatchRows, "batch_rows");
+const JOBS: (Over, &str) = (Over::Jobs, "jobs");
+
 const DEFINITIONS: &[Definition] = &[
     of_method(Method::Single, "single", "single"),
     of_method(Method::Batch, "batch", "batch"),
@@ -120,69 +156,45 @@ const DEFINITIONS: &[Definition] = &[
         "fast",
         "fast, which gathers rows in the server, beside native",
     ),
-    Definition {
-        experiment: "E2",
-        file: BATCH_LATENCY,
-        over: Over::BatchRows,
-        x: "batch_rows",
-        of: ("link", "local"),
-        part: "on the server",
-        method: Method::Array,
-        corresponds: |chart| chart.is_bulk_of_one_connection() && chart.kind.round_trip_micros == 0,
-    },
-    Definition {
-        experiment: "E2",
-        file: BATCH_LATENCY,
-        over: Over::BatchRows,
-        x: "batch_rows",
-        of: ("link", "wan"),
-        part: "about 70 ms away",
-        method: Method::Array,
-        corresponds: |chart| {
-            chart.is_bulk_of_one_connection() && FAR_MICROS.contains(&chart.kind.round_trip_micros)
-        },
-    },
-    Definition {
-        experiment: "E4",
-        file: SHARDED_BATCH,
-        over: Over::BatchRows,
-        x: "batch_rows",
-        of: ("series", "unsharded_batch"),
-        part: "one shard, 16 jobs",
-        method: Method::Array,
-        corresponds: |chart| chart.is_commit_a_batch() && chart.databases == 1,
-    },
-    Definition {
-        experiment: "E4",
-        file: SHARDED_BATCH,
-        over: Over::BatchRows,
-        x: "batch_rows",
-        of: ("series", "sharded_batch_split"),
-        part: "32 shards, 32 jobs",
-        method: Method::Array,
-        corresponds: |chart| chart.is_commit_a_batch() && chart.databases > 1,
-    },
-    Definition {
-        experiment: "E4",
-        file: SHARDED_BATCH,
-        over: Over::Jobs,
-        x: "jobs",
-        of: ("series", "unsharded_jobs"),
-        part: "one shard, 1,000 rows a batch",
-        method: Method::Array,
-        corresponds: |chart| chart.is_commit_a_batch() && chart.databases == 1,
-    },
-    Definition {
-        experiment: "E4",
-        file: SHARDED_BATCH,
-        over: Over::Jobs,
-        x: "jobs",
-        of: ("series", "sharded_jobs"),
-        part: "32 shards, 1,000 rows a batch",
-        method: Method::Array,
-        corresponds: |chart| chart.is_commit_a_batch() && chart.databases > 1,
-    },
+    of_link("local", "on the server", |chart| {
+        chart.is_bulk_of_one_connection() && chart.kind.round_trip_micros == 0
+    }),
+    of_link("wan", "about 70 ms away", |chart| {
+        chart.is_bulk_of_one_connection() && FAR_MICROS.contains(&chart.kind.round_trip_micros)
+    }),
+    of_shards(
+        BATCH_ROWS,
+        "unsharded_batch",
+        "one shard, 16 jobs",
+        is_of_one_shard,
+    ),
+    of_shards(
+        BATCH_ROWS,
+        "sharded_batch_split",
+        "32 shards, 32 jobs",
+        is_of_several,
+    ),
+    of_shards(
+        JOBS,
+        "unsharded_jobs",
+        "one shard, 1,000 rows a batch",
+        is_of_one_shard,
+    ),
+    of_shards(
+        JOBS,
+        "sharded_jobs",
+        "32 shards, 1,000 rows a batch",
+        is_of_several,
+    ),
 ];
+
+fn is_of_one_shard(chart: &Chart) -> bool {
+    chart.is_commit_a_batch() && chart.databases == 1
+}
+
+fn is_of_several(chart: &Chart) -> bool {
+    chart.is_commit_a_batch() && chart.databases > 1
+}
 
 impl Definition {
     /// None where the file is not as it is thought to be.
