@@ -203,6 +203,11 @@ pub(super) fn borrowed(parameters: &[Parameter]) -> Vec<&(dyn ToSql + Sync)> {
         .collect()
 }
 
+/// A transaction's claim that it is open, which goes behind its BEGIN. The compare-and-set is sent without waiting for
+/// either and moves nothing outside of it: a BEGIN that is cancelled, as `statement_timeout` does to a server that stands
+/// still, would leave positions that are committed by themselves, ahead of their rows.
+pub(super) const OPENED: &str = "SET LOCAL tonnage.opened = 'on'";
+
 impl Mover {
     pub async fn prepare(client: &Client, handle: &RunHandle) -> Result<Self> {
         let Tables { slots, .. } = Tables::existing(client).await?;
@@ -216,7 +221,8 @@ impl Mover {
                  AS a (slot, from_block, from_rows, to_block, to_rows, file, byte_offset, file_rows, source_rows, \
                        hash, written, skipped, rejected) \
              WHERE s.run_id = $1::text AND s.epoch = $2::int8 AND s.slot = a.slot \
-               AND s.block = a.from_block AND s.block_rows = a.from_rows"
+               AND s.block = a.from_block AND s.block_rows = a.from_rows \
+               AND current_setting('tonnage.opened', true) = 'on'"
         );
         let adjust = format!(
             "UPDATE {slots} AS s SET written = s.written + a.written, skipped = s.skipped + a.skipped, \

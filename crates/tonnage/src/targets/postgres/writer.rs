@@ -28,7 +28,7 @@ use super::{
     encode::{EncodedColumn, Encoder},
     errors::{self, TextCodes},
     execute,
-    ledger::{Mover, borrowed},
+    ledger::{self, Mover, borrowed},
     partitions::Partitions,
     statements::{self, Account, Way},
 };
@@ -196,7 +196,10 @@ impl PostgresWriter {
         Ok(Self {
             client,
             columns,
-            begin: texts.begin,
+            begin: match mover {
+                Some(_) => format!("{}; {}", texts.begin, ledger::OPENED),
+                None => texts.begin,
+            },
             path,
             account: texts.account,
             mover,
@@ -539,7 +542,7 @@ impl Writer for PostgresWriter {
         };
         let (statement, parameters) = mover.claim(advances);
         let parameters = borrowed(&parameters);
-        // One round trip: the second is sent behind the first, and fails with it.
+        // One round trip: the second is sent behind the first, and moves nothing without it.
         let (begun, moved) = futures::join!(
             self.client.batch_execute(&self.begin),
             self.client.execute(statement, &parameters)

@@ -3,6 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use arrow::array::{Int64Array, RecordBatch};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
 use tonnage::{
     ErrorKind,
     ledger::{InputIdentity, NewRun, RunHandle},
@@ -20,6 +27,7 @@ use crate::common::new_run;
 on_every_server! {
     a_run_from_start_to_finish,
     a_slot_that_is_elsewhere_is_not_moved,
+    nothing_is_moved_where_no_transaction_was_begun,
     a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out,
     a_retry_waits_for_its_dying_predecessor,
     only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun,
@@ -175,6 +183,64 @@ async fn a_run_from_start_to_finish(server: Server) {
     assert!(ledger.forget("run-2").await.unwrap());
     assert!(!ledger.forget("run-2").await.unwrap());
     assert_eq!(ledger.runs().await.unwrap().len(), 1);
+}
+
+/// Passes on what a client says, every BEGIN as a word that the server does not know.
+async fn garble(mut client: OwnedReadHalf, mut server: OwnedWriteHalf) -> std::io::Result<()> {
+    // What begins a session has no letter before its length.
+    let mut letter = None;
+    loop {
+        let bytes = client.read_u32().await?;
+        let mut body = vec![0; bytes as usize - 4];
+        client.read_exact(&mut body).await?;
+        if letter == Some(b'Q') && body.starts_with(b"BEGIN") {
+            body[..5].copy_from_slice(b"BEGUN");
+        }
+        if let Some(letter) = letter {
+            server.write_u8(letter).await?;
+        }
+        server.write_u32(bytes).await?;
+        server.write_all(&body).await?;
+        letter = Some(client.read_u8().await?);
+    }
+}
+
+/// A server whose sessions are sent no BEGIN that it understands: the address of a proxy before it.
+async fn without_begin(server: Server) -> std::net::SocketAddr {
+    let url = url::Url::parse(&server.url()).unwrap();
+    let behind = (url.host_str().unwrap().to_owned(), url.port().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(behind.clone()).await.unwrap();
+            let (asked, mut answered) = client.into_split();
+            let (mut answers, server) = server.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut answers, &mut answered).await });
+            tokio::spawn(garble(asked, server));
+        }
+    });
+    address
+}
+
+async fn nothing_is_moved_where_no_transaction_was_begun(server: Server) {
+    let mut place = Place::on(server).await;
+    let handle = started(&place, "run").await;
+    let (before, database) = place.url.rsplit_once('@').unwrap();
+    let (_, database) = database.split_once('/').unwrap();
+    let address = without_begin(server).await;
+    place.target = connect(&format!("{before}@{address}/{database}&sslmode=disable"))
+        .await
+        .unwrap();
+    let mut writer = writer(&place, &handle).await;
+    let error = writer.begin(&[advance(0, (0, 0), (64, 0), 1)]).await.unwrap_err();
+    assert_eq!(error.code_text(), Some("42601"), "{error}");
+    assert_eq!(
+        place
+            .number("SELECT count(*) FROM tonnage_slots WHERE block <> 0 OR written <> 0")
+            .await,
+        0
+    );
 }
 
 async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
