@@ -1,56 +1,73 @@
 //! Asking before something is made in a database of the user's.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::{
+    io::{IsTerminal, Write},
+    thread,
+};
 
-use tonnage::{Error, ErrorKind, Result, measure::gauge::ScratchPlace};
+use tokio::sync::oneshot;
+use tonnage::{Error, ErrorKind, measure::gauge::ScratchPlace};
+
+use crate::interrupt::{Interrupted, unless_interrupted};
 
 /// Asks whether `what` may be made at `place` and removed again, unless `yes` was said or nothing of the database is
-/// touched. `Config` where there is nobody to ask, `Cancelled` where the answer is no. Blocks until it is there.
-pub fn allowed(what: &str, place: &ScratchPlace, yes: bool) -> Result<()> {
+/// touched. `Config` where there is nobody to ask, `Cancelled` where the answer is no.
+pub async fn allowed(what: &str, place: &ScratchPlace, yes: bool) -> Result<(), Interrupted> {
     if yes || place.apart {
         eprintln!("makes {}, and removes them", place.shown);
         return Ok(());
     }
-    match ask(&format!("{what} makes {}, and removes them. Go on?", place.shown)) {
-        Some(true) => Ok(()),
-        Some(false) => Err(Error::new(ErrorKind::Cancelled, "not allowed; nothing was made")),
-        None => Err(Error::config(format!(
-            "{what} makes {}, and nobody is there to be asked",
-            place.shown
-        ))
-        .hint("--yes allows it; they are removed afterwards")),
+    let shown = &place.shown;
+    let nobody = || {
+        Error::config(format!("{what} makes {shown}, and nobody is there to be asked"))
+            .hint("--yes allows it; they are removed afterwards")
+    };
+    match ask(&format!("{what} makes {shown}, and removes them. Go on?"), nobody).await? {
+        true => Ok(()),
+        false => Err(refused("not allowed; nothing was made")),
     }
 }
 
 /// Asks whether what has these names may be removed, unless `yes` was said. `Config` where there is nobody to ask,
-/// `Cancelled` where the answer is no. Blocks until it is there.
-pub fn removal(names: &[String], yes: bool) -> Result<()> {
+/// `Cancelled` where the answer is no.
+pub async fn removal(names: &[String], yes: bool) -> Result<(), Interrupted> {
     let names = names.join(", ");
-    match yes
-        || ask(&format!("This removes {names}. Go on?")).ok_or_else(|| {
-            Error::config(format!(
-                "{names} would be removed, and nobody is there to be asked"
-            ))
-            .hint("--yes allows it; not while a bench or an explain runs there")
-        })? {
+    let nobody = || {
+        Error::config(format!(
+            "{names} would be removed, and nobody is there to be asked"
+        ))
+        .hint("--yes allows it; not while a bench or an explain runs there")
+    };
+    match yes || ask(&format!("This removes {names}. Go on?"), nobody).await? {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Cancelled,
-            "not allowed; nothing was removed",
-        )),
+        false => Err(refused("not allowed; nothing was removed")),
     }
 }
 
-/// The answer to a question; none where there is nobody to ask.
-fn ask(question: &str) -> Option<bool> {
+fn refused(what: &str) -> Interrupted {
+    Interrupted::Failed(Error::new(ErrorKind::Cancelled, what))
+}
+
+/// Whether a question was answered with yes; `nobody` where there is no one to ask.
+async fn ask(question: &str, nobody: impl FnOnce() -> Error) -> Result<bool, Interrupted> {
     let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
     if !stdin.is_terminal() || !stderr.is_terminal() {
-        return None;
+        return Err(Interrupted::Failed(nobody()));
     }
     eprint!("{question} [y/N] ");
     let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    let read = stdin.lock().read_line(&mut answer);
-    let answer = answer.trim().to_ascii_lowercase();
-    Some(read.is_ok() && matches!(answer.as_str(), "y" | "yes"))
+    // A thread that nothing waits for: whoever is interrupted leaves it behind in its read.
+    let (tell, told) = oneshot::channel();
+    thread::spawn(move || {
+        let mut answer = String::new();
+        let read = stdin.read_line(&mut answer);
+        let answer = answer.trim().to_ascii_lowercase();
+        tell.send(read.is_ok() && matches!(answer.as_str(), "y" | "yes"))
+    });
+    let answer = unless_interrupted(async { Ok(told.await.unwrap_or(false)) }).await;
+    if let Err(Interrupted::By(_)) = answer {
+        // What is said next begins a line.
+        eprintln!();
+    }
+    answer
 }

@@ -246,7 +246,9 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
             bench.looks()
         );
     }
-    confirm::allowed("tonnage bench", &bench.place()?, args.yes)?;
+    if let Err(interrupted) = confirm::allowed("tonnage bench", &bench.place()?, args.yes).await {
+        return interrupted.ending();
+    }
     let stop = Stop::default();
     let first = OnceCell::new();
     let watch = |event: Event| {
@@ -298,7 +300,9 @@ async fn remove(target: &dyn Target, yes: bool) -> Result<Ending> {
         println!("nothing is left");
         return Ok(Ending::Done);
     }
-    confirm::removal(&names, yes)?;
+    if let Err(interrupted) = confirm::removal(&names, yes).await {
+        return interrupted.ending();
+    }
     remove_left(target, &names).await?;
     println!("removed {}", names.join(", "));
     Ok(Ending::Done)

@@ -108,7 +108,9 @@ pub async fn run(args: &ExplainArgs) -> Result<Ending> {
         Ok(explain) => explain,
         Err(interrupted) => return interrupted.ending(),
     };
-    confirm::allowed("tonnage explain", &explain.place()?, args.yes)?;
+    if let Err(interrupted) = confirm::allowed("tonnage explain", &explain.place()?, args.yes).await {
+        return interrupted.ending();
+    }
     let stop = Stop::default();
     let first = OnceCell::new();
     let ran = tokio::select! {

@@ -113,10 +113,24 @@ fn hides(terminal: &str) -> bool {
     settings.split_whitespace().any(|setting| setting == "-echo")
 }
 
-/// Runs the program on a terminal of its own, on which `typed` is typed. All that the terminal shows, and the exit code.
+/// Runs the program on a terminal of its own, on which `typed` is typed as a password. All that the terminal shows, and
+/// the exit code.
 pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>, String) {
+    // The program hides what is typed only after it has shown the question.
+    answered(place, &format!("{arguments} </dev/null"), ": ", hides, typed)
+}
+
+/// Runs the program on a terminal of its own, on which `typed` is typed behind its question, which ends with `question`,
+/// once the terminal is `ready`.
+fn answered(
+    place: &Place,
+    arguments: &str,
+    question: &str,
+    ready: fn(&str) -> bool,
+    typed: &str,
+) -> (Option<i32>, String) {
     // Its name comes first.
-    let line = format!("tty; {} {arguments} </dev/null", env!("CARGO_BIN_EXE_tonnage"));
+    let line = format!("tty; exec {} {arguments}", env!("CARGO_BIN_EXE_tonnage"));
     let mut child = Command::new("script")
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         .current_dir(place.path(""))
@@ -129,17 +143,16 @@ pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>,
     let mut screen = child.stdout.take().expect("a screen");
     let mut shown = Vec::new();
     let mut byte = [0];
-    while !shown.ends_with(b": ") && screen.read(&mut byte).expect("it shows something") > 0 {
+    while !shown.ends_with(question.as_bytes()) && screen.read(&mut byte).expect("it shows something") > 0 {
         shown.extend(byte);
     }
     let terminal = String::from_utf8_lossy(&shown).into_owned();
     let terminal = terminal.lines().next().expect("its name");
-    // The program hides what is typed only after it has shown the question.
     for look in 0.. {
-        if hides(terminal) || child.try_wait().expect("it can be asked").is_some() {
+        if ready(terminal) || child.try_wait().expect("it can be asked").is_some() {
             break;
         }
-        assert!(look < 6_000, "what is typed would be shown");
+        assert!(look < 6_000, "the terminal is not ready for what is typed");
         sleep(Duration::from_millis(10));
     }
     keyboard.write_all(typed.as_bytes()).expect("typed");
@@ -189,6 +202,25 @@ fn a_password_is_asked_for_on_the_terminal_only() {
         said.starts_with("error: --ask-password needs a terminal to ask on") && said.contains("\nhint: "),
         "{said}"
     );
+}
+
+#[test]
+fn a_question_is_answered_or_interrupted() {
+    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let url = place.url();
+    for (typed, code, said) in [
+        ("n\n", 130, "error: not allowed; nothing was made"),
+        ("\n", 130, "error: not allowed; nothing was made"),
+        // No key but that one.
+        ("\u{3}", 130, "\r\nerror: interrupted; no rows were written"),
+        ("y\n", 0, "rows/s"),
+    ] {
+        let arguments = format!("bench {url} --rows 2 --repeat 1 --method array --jobs 1 --batch-rows 2");
+        let (ended, shown) = answered(&place, &arguments, "[y/N] ", |_| true, typed);
+        assert!(shown.contains(" Go on? [y/N] "), "{shown}");
+        assert_eq!(ended, Some(code), "{shown}");
+        assert!(shown.contains(said), "{shown}");
+    }
 }
 
 #[test]
