@@ -128,13 +128,17 @@ def in_postgres(found, rows, there):
             lines_of += lines(f"declared {width:,}", by_method)
             native[width] = taken_of(by_method, "native")
             if usual:
-                select = insert_select(rows)
+                own = of_the_server(rows)
                 with_trigger = triggered(rows)
             psql(drop)
     finally:
         psql(drop, f"DROP FUNCTION IF EXISTS {TABLE}()")
     found.lines += ["## PostgreSQL", ""]
-    table = [["INSERT SELECT", "insert", "of the server", said(select), f"{select:.3g}", "-", "-"]]
+    select = own["insert"]
+    table = [
+        ["one statement", operation, "of the server", said(records), f"{records:.3g}", "-", "-"]
+        for operation, records in own.items()
+    ]
     found.lines += ran.table(HEAD, table + lines_of + lines("with a BEFORE trigger", with_trigger))
     theirs = said(there.records(8_192))
     point(found, "PostgreSQL: INSERT SELECT, pages of 8k", with_records(theirs, there.records(8_192)),
@@ -171,23 +175,36 @@ def said(records):
     return "row by row" if records >= ROW_BY_ROW else "by array" if records < 0.2 else "mixed"
 
 
-def insert_select(rows):
-    """Records a row that the server's own INSERT SELECT of so many rows leaves."""
+def of_the_server(rows):
+    """Records a row that one statement of the server's own, about so many rows, leaves: by operation."""
+    text = lambda digit: f"lpad(n::text, 100, '{digit}')"
+    statements = {
+        "insert": f"INSERT INTO {TABLE} SELECT n, {text(0)} FROM generate_series(1, {rows}) n",
+        "update": f"UPDATE {TABLE} SET wide = reverse(wide)",
+        # One half of the rows is there.
+        "merge": f"MERGE INTO {TABLE} USING generate_series({rows // 2 + 1}, {rows // 2 + rows}) n ON id = n "
+                 f"WHEN MATCHED THEN UPDATE SET wide = {text(1)} WHEN NOT MATCHED THEN INSERT VALUES (n, {text(1)})",
+        "delete": f"DELETE FROM {TABLE} WHERE id <= {rows}",
+    }
     psql("CREATE EXTENSION IF NOT EXISTS pg_walinspect", f"TRUNCATE {TABLE}")
     try:
-        begun = psql("SELECT pg_current_wal_insert_lsn()")
-        psql(f"INSERT INTO {TABLE} SELECT n, lpad(n::text, 100, '0') FROM generate_series(1, {rows}) n")
-        # A commit that has logged something brings to disk what was logged before it.
-        psql("SELECT pg_logical_emit_message(true, 'tonnage', '')")
-        counted = psql(
-            "SELECT count(*) FROM pg_get_wal_records_info("
-            f"'{begun}', pg_current_wal_flush_lsn()) WHERE resource_manager IN ('Heap', 'Heap2') "
-            "AND record_type ~ '^(MULTI_)?INSERT' AND block_ref LIKE "
-            f"'%/' || pg_relation_filenode('{TABLE}') || ' fork main %'"
-        )
-        return int(counted.splitlines()[-1]) / rows
+        return {operation: heap_records(statement) / rows for operation, statement in statements.items()}
     finally:
         psql(f"TRUNCATE {TABLE}", "DROP EXTENSION pg_walinspect")
+
+
+def heap_records(statement):
+    """Records about the table's rows that a statement of PostgreSQL leaves in the log."""
+    begun = psql("SELECT pg_current_wal_insert_lsn()")
+    psql(statement)
+    # A commit that has logged something brings to disk what was logged before it.
+    psql("SELECT pg_logical_emit_message(true, 'tonnage', '')")
+    counted = psql(
+        f"SELECT count(*) FROM pg_get_wal_records_info('{begun}', pg_current_wal_flush_lsn()) "
+        "WHERE resource_manager IN ('Heap', 'Heap2') AND record_type ~ '(INSERT|UPDATE|DELETE)' "
+        f"AND block_ref LIKE '%/' || pg_relation_filenode('{TABLE}') || ' fork main %'"
+    )
+    return int(counted.splitlines()[-1])
 
 
 def counters(parts):
@@ -198,6 +215,25 @@ def counters(parts):
     return int(values["Innodb_buffer_pool_write_requests"]), int(values["Innodb_lsn_current"])
 
 
+def grown_by(parts, rows):
+    """Changes of pages and bytes of log, a row, of one statement of the server's own: by operation."""
+    half, text = rows // 2, lambda digit: f"lpad(seq, 100, '{digit}')"
+    statements = {
+        "insert": f"insert into {TABLE} select seq, {text(0)} from seq_1_to_{rows}",
+        "update": f"update {TABLE} set wide = reverse(wide)",
+        # It has no MERGE. One half of the rows is there.
+        "upsert": f"insert into {TABLE} select seq, {text(1)} from seq_{half + 1}_to_{half + rows} "
+                  "on duplicate key update wide = values(wide)",
+        "delete": f"delete from {TABLE} where id <= {rows}",
+    }
+    grown = {}
+    for operation, statement in statements.items():
+        before = counters(parts)
+        mariadb.statements(statement, parts=parts)
+        grown[operation] = [(after - earlier) / rows for earlier, after in zip(before, counters(parts))]
+    return grown
+
+
 def in_mariadb(found, rows, there):
     """By a server of its own for each page size."""
     table, changes, log_bytes = [], {}, {}
@@ -206,15 +242,15 @@ def in_mariadb(found, rows, there):
             parts = urlsplit(url)
             columns = "id int primary key, wide varchar(4000)"
             mariadb.statements(f"create table {TABLE} ({columns})", parts=parts)
-            before = counters(parts)
-            select = f"insert into {TABLE} select seq, lpad(seq, 100, '0') from seq_1_to_{rows}"
-            mariadb.statements(select, parts=parts)
-            grown = [(after - earlier) / rows for earlier, after in zip(before, counters(parts))]
-            changes[page_bytes], log_bytes[page_bytes] = grown
+            own = grown_by(parts, rows)
             mariadb.statements(f"truncate table {TABLE}", parts=parts)
             by_method = verdicts(url, TABLE, rows)
-        title, (changed, bytes_) = f"pages of {page_bytes:,}", grown
-        table.append([title, "insert", "INSERT SELECT", said(changed), ran.short(changed), "-", ran.short(bytes_)])
+        changes[page_bytes], log_bytes[page_bytes] = own["insert"]
+        title = f"pages of {page_bytes:,}"
+        table += [
+            [title, operation, "of the server", said(changed), ran.short(changed), "-", ran.short(bytes_)]
+            for operation, (changed, bytes_) in own.items()
+        ]
         table += lines(title, by_method)
     found.lines += [
         "## MariaDB", "",
