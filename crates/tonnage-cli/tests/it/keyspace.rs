@@ -1,9 +1,13 @@
-//! A keyspace of Cassandra of a test's own, on three nodes, which the first test that needs them brings up.
+//! A keyspace of Cassandra of a test's own: on three nodes, which the first test that needs them brings up, or on
+//! others.
 
 use std::{
     path::Path,
     process::Command,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use scylla::{
@@ -11,7 +15,7 @@ use scylla::{
     value::{CqlValue, Row as CqlRow},
 };
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::{
     database::{Row, variable},
@@ -22,7 +26,7 @@ use crate::{
 pub struct Keyspace {
     nodes: String,
     name: String,
-    session: Session,
+    session: Arc<Session>,
     /// Where the ledger is.
     directory: TempDir,
     runtime: Runtime,
@@ -30,20 +34,29 @@ pub struct Keyspace {
 
 impl Keyspace {
     pub fn new() -> Self {
+        let url = cluster("up", &variable("TONNAGE_TEST_CASSANDRA_DIRECTORY"), &[]);
+        Self::on(&url, 3)
+    }
+
+    /// One of so many replicas on the nodes of a URL.
+    pub fn on(url: &str, replicas: u32) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let nodes = up();
+        let nodes = url.to_owned();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("kept_{}_{number}", std::process::id());
         let runtime = Runtime::new().expect("a runtime");
         let session = runtime.block_on(async {
             let known: Vec<&str> = nodes.trim_start_matches("cassandra://").split(',').collect();
             let session = session(&known).await;
-            until_whole(&session).await;
-            let replication = "{'class': 'SimpleStrategy', 'replication_factor': 3}";
+            // What every node has is only to be asked for where there are several.
+            if known.len() > 1 {
+                until_whole(&session, known.len()).await;
+            }
+            let replication = format!("{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}");
             let create = format!("CREATE KEYSPACE {name} WITH replication = {replication}");
             session.query_unpaged(create, ()).await.expect("a keyspace");
             session.use_keyspace(&name, false).await.expect("it is there");
-            session
+            Arc::new(session)
         });
         Self {
             nodes,
@@ -67,6 +80,20 @@ impl Keyspace {
     /// Runs a statement.
     pub fn run(&self, cql: &str) {
         self.rows(cql);
+    }
+
+    /// Runs statements all at once; the errors of those that failed.
+    pub fn run_at_once(&self, statements: Vec<String>) -> Vec<String> {
+        self.runtime.block_on(async {
+            let mut running = JoinSet::new();
+            for cql in statements {
+                let session = self.session.clone();
+                running.spawn(async move { session.query_unpaged(cql, ()).await });
+            }
+            let answers = running.join_all().await;
+            let failed = answers.into_iter().filter_map(Result::err);
+            failed.map(|error| error.to_string()).collect()
+        })
     }
 
     /// The rows of a query; none of another statement.
@@ -99,14 +126,18 @@ impl Keyspace {
     }
 }
 
-/// Brings the cluster up; its URL without a keyspace.
-fn up() -> String {
-    let directory = variable("TONNAGE_TEST_CASSANDRA_DIRECTORY");
+/// scripts/cassandra-cluster.
+pub fn cluster_script(action: &str, directory: &str) -> Command {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/cassandra-cluster");
-    let ran = Command::new(script)
-        .args(["up", &directory])
-        .output()
-        .expect("the script runs");
+    let mut command = Command::new(script);
+    command.args([action, directory]);
+    command
+}
+
+/// Runs it; what it says, as the URL of a cluster that is brought up.
+pub fn cluster(action: &str, directory: &str, rest: &[&str]) -> String {
+    let ran = cluster_script(action, directory).args(rest).output();
+    let ran = ran.expect("the script runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     String::from_utf8(ran.stdout).expect("a URL").trim().to_owned()
 }

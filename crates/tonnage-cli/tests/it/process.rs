@@ -6,7 +6,7 @@ use std::{
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tempfile::NamedTempFile;
@@ -15,6 +15,9 @@ use tempfile::NamedTempFile;
 pub fn tonnage() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tonnage"))
 }
+
+/// What a process may take that is waited for, so that one that hangs ends in a failure. The longest takes minutes.
+const TIME_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// A process that runs beside the test. Killed if the test ends first.
 pub struct Running {
@@ -91,11 +94,22 @@ impl Running {
 
     /// Waits for its end.
     pub fn wait(mut self) -> Ended {
+        let until = Instant::now() + TIME_MAX;
+        while !self.has_ended() {
+            assert!(Instant::now() < until, "it has no end:\n{}", self.said());
+            sleep(Duration::from_millis(1));
+        }
         let status = self.child.wait().expect("the child can be waited for");
+        let stderr = self.said();
+        Ended { status, stderr }
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> String {
         let mut said = String::new();
         let mut stderr = self.stderr.reopen().expect("the temporary file again");
         stderr.read_to_string(&mut said).expect("text");
-        Ended { status, stderr: said }
+        said
     }
 }
 

@@ -1,9 +1,10 @@
-//! `tonnage ingest` killed under load, and its database with it: every row that was acknowledged as journaled stands in
-//! the table once, and none that was not sent.
+//! `tonnage ingest` killed under load, after whatever else it has met: every row that was acknowledged as journaled
+//! stands in the table once, and none that was not sent.
 
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Write},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -11,22 +12,29 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread::{JoinHandle, sleep},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rusqlite::Connection;
 
-use super::{rounds, servers::Cluster};
+use super::{
+    Fault, TIME_MAX, round, rounds, seed,
+    servers::{Cluster, Maria},
+    tally::{RoundDirectory, Tally},
+    target::Way,
+    wire::Event,
+};
 use crate::{
     database::Database,
     events::Chance,
     process::{Running, tonnage},
+    proxy::Protocol,
 };
 
 const READINGS: &str =
     "CREATE TABLE readings (id integer NOT NULL, device text, value double precision, state text)";
 const ROUNDS: u64 = 6;
-/// What a life is fed at once, more than any waits for; then a row now and then.
+/// What a life is fed at once, about as much as any waits for; then a row now and then.
 const BURST_ROWS: u64 = 5_000;
 const TRICKLE_MILLIS: u64 = 10;
 /// How often a condition is looked at.
@@ -35,6 +43,12 @@ const LOOK: Duration = Duration::from_millis(1);
 /// A database that can be taken away.
 trait Fallible {
     fn url(&self) -> String;
+    /// A way to it that can be cut, and its URL by that way; none where there is no server, or one of others too.
+    fn way(&self) -> Option<(&Way, String)> {
+        None
+    }
+    /// What it is to the buffer that it is taken away.
+    fn fault(&self) -> Fault;
     /// Takes it away at once, whatever is under way.
     fn fail(&mut self);
     fn recover(&mut self);
@@ -49,7 +63,7 @@ struct Load {
     child: Child,
     sent: Arc<AtomicU64>,
     acknowledged: Arc<AtomicU64>,
-    threads: [JoinHandle<()>; 2],
+    threads: Vec<JoinHandle<()>>,
 }
 
 fn command(url: &str, directory: &Path) -> Command {
@@ -69,13 +83,22 @@ fn command(url: &str, directory: &Path) -> Command {
 }
 
 impl Load {
-    /// Feeds rows from id `first` on.
-    fn start(url: &str, directory: &Path, first: u64, mut chance: Chance) -> Self {
+    /// Feeds rows from id `first` on to an ingest that meets `fault`, if that is one of its own process.
+    fn start(url: &str, directory: &Path, first: u64, fault: Fault, mut chance: Chance) -> Self {
         let drain_age = chance.one(&["1", "20", "1000"]);
         // A smaller journal has its segments prepared sooner; it holds what comes while the database is away.
         let journal_bytes = chance.one(&["64MiB", "1GiB"]);
-        let mut child = command(url, directory)
-            .args(["--drain-age", drain_age, "--journal-bytes", journal_bytes])
+        let mut ingest = command(url, directory);
+        ingest.args(["--drain-age", drain_age, "--journal-bytes", journal_bytes]);
+        match fault {
+            Fault::Disk => {
+                ingest = round::cramped(&ingest, chance.one(&[4, 64, 512, 4_096]));
+                ingest.current_dir(directory);
+            }
+            Fault::Clock => round::at_another_time(&mut ingest, chance.one(&["-3d", "+40d", "-20y"])),
+            _ => {}
+        }
+        let mut child = ingest
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -117,16 +140,18 @@ impl Load {
             child,
             sent,
             acknowledged,
-            threads: [feeding, counting],
+            threads: vec![feeding, counting],
         }
     }
 
     /// Waits until so many more rows are acknowledged.
     fn goes_on(&mut self, rows: u64) {
         let goal = self.acknowledged.load(Ordering::SeqCst) + rows;
+        let until = Instant::now() + TIME_MAX;
         while self.acknowledged.load(Ordering::SeqCst) < goal {
             let ended = self.child.try_wait().expect("the child can be asked");
             assert_eq!(ended, None, "it ended by itself");
+            assert!(Instant::now() < until, "nothing is acknowledged any more");
             sleep(LOOK);
         }
     }
@@ -136,10 +161,18 @@ impl Load {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it can be waited for");
         self.threads
-            .into_iter()
+            .drain(..)
             .for_each(|thread| thread.join().expect("a thread ends"));
         let of = |count: &AtomicU64| count.load(Ordering::SeqCst);
         (of(&self.sent), of(&self.acknowledged))
+    }
+}
+
+impl Drop for Load {
+    /// Where a test fails it does not go on.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -150,73 +183,174 @@ fn line(id: u64) -> String {
     )
 }
 
-/// SIGKILL under load again and again, and the database taken away in half of the rounds. It comes back before the kill,
-/// after it, or only when the next life has taken rows without it.
-fn killed_under_load(mut database: impl Fallible) {
-    let directory = tempfile::tempdir().expect("a temporary directory");
-    let mut chance = Chance::new();
-    let (mut sent, mut acknowledged) = (0, BTreeSet::new());
-    let mut is_away = false;
-    let rounds = rounds(ROUNDS);
-    for round in 0..rounds {
-        let first = sent + 1;
-        let mut load = Load::start(&database.url(), directory.path(), first, chance.another());
-        if is_away {
-            load.goes_on(1 + chance.below(500));
-            database.recover();
-            is_away = false;
+/// SIGKILL under load again and again, after another fault each time. A database that is taken away comes back before
+/// the kill, after it, or only when the next life has taken rows without it.
+fn killed_under_load(name: &'static str, database: impl Fallible) {
+    let seed = seed().unwrap_or_else(|| Chance::new().next());
+    let mut tally = Tally::new(name);
+    let run = || Lives::new(database, seed).run(&mut tally);
+    if let Err(failure) = catch_unwind(AssertUnwindSafe(run)) {
+        eprintln!("{name}: TONNAGE_FAULT_SEED={seed} begins the same again");
+        tally.add(&[], Some(seed));
+        resume_unwind(failure);
+    }
+}
+
+/// An ingest's lives, one after another.
+struct Lives<D> {
+    database: D,
+    directory: RoundDirectory,
+    chance: Chance,
+    sent: u64,
+    acknowledged: BTreeSet<u64>,
+    is_away: bool,
+}
+
+impl<D: Fallible> Lives<D> {
+    fn new(database: D, seed: u64) -> Self {
+        Self {
+            database,
+            directory: RoundDirectory::new(),
+            chance: Chance::of(seed),
+            sent: 0,
+            acknowledged: BTreeSet::new(),
+            is_away: false,
         }
-        if round % 2 == 1 {
-            load.goes_on(1 + chance.below(500));
-            database.fail();
-            is_away = true;
-            load.goes_on(1 + chance.below(2_000));
-            if chance.below(2) == 0 {
-                database.recover();
-                is_away = false;
-                load.goes_on(1 + chance.below(2_000));
-            }
-        } else if round % 8 == 6 {
-            // Also while it connects, takes the run over or replays the journal.
-            sleep(Duration::from_micros(chance.below(100_000)));
-        } else {
-            load.goes_on(1 + chance.below(2_000));
+    }
+
+    fn run(mut self, tally: &mut Tally) {
+        let rounds = rounds(ROUNDS);
+        for round in 0..rounds {
+            let fault = match round % 2 {
+                1 => self.database.fault(),
+                _ => self.other_fault(),
+            };
+            self.live(fault);
+            let met: &[Fault] = match fault {
+                Fault::Kill => &[Fault::Kill],
+                other => &[Fault::Kill, other],
+            };
+            tally.add(met, None);
         }
+        if self.is_away {
+            self.recover();
+        }
+        self.check();
+        eprintln!(
+            "{rounds} rounds: {} rows sent, {} acknowledged",
+            self.sent,
+            self.acknowledged.len()
+        );
+    }
+
+    fn other_fault(&mut self) -> Fault {
+        use Fault::{Clock, Commit, Cut, Disk, Kill, Second, Stall};
+        let faults: &[Fault] = match self.database.way() {
+            Some(_) => &[Kill, Second, Disk, Clock, Cut, Commit, Stall],
+            None => &[Kill, Second, Disk, Clock],
+        };
+        self.chance.one(faults)
+    }
+
+    /// One life, up to its kill.
+    fn live(&mut self, fault: Fault) {
+        let first = self.sent + 1;
+        let passes = matches!(fault, Fault::Cut | Fault::Commit | Fault::Stall);
+        if self.is_away && passes {
+            self.recover();
+        }
+        let url = match self.database.way() {
+            Some((_, url)) if passes => url,
+            _ => self.database.url(),
+        };
+        let another = self.chance.another();
+        let mut load = Load::start(&url, self.directory.path(), first, fault, another);
+        if self.is_away && fault != Fault::Disk {
+            load.goes_on(1 + self.chance.below(500));
+            self.recover();
+        }
+        self.meet(fault, &mut load);
         let (sent_now, acknowledged_now) = load.kill();
-        sent += sent_now;
+        self.sent += sent_now;
         // Acknowledged in the order in which they were sent.
-        acknowledged.extend(first..first + acknowledged_now);
-        if is_away && (!database.is_unreachable() || chance.below(2) == 0) {
-            database.recover();
-            is_away = false;
+        self.acknowledged.extend(first..first + acknowledged_now);
+        if let Some((way, _)) = self.database.way() {
+            way.release();
+        }
+        if self.is_away && (!self.database.is_unreachable() || self.chance.below(2) == 0) {
+            self.recover();
         }
     }
-    if is_away {
-        database.recover();
+
+    fn meet(&mut self, fault: Fault, load: &mut Load) {
+        let chance = &mut self.chance;
+        match fault {
+            // It may wait for room, which does not come. Other kills come while it connects or replays the journal.
+            Fault::Disk => sleep(Duration::from_micros(chance.below(200_000))),
+            Fault::Kill if chance.below(4) == 0 => sleep(Duration::from_micros(chance.below(100_000))),
+            Fault::Server | Fault::Lock => {
+                load.goes_on(1 + chance.below(500));
+                self.database.fail();
+                self.is_away = true;
+                load.goes_on(1 + self.chance.below(2_000));
+                if self.chance.below(2) == 0 {
+                    self.recover();
+                    load.goes_on(1 + self.chance.below(2_000));
+                }
+            }
+            Fault::Second => {
+                load.goes_on(1);
+                let mut second = command(&self.database.url(), self.directory.path());
+                let refused = Running::start(&mut second).wait();
+                assert!(
+                    refused.stderr.contains("in use by another process"),
+                    "{}",
+                    refused.stderr
+                );
+                load.goes_on(1 + chance.below(1_000));
+            }
+            Fault::Cut | Fault::Commit | Fault::Stall => {
+                let (way, _) = self.database.way().expect("a way");
+                load.goes_on(1);
+                if fault == Fault::Commit {
+                    way.proxy.arm_by(1 + chance.below(6), chance.another());
+                }
+                for _ in 0..1 + chance.below(4) {
+                    let time = Duration::from_millis(20 + chance.below(600));
+                    let bytes = 1 + chance.below(40_000);
+                    match fault {
+                        Fault::Cut => way.wire.arm(bytes, Event::Cut),
+                        Fault::Stall => way.wire.arm(bytes, Event::Stall(time)),
+                        _ => {}
+                    }
+                    load.goes_on(1 + chance.below(1_000));
+                }
+            }
+            _ => load.goes_on(1 + chance.below(2_000)),
+        }
     }
-    let mut last = command(&database.url(), directory.path());
-    Running::start(last.arg("-q")).wait().expect(0);
-    let found = database.ids();
-    let distinct: BTreeSet<u64> = found.iter().copied().collect();
-    assert_eq!(found.len(), distinct.len(), "a row stands twice");
-    let missing: Vec<_> = acknowledged.difference(&distinct).take(5).collect();
-    assert!(missing.is_empty(), "{missing:?} are missing");
-    assert!(
-        distinct.iter().all(|id| (1..=sent).contains(id)),
-        "a row was never sent"
-    );
-    assert!(
-        !directory
-            .path()
-            .join("r.jsonl")
-            .metadata()
-            .is_ok_and(|file| file.len() > 0)
-    );
-    eprintln!(
-        "{rounds} rounds: {sent} rows sent, {} acknowledged, {} in the table",
-        acknowledged.len(),
-        found.len()
-    );
+
+    fn recover(&mut self) {
+        self.database.recover();
+        self.is_away = false;
+    }
+
+    /// The last life ends by itself.
+    fn check(&self) {
+        let mut last = command(&self.database.url(), self.directory.path());
+        Running::start(last.arg("-q")).wait().expect(0);
+        let found = self.database.ids();
+        let distinct: BTreeSet<u64> = found.iter().copied().collect();
+        assert_eq!(found.len(), distinct.len(), "a row stands twice");
+        let missing: Vec<_> = self.acknowledged.difference(&distinct).take(5).collect();
+        assert!(missing.is_empty(), "{missing:?} are missing");
+        assert!(
+            distinct.iter().all(|id| (1..=self.sent).contains(id)),
+            "a row was never sent"
+        );
+        let rejects = self.directory.path().join("r.jsonl");
+        assert!(!rejects.metadata().is_ok_and(|file| file.len() > 0));
+    }
 }
 
 /// A table that somebody else locks: it is away as long.
@@ -235,6 +369,10 @@ impl Locked {
 impl Fallible for Locked {
     fn url(&self) -> String {
         self.database.url()
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Lock
     }
 
     fn fail(&mut self) {
@@ -270,17 +408,32 @@ fn numbers(rows: Vec<crate::database::Row>) -> Vec<u64> {
     rows.into_iter().map(id).collect()
 }
 
-impl Fallible for Cluster {
+/// A server of the test's own, and a way to it.
+struct Own<S> {
+    server: S,
+    way: Way,
+}
+
+impl Fallible for Own<Cluster> {
     fn url(&self) -> String {
-        Self::url(self, "postgres")
+        self.server.url("postgres")
+    }
+
+    fn way(&self) -> Option<(&Way, String)> {
+        let (server, way) = (self.server.address(), format!("127.0.0.1:{}", self.way.wire.port));
+        Some((&self.way, self.url().replace(&server, &way)))
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Server
     }
 
     fn fail(&mut self) {
-        self.kill();
+        self.server.kill();
     }
 
     fn recover(&mut self) {
-        self.restart();
+        self.server.restart();
     }
 
     fn is_unreachable(&self) -> bool {
@@ -288,23 +441,69 @@ impl Fallible for Cluster {
     }
 
     fn ids(&self) -> Vec<u64> {
-        numbers(self.query("postgres", "SELECT id FROM readings"))
+        numbers(self.server.query("postgres", "SELECT id FROM readings"))
+    }
+}
+
+impl Fallible for Own<Maria> {
+    fn url(&self) -> String {
+        format!(
+            "mariadb://tonnage:tonnage@{}/tonnage?sslmode=disable",
+            self.server.address()
+        )
+    }
+
+    fn way(&self) -> Option<(&Way, String)> {
+        let (server, way) = (self.server.address(), format!("127.0.0.1:{}", self.way.wire.port));
+        Some((&self.way, self.url().replace(&server, &way)))
+    }
+
+    fn fault(&self) -> Fault {
+        Fault::Server
+    }
+
+    fn fail(&mut self) {
+        self.server.kill();
+    }
+
+    fn recover(&mut self) {
+        self.server.restart();
+    }
+
+    fn is_unreachable(&self) -> bool {
+        true
+    }
+
+    fn ids(&self) -> Vec<u64> {
+        numbers(self.server.query("SELECT id FROM readings"))
     }
 }
 
 #[test]
 fn killed_under_load_into_sqlite() {
-    killed_under_load(Locked::new(Database::sqlite()));
+    killed_under_load("a buffer, into SQLite", Locked::new(Database::sqlite()));
+}
+
+#[test]
+fn killed_under_load_into_locked_mariadb() {
+    killed_under_load(
+        "a buffer, into MariaDB (locked)",
+        Locked::new(Database::mariadb()),
+    );
 }
 
 #[test]
 fn killed_under_load_into_mariadb() {
-    killed_under_load(Locked::new(Database::mariadb()));
+    let server = Maria::start();
+    server.query(READINGS);
+    let way = Way::to(&server.address(), Protocol::MariaDb);
+    killed_under_load("a buffer, into MariaDB", Own { server, way });
 }
 
 #[test]
 fn killed_under_load_into_postgres() {
-    let cluster = Cluster::start("");
-    cluster.query("postgres", READINGS);
-    killed_under_load(cluster);
+    let server = Cluster::start("");
+    server.query("postgres", READINGS);
+    let way = Way::to(&server.address(), Protocol::Postgres);
+    killed_under_load("a buffer, into PostgreSQL", Own { server, way });
 }

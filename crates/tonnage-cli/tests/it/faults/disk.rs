@@ -2,7 +2,8 @@
 //! is room it goes on.
 //!
 //! A disk is full for one process by a limit on the size of its files, which needs no rights. What it is told then is
-//! "File too large", where a disk would say "No space left on device".
+//! "File too large", where a disk would say "No space left on device". Servers have a disk that is full in truth as
+//! well (`room`), wherever one can be mounted.
 
 use std::{
     collections::BTreeSet,
@@ -10,10 +11,17 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::servers::Cluster;
-use crate::support::{Database, Place};
+use super::servers::{Cluster, Maria};
+use crate::{
+    process::count,
+    support::{Database, Place},
+};
 
 const ROWS: u64 = 3_000;
+/// The length of a text, of which a server has room for some.
+const NOTE: usize = 5_000;
+/// That room, on a disk, in KiB.
+const LEFT: u64 = 3 << 10;
 /// One row in so many is bad.
 const BAD: u64 = 10;
 
@@ -76,45 +84,186 @@ fn a_table_that_cannot_grow_ends_the_load_which_goes_on_once_it_can() {
     assert_eq!(found, [format!("{}|{sum}", ROWS * 10)]);
 }
 
-#[test]
-fn a_server_that_has_no_room_ends_the_load_which_goes_on_once_it_has() {
-    let mut cluster = Cluster::start("");
-    cluster.query(
-        "postgres",
-        "CREATE TABLE numbers (id integer PRIMARY KEY, note text);
-         ALTER TABLE numbers ALTER note SET STORAGE PLAIN",
-    );
-    cluster.stop();
-    cluster.file_max = Some(2 << 20);
-    cluster.restart();
+/// How a server has too little room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// The disk that the table is on is full.
+    Disk,
+    /// None of its files may grow beyond a size, which it takes for a full disk.
+    Files,
+}
+
+enum Server {
+    Postgres(Cluster),
+    MariaDb(Maria),
+}
+
+impl Server {
+    fn url(&self) -> String {
+        match self {
+            Self::Postgres(cluster) => cluster.url("postgres"),
+            Self::MariaDb(maria) => format!(
+                "mariadb://tonnage:tonnage@{}/tonnage?sslmode=disable",
+                maria.address()
+            ),
+        }
+    }
+
+    /// The first value of a query; empty where there is none.
+    fn query(&self, sql: &str) -> String {
+        let rows = match self {
+            Self::Postgres(cluster) => cluster.query("postgres", sql),
+            Self::MariaDb(maria) => maria.query(sql),
+        };
+        let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
+        first.flatten().unwrap_or_default()
+    }
+
+    /// Makes an empty table, for which there is some room but not enough. How, since a disk cannot be mounted
+    /// everywhere.
+    fn cramp(&mut self, lack: Lack) -> Lack {
+        let mounted = match (lack, &mut *self) {
+            (Lack::Files, _) => None,
+            (Lack::Disk, Self::Postgres(cluster)) => Some(cluster.mount()),
+            (Lack::Disk, Self::MariaDb(maria)) => Some(maria.mount()),
+        };
+        let lack = match mounted {
+            Some(Ok(())) => Lack::Disk,
+            Some(Err(why)) => {
+                eprintln!("no disk can be mounted ({why}): the sizes of files are limited instead");
+                Lack::Files
+            }
+            None => Lack::Files,
+        };
+        let columns = "(id integer PRIMARY KEY, note text)";
+        // Text of this size would be compressed, and go to a table of its own.
+        let plain = "ALTER TABLE numbers ALTER note SET STORAGE PLAIN";
+        match (lack, &mut *self) {
+            (Lack::Disk, Self::Postgres(cluster)) => {
+                let place = cluster.disk().expect("it is mounted").display();
+                cluster.query("postgres", &format!("CREATE TABLESPACE small LOCATION '{place}'"));
+                cluster.query(
+                    "postgres",
+                    &format!("CREATE TABLE numbers {columns} TABLESPACE small; {plain}"),
+                );
+                cluster.fill_disk(Some(LEFT));
+            }
+            (Lack::Disk, Self::MariaDb(maria)) => {
+                let place = maria.disk().expect("it is mounted").display();
+                maria.query(&format!(
+                    "CREATE TABLE numbers {columns} DATA DIRECTORY '{place}'"
+                ));
+                maria.fill_disk(Some(LEFT));
+            }
+            (Lack::Files, Self::Postgres(cluster)) => {
+                cluster.query("postgres", &format!("CREATE TABLE numbers {columns}; {plain}"));
+                cluster.stop();
+                cluster.file_max = Some(2 << 20);
+                cluster.restart();
+            }
+            (Lack::Files, Self::MariaDb(maria)) => {
+                maria.query(&format!("CREATE TABLE numbers {columns}"));
+                maria.kill();
+                // Its own files have 12 MiB.
+                maria.file_max = Some(13 << 20);
+                maria.restart();
+            }
+        }
+        lack
+    }
+
+    /// Gives it room, where it lacked it. Whether it had ended by itself: MariaDB on a full disk may do so while it
+    /// undoes the statement that had no room.
+    fn relieve(&mut self, lack: Lack) -> bool {
+        match (lack, self) {
+            (Lack::Disk, Self::Postgres(cluster)) => cluster.fill_disk(None),
+            (Lack::Disk, Self::MariaDb(maria)) => {
+                maria.fill_disk(None);
+                return maria.revive();
+            }
+            (Lack::Files, Self::Postgres(cluster)) => {
+                cluster.stop();
+                cluster.file_max = None;
+                cluster.restart();
+            }
+            (Lack::Files, Self::MariaDb(maria)) => {
+                maria.kill();
+                maria.file_max = None;
+                maria.restart();
+            }
+        }
+        false
+    }
+
+    /// What the load has to say of it.
+    fn complaints(&self, lack: Lack) -> &'static [&'static str] {
+        match (self, lack) {
+            (Self::Postgres(_), Lack::Disk) => &["could not extend file", "No space left on device"],
+            (Self::Postgres(_), Lack::Files) => &["could not extend file"],
+            (Self::MariaDb(_), _) => &["The table 'numbers' is full"],
+        }
+    }
+}
+
+/// The load ends with the server's error and an exact account, and goes on once there is room.
+fn runs_out_of_room(mut server: Server, lack: Lack) {
+    let lack = server.cramp(lack);
     let place = Place::with(Database::Sqlite, "", &[]);
-    let note = "n".repeat(1_000);
+    let note = "n".repeat(NOTE);
     let lines = (0..ROWS).map(|row| format!("{row},{note}\n"));
     place.write("numbers.csv", format!("id,note\n{}", lines.collect::<String>()));
+    let report = || crate::process::report(&place.path("report.json"));
     let load = format!(
-        "load numbers.csv {} -t numbers --batch-rows 100",
-        cluster.url("postgres")
+        "load numbers.csv {} -t numbers --batch-rows 20 --jobs 1 --report report.json",
+        server.url()
     );
     let ran = place.run(&load);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("could not extend file"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
-    cluster.stop();
-    cluster.file_max = None;
-    cluster.restart();
-    let ran = place.run(&format!("{load} --resume --report report.json"));
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let found = cluster.query(
-        "postgres",
-        "SELECT count(*) || ' ' || sum(id) || ' ' || sum(length(note)) FROM numbers",
-    );
-    let expected = format!("{ROWS} {} {}", (0..ROWS).sum::<u64>(), ROWS * 1_000);
-    assert_eq!(found, [vec![Some(expected)]]);
-    let told = crate::process::report(&place.path("report.json"));
+    let has_ended = server.relieve(lack);
+    let complains = server
+        .complaints(lack)
+        .iter()
+        .all(|complaint| ran.stderr.contains(complaint));
     assert!(
-        crate::process::count(&told, "/rows/skipped/resumed") > 0,
-        "{told:#}"
+        complains || (has_ended && ran.stderr.contains("connect")),
+        "{}",
+        ran.stderr
     );
+    assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+    let told = report();
+    let written = count(&told, "/rows/written");
+    assert!(written > 0 && written < ROWS, "{told:#}");
+    assert_eq!(count(&told, "/rows/rejected"), 0, "{told:#}");
+    assert_eq!(server.query("SELECT count(*) FROM numbers"), written.to_string());
+    let ran = place.run(&format!("{load} --resume"));
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(count(&report(), "/rows/skipped/resumed"), written);
+    assert_eq!(count(&report(), "/rows/written"), ROWS - written);
+    let found = server.query("SELECT concat(count(*), ' ', sum(id), ' ', sum(length(note))) FROM numbers");
+    assert_eq!(
+        found,
+        format!("{ROWS} {} {}", (0..ROWS).sum::<u64>(), ROWS * NOTE as u64)
+    );
+}
+
+#[test]
+fn postgres_whose_disk_is_full_ends_the_load_which_goes_on_once_there_is_room() {
+    runs_out_of_room(Server::Postgres(Cluster::start("")), Lack::Disk);
+}
+
+#[test]
+fn mariadb_whose_disk_is_full_ends_the_load_which_goes_on_once_there_is_room() {
+    runs_out_of_room(Server::MariaDb(Maria::start()), Lack::Disk);
+}
+
+#[test]
+fn postgres_whose_files_cannot_grow_ends_the_load_which_goes_on_once_they_can() {
+    runs_out_of_room(Server::Postgres(Cluster::start("")), Lack::Files);
+}
+
+#[test]
+fn mariadb_whose_files_cannot_grow_ends_the_load_which_goes_on_once_they_can() {
+    runs_out_of_room(Server::MariaDb(Maria::start()), Lack::Files);
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{JoinHandle, sleep},
-    time::Duration,
+    thread::JoinHandle,
 };
 
 use mysql_async::{Conn, prelude::Queryable};
@@ -15,15 +14,16 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
-use super::servers::{Cluster, Maria};
+use super::{
+    servers::{Cluster, Maria},
+    until,
+};
 use crate::{
     process::{Ended, Running, count, report, tonnage},
     support::{Database, Place},
 };
 
 const ROWS: u64 = 2_000;
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(5);
 /// The fewest connections that MariaDB can be limited to.
 const CONNECTIONS_MIN: usize = 10;
 
@@ -59,10 +59,13 @@ impl Session {
     }
 
     /// Begins a transaction that has inserted a row.
-    fn insert(&mut self, id: u64) {
+    fn begin_with(&mut self, id: u64) {
         self.run("BEGIN").expect("it begins");
+        self.insert(id).expect("it inserts");
+    }
+
+    fn insert(&mut self, id: u64) -> Result<(), String> {
         self.run(&format!("INSERT INTO items VALUES ({id}, 0, '')"))
-            .expect("it inserts");
     }
 }
 
@@ -127,9 +130,9 @@ impl Crowded {
                 let connected = "SELECT variable_value FROM information_schema.global_status \
                                  WHERE variable_name = 'Threads_connected'";
                 let wanted = (others.len() + 1).to_string();
-                while self.query(connected) != wanted {
-                    sleep(LOOK);
-                }
+                until("others are connected, and nobody else", || {
+                    self.query(connected) == wanted
+                });
                 others
             }
         }
@@ -162,20 +165,47 @@ impl Crowded {
         });
     }
 
-    /// Waits until somebody waits for a lock.
-    fn until_locked_out(&self, running: &mut Running) {
+    /// Waits until so many sessions wait for others' transactions.
+    fn until_waiting(&self, sessions: u64, running: &mut Running) {
         let waiting = match self.server {
-            Server::Postgres(_) => "SELECT 1 FROM pg_locks WHERE NOT granted",
+            Server::Postgres(_) => {
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
+            }
             // Not of innodb_trx: who reads that oftener than every 100 ms reads the same again and again.
             Server::MariaDb(_) => {
-                "SELECT 1 FROM information_schema.global_status \
-                 WHERE variable_name = 'Innodb_row_lock_current_waits' AND variable_value > 0"
+                "SELECT variable_value FROM information_schema.global_status \
+                 WHERE variable_name = 'Innodb_row_lock_current_waits'"
             }
         };
-        while self.query(waiting).is_empty() {
-            assert!(!running.has_ended(), "it ended without waiting");
-            sleep(LOOK);
+        until("it waits for a lock", || {
+            let found = self.query(waiting).parse::<u64>().expect("a number");
+            assert!(
+                found >= sessions || !running.has_ended(),
+                "it ended without waiting"
+            );
+            found >= sessions
+        });
+    }
+
+    /// Has the server resolve a deadlock by the load, and a session that may be in one with it.
+    fn sacrifice_the_load(&self) -> Session {
+        let mut other = self.session();
+        let statements: &[&str] = match self.server {
+            // It is resolved by the first to look for one.
+            Server::Postgres(_) => {
+                self.query("ALTER ROLE loader SET deadlock_timeout = '10ms'");
+                &["SET deadlock_timeout = '1h'", "BEGIN"]
+            }
+            // It is resolved by the one that has changed less.
+            Server::MariaDb(_) => {
+                self.query("CREATE OR REPLACE TABLE weights (id integer PRIMARY KEY)");
+                &["BEGIN", "INSERT INTO weights SELECT seq FROM seq_1_to_10000"]
+            }
+        };
+        for sql in statements {
+            other.run(sql).expect("it may do that");
         }
+        other
     }
 
     /// How many deadlocks there were.
@@ -243,13 +273,21 @@ impl Crowded {
     fn query(&self, sql: &str) -> String {
         let rows = match &self.server {
             Server::Postgres(cluster) => cluster.query("postgres", sql),
-            Server::MariaDb(maria) => loop {
-                match maria.try_query(sql) {
-                    // Who has asked before may take a while to be gone.
-                    Err(error) if error.contains("Too many connections") => sleep(LOOK),
-                    answered => break answered.unwrap_or_else(|error| panic!("{sql}: {error}")),
-                }
-            },
+            Server::MariaDb(maria) => {
+                let mut answered = maria.try_query(sql);
+                let is_refused = |answered: &Result<_, String>| {
+                    let refused = answered.as_ref().err();
+                    refused.is_some_and(|error| error.contains("Too many connections"))
+                };
+                // Who has asked before may take a while to be gone.
+                until("there is room for one more connection", || {
+                    if is_refused(&answered) {
+                        answered = maria.try_query(sql);
+                    }
+                    !is_refused(&answered)
+                });
+                answered.unwrap_or_else(|error| panic!("{sql}: {error}"))
+            }
         };
         let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
         first.flatten().unwrap_or_default()
@@ -285,6 +323,7 @@ const CASES: &[Case] = &[
     ("statements that may not take long", writes_that_take_too_long),
     ("a lock that is given back", a_lock_that_is_given_back),
     ("a lock that is kept", a_lock_that_is_kept),
+    ("a deadlock", a_deadlock_that_the_load_loses),
     ("another writer of the same keys", another_writer_of_the_same_keys),
 ];
 
@@ -369,9 +408,9 @@ fn writes_that_take_too_long(crowded: &Crowded) {
 /// It is waited for.
 fn a_lock_that_is_given_back(crowded: &Crowded) {
     let mut other = crowded.session();
-    other.insert(ROWS / 2);
+    other.begin_with(ROWS / 2);
     let mut running = crowded.start(&["--jobs", "3"]);
-    crowded.until_locked_out(&mut running);
+    crowded.until_waiting(1, &mut running);
     other.run("ROLLBACK").expect("it is undone");
     running.wait().expect(0);
     crowded.check();
@@ -382,7 +421,7 @@ fn a_lock_that_is_kept(crowded: &Crowded) {
     crowded.bound_lock_waits();
     let mut other = crowded.session();
     // The last of the rows is taken, so that others come through.
-    other.insert(ROWS - 1);
+    other.begin_with(ROWS - 1);
     let ended = crowded.load(&["--batch-rows", "25", "--jobs", "2"]);
     ended.expect(1);
     let said = ended.stderr.to_lowercase();
@@ -402,6 +441,38 @@ fn a_lock_that_is_kept(crowded: &Crowded) {
     other.run("ROLLBACK").expect("it is undone");
     crowded.load(&["--resume", "--jobs", "3"]).expect(0);
     crowded.check();
+}
+
+/// It is tried again, and costs nothing. The load has inserted row 0 and waits for row 20, which somebody else has
+/// inserted. Meanwhile another session, which has inserted row 40, comes to wait for row 0. Once row 20 is taken back
+/// the load comes to row 40: now each of them waits for the other.
+fn a_deadlock_that_the_load_loses(crowded: &Crowded) {
+    for method in crowded.methods().0 {
+        crowded.begin_anew();
+        let mut gate = crowded.session();
+        gate.begin_with(20);
+        let mut other = crowded.sacrifice_the_load();
+        other.insert(40).expect("it inserts");
+        let mut running = crowded.start(&["--jobs", "1", "--batch-rows", "2000", "--method", method]);
+        crowded.until_waiting(1, &mut running);
+        let waiting = std::thread::spawn(move || {
+            let first = other.insert(0);
+            // From now on nobody is in the load's way.
+            (first, other.run("ROLLBACK"))
+        });
+        crowded.until_waiting(2, &mut running);
+        gate.run("ROLLBACK").expect("it is undone");
+        let (first, undone) = waiting.join().expect("the other one ends");
+        first.expect("the deadlock is not resolved by the other one");
+        undone.expect("it is undone");
+        running.wait().expect(0);
+        crowded.check();
+        let told = crowded.report();
+        assert_eq!(count(&told, "/rows/written"), ROWS, "{told:#}");
+        assert_eq!(count(&told, "/overload/writes"), 1, "{told:#}");
+        let said = told["overload"]["error"].as_str().map(str::to_lowercase);
+        assert!(said.is_some_and(|said| said.contains("deadlock")), "{told:#}");
+    }
 }
 
 /// In another order than the load's, so that they meet in deadlocks: these cost nothing.

@@ -1,9 +1,18 @@
 //! A round: a load is hit by faults, gone on with after each in another way, and what it leaves is compared with what
 //! the seed says.
 
-use std::{os::unix::process::ExitStatusExt, path::PathBuf, process::Command, thread::sleep, time::Duration};
+use std::{
+    fs::File,
+    io::Write,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use super::{
+    Fault, LOOK, TIME_MAX,
     scenario::Scenario,
     target::{Run, Target},
     wire::Event,
@@ -17,31 +26,6 @@ use crate::{
 /// Attempts without a fault after which a round must have come to its end. The last faults may still be felt.
 const ATTEMPTS_LAST: u32 = 5;
 const INTERRUPT: i32 = 2;
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(2);
-
-/// What a load meets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    /// SIGKILL at some moment.
-    Kill,
-    /// SIGKILL of the server, or of a node, which comes back; in some rounds the load is killed as well.
-    Server,
-    /// Connections are cut behind any byte.
-    Cut,
-    /// Connections are cut around a COMMIT.
-    Commit,
-    /// Nothing passes for a while.
-    Stall,
-    /// Another process takes the run over.
-    Second,
-    /// Files may not grow beyond a size: the table's, the ledger's, the rejects'.
-    Disk,
-    /// The report's disk is full.
-    Report,
-    /// The time is another one.
-    Clock,
-}
 
 fn faults(target: &Target) -> Vec<Fault> {
     use Fault::{Clock, Commit, Cut, Disk, Kill, Report, Second, Server, Stall};
@@ -92,10 +76,15 @@ struct Round<'a> {
     target: &'a mut Target,
     scenario: Scenario,
     chance: Chance,
+    /// The faults so far.
+    met: &'a mut Vec<Fault>,
+    until: Instant,
+    /// What each attempt was asked for and what it said.
+    attempts: File,
 }
 
 /// Makes the round of `seed` ready; the remainder of the seed chooses the operation.
-fn begin(target: &mut Target, seed: u64) -> (Round<'_>, Story) {
+fn begin<'a>(target: &'a mut Target, seed: u64, met: &'a mut Vec<Fault>) -> (Round<'a>, Story) {
     let mut chance = Chance::of(seed);
     let operations = target.operations();
     let operation = operations[(seed % operations.len() as u64) as usize];
@@ -109,17 +98,21 @@ fn begin(target: &mut Target, seed: u64) -> (Round<'_>, Story) {
     );
     let story = Story { text, seed };
     target.prepare(&scenario);
+    let attempts = File::create(scenario.directory.path().join("attempts.txt")).expect("a file");
     let round = Round {
         target,
         scenario,
         chance,
+        met,
+        until: Instant::now() + TIME_MAX,
+        attempts,
     };
     (round, story)
 }
 
-/// Runs the round of `seed`.
-pub fn run(target: &mut Target, seed: u64) {
-    let (mut round, mut story) = begin(target, seed);
+/// Runs the round of `seed`; which faults it met goes to `met`.
+pub fn run(target: &mut Target, seed: u64, met: &mut Vec<Fault>) {
+    let (mut round, mut story) = begin(target, seed, met);
     let faults = faults(round.target);
     let count = 1 + round.chance.below(3);
     for number in 1..=count {
@@ -141,19 +134,19 @@ pub fn run(target: &mut Target, seed: u64) {
 
 /// A load to which nothing comes through any more ends when it is told to, and goes on when something does.
 pub fn run_stalled(target: &mut Target, seed: u64) {
-    let (mut round, mut story) = begin(target, seed);
+    let mut met = Vec::new();
+    let (mut round, mut story) = begin(target, seed, &mut met);
     let mut running = round.start_slowly();
     let moment = round.moment(&mut running);
     let way = round.target.way.as_ref().expect("a way to the server");
     way.wire.stop();
     // The second time leaves at once.
-    while !running.has_ended() {
+    while round.goes_on(&mut running) {
         running.signal(INTERRUPT);
         sleep(Duration::from_millis(50));
     }
-    let ended = running.wait();
     way.release();
-    no_defect(&ended);
+    let ended = round.wait(running);
     story.text.push_str(&format!("; stalled for ever {moment}"));
     // Before it listens for it, a signal ends it at once; and it may have come to its end.
     let is_fine = matches!(ended.status.code(), None | Some(0 | 3 | 130));
@@ -179,28 +172,10 @@ impl Round<'_> {
         let report = setting.report.clone().unwrap_or_else(|| self.report());
         command.arg("--report").arg(report);
         if let Some(kibibytes) = setting.file_max {
-            let script = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
-            let mut cramped = Command::new("bash");
-            cramped.args([
-                "--noprofile",
-                "--norc",
-                "-c",
-                script,
-                "bash",
-                &kibibytes.to_string(),
-            ]);
-            cramped.arg(command.get_program()).args(command.get_args());
-            command = cramped;
+            command = cramped(&command, kibibytes);
         }
         if let Some(clock) = setting.clock {
-            command.env("LD_PRELOAD", variable("TONNAGE_TEST_FAKETIME"));
-            // What counts time goes on as it does, and files are as old as they are.
-            command.envs([
-                ("FAKETIME", clock),
-                ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-                ("DONT_FAKE_MONOTONIC", "1"),
-                ("NO_FAKE_STAT", "1"),
-            ]);
+            at_another_time(&mut command, clock);
         }
         command.current_dir(self.scenario.directory.path());
         command
@@ -213,7 +188,39 @@ impl Round<'_> {
     fn start(&mut self, setting: &Setting) -> Running {
         let _ = std::fs::remove_file(self.report());
         let mut command = self.attempt(setting);
+        writeln!(self.attempts, "{command:?}").expect("it is noted");
         Running::start(&mut command)
+    }
+
+    /// Whether an attempt goes on; fails once the round has taken longer than it may.
+    fn goes_on(&self, running: &mut Running) -> bool {
+        assert!(
+            Instant::now() < self.until,
+            "a round may take {} minutes\n{}",
+            TIME_MAX.as_secs() / 60,
+            running.said()
+        );
+        sleep(LOOK);
+        !running.has_ended()
+    }
+
+    /// Waits for the end of an attempt, which may be any but a defect.
+    fn wait(&mut self, mut running: Running) -> Ended {
+        while self.goes_on(&mut running) {}
+        self.note(running.wait())
+    }
+
+    /// SIGKILL of an attempt.
+    fn kill(&mut self, running: Running) {
+        self.note(running.kill());
+    }
+
+    #[track_caller]
+    fn note(&mut self, ended: Ended) -> Ended {
+        let Ended { status, stderr } = &ended;
+        writeln!(self.attempts, "{stderr}{status}\n").expect("it is noted");
+        no_defect(&ended);
+        ended
     }
 
     /// One so slow that it is met in its middle.
@@ -244,20 +251,25 @@ impl Round<'_> {
             if handled >= goal {
                 return format!("at row {handled}");
             }
-            if running.has_ended() {
+            if !self.goes_on(running) {
                 return format!("after its end, before row {goal}");
             }
-            sleep(LOOK);
         }
     }
 
     /// Has an attempt meet `fault`, and waits for its end; says what happened.
     fn hit(&mut self, fault: Fault) -> String {
+        let fault = match fault {
+            // There a clock that is behind when a run begins lets older rows win, which is not promised otherwise.
+            Fault::Clock if self.target.stamps() && self.target.handled(&self.scenario) == 0 => Fault::Kill,
+            fault => fault,
+        };
+        self.met.push(fault);
         match fault {
             Fault::Kill => {
                 let mut running = self.start_slowly();
                 let moment = self.moment(&mut running);
-                no_defect(&running.kill());
+                self.kill(running);
                 format!("killed {moment}")
             }
             Fault::Server => self.hit_server(),
@@ -269,7 +281,7 @@ impl Round<'_> {
                     rate: Some(rate),
                     ..Setting::default()
                 });
-                while !running.has_ended() {
+                while self.goes_on(&mut running) {
                     if let Some(way) = &self.target.way
                         && cuts > 0
                         && !way.wire.is_armed()
@@ -277,7 +289,6 @@ impl Round<'_> {
                         way.wire.arm(1 + self.chance.below(40_000), Event::Cut);
                         cuts -= 1;
                     }
-                    sleep(LOOK);
                 }
                 self.end_with_report(running, &told)
             }
@@ -312,6 +323,15 @@ impl Round<'_> {
                 let told = self.end(second, &told);
                 self.end(first, &told)
             }
+            Fault::Disk if self.target.has_disk() && self.chance.below(2) == 0 => {
+                let kibibytes = self.chance.one(&[0, 16, 64, 256]);
+                self.target.fill_disk(Some(kibibytes));
+                let running = self.start(&Setting::default());
+                let told = format!("the server's disk full but for {kibibytes} KiB");
+                let told = self.end(running, &told);
+                self.target.fill_disk(None);
+                told
+            }
             Fault::Disk => {
                 let kibibytes = self.chance.one(&[1, 4, 12, 40, 80, 160]);
                 let running = self.start(&Setting {
@@ -327,10 +347,6 @@ impl Round<'_> {
                 });
                 self.end(running, "no room for the report")
             }
-            // There a clock that is behind when a run begins lets older rows win, which is not promised otherwise.
-            Fault::Clock if self.target.stamps() && self.target.handled(&self.scenario) == 0 => {
-                self.hit(Fault::Kill)
-            }
             Fault::Clock => {
                 let clock = self.chance.one(&["-3d", "+40d", "-20y"]);
                 let rate = self.scenario.rows * 2;
@@ -341,11 +357,12 @@ impl Round<'_> {
                 });
                 if self.chance.below(2) == 0 {
                     let moment = self.moment(&mut running);
-                    no_defect(&running.kill());
+                    self.kill(running);
                     return format!("a clock off by {clock}, killed {moment}");
                 }
                 self.end(running, &format!("a clock off by {clock}"))
             }
+            Fault::Lock => unreachable!("it is not drawn here"),
         }
     }
 
@@ -360,14 +377,14 @@ impl Round<'_> {
             self.target.recover();
             return self.end_with_report(running, &told);
         }
-        no_defect(&running.kill());
+        self.kill(running);
         told.push_str(", and killed");
         self.target.recover();
         told
     }
 
     /// The same of an attempt whose report nobody hinders.
-    fn end_with_report(&self, running: Running, told: &str) -> String {
+    fn end_with_report(&mut self, running: Running, told: &str) -> String {
         let told = self.end(running, told);
         // There is none if it ended before its first row. It balances, or this fails.
         if self.report().exists() {
@@ -376,10 +393,9 @@ impl Round<'_> {
         told
     }
 
-    /// Waits for its end, which may be any but a defect.
-    fn end(&self, running: Running, told: &str) -> String {
-        let ended = running.wait();
-        no_defect(&ended);
+    /// Waits for its end; says what it was.
+    fn end(&mut self, running: Running, told: &str) -> String {
+        let ended = self.wait(running);
         match ended.status.code() {
             Some(code) => format!("{told} (exit {code})"),
             None => format!("{told} (signal {:?})", ended.status.signal()),
@@ -391,8 +407,8 @@ impl Round<'_> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let ended = self.start(&Setting::default()).wait();
-            no_defect(&ended);
+            let running = self.start(&Setting::default());
+            let ended = self.wait(running);
             if matches!(ended.status.code(), Some(0 | 3)) {
                 break;
             }
@@ -421,7 +437,8 @@ impl Round<'_> {
             self.check_account(&runs);
         }
         // One more time there is nothing to do, and nothing is done.
-        let ended = self.start(&Setting::default()).wait();
+        let running = self.start(&Setting::default());
+        let ended = self.wait(running);
         ended.expect(0);
         let told = report(&self.report());
         assert_eq!(told["state"], "nothing to do", "{}", ended.stderr);
@@ -442,6 +459,38 @@ impl Round<'_> {
             assert_eq!(written, expected, "{runs:?}");
         }
     }
+}
+
+impl Drop for Round<'_> {
+    /// Beside what a failed round leaves lies what the server has to say.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let path = self.scenario.directory.path().join("server.log");
+            let _ = std::fs::write(path, self.target.log());
+        }
+    }
+}
+
+/// The same in a shell whose files may not grow beyond so many KiB.
+pub fn cramped(command: &Command, kibibytes: u64) -> Command {
+    let script = "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"";
+    let mut cramped = Command::new("bash");
+    cramped.args(["--noprofile", "--norc", "-c", script, "bash"]);
+    cramped.arg(kibibytes.to_string());
+    cramped.arg(command.get_program()).args(command.get_args());
+    cramped
+}
+
+/// Gives it another time, as faketime has it.
+pub fn at_another_time(command: &mut Command, clock: &str) {
+    command.env("LD_PRELOAD", variable("TONNAGE_TEST_FAKETIME"));
+    // What counts time goes on as it does, and files are as old as they are.
+    command.envs([
+        ("FAKETIME", clock),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ("DONT_FAKE_MONOTONIC", "1"),
+        ("NO_FAKE_STAT", "1"),
+    ]);
 }
 
 /// Fails if tonnage found itself at fault, or took an attempt that it should go on with for another load.

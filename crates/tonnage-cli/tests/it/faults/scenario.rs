@@ -6,8 +6,8 @@ use std::{
 };
 
 use serde_json::Value;
-use tempfile::TempDir;
 
+use super::tally::RoundDirectory;
 use crate::{database::Row, events::Chance};
 
 /// What is done with the rows of the files.
@@ -52,7 +52,7 @@ struct Item {
 /// See the module.
 pub struct Scenario {
     pub operation: Operation,
-    pub directory: TempDir,
+    pub directory: RoundDirectory,
     /// Rows in all files, bad ones included.
     pub rows: u64,
     pub files: Vec<PathBuf>,
@@ -86,7 +86,7 @@ impl Scenario {
         let before: BTreeMap<i64, Item> = before.map(|id| (id, Item::before(id))).collect();
         let mut this = Self {
             operation,
-            directory: tempfile::tempdir().expect("a temporary directory"),
+            directory: RoundDirectory::new(),
             rows,
             files: Vec::new(),
             by_key: chance.below(2) == 0,

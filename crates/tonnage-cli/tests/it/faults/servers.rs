@@ -3,7 +3,7 @@
 use std::{
     net::TcpListener,
     ops::Range,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     thread::sleep,
@@ -12,18 +12,31 @@ use std::{
 
 use mysql_async::{Conn, prelude::Queryable};
 use tempfile::TempDir;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    time::timeout,
+};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::database::{Row, variable};
+use super::{room::Disk, until};
+use crate::{
+    database::{Row, variable},
+    keyspace::{cluster, cluster_script},
+};
 
 /// Ports tried until a server starts, and starts after it was killed.
 const PORTS_TRIED: u32 = 10;
 const STARTS_TRIED: u32 = 1_000;
 /// Between two looks at a server that starts.
 const LOOK: Duration = Duration::from_millis(100);
+/// What an answer may take, so that a server that hangs is told from one that is slow.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
-fn is_root() -> bool {
+/// Who servers run as where this is root.
+const POSTGRES: &str = "postgres";
+const MYSQL: &str = "mysql";
+
+pub fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output().expect("id starts");
     id.stdout == b"0\n"
 }
@@ -44,8 +57,11 @@ fn free_port() -> u16 {
     free.expect("a free port")
 }
 
-/// `program` as `user` where this is root, since servers do not run as root.
-fn as_user(user: &str, is_root: bool, program: PathBuf) -> Command {
+/// `program` as `user` where this is root, since servers do not run as root; with a disk of its own if there is one.
+fn as_user(user: &str, is_root: bool, disk: Option<&Disk>, program: PathBuf) -> Command {
+    if let Some(disk) = disk {
+        return disk.run(user, program);
+    }
     if !is_root {
         return Command::new(program);
     }
@@ -69,6 +85,13 @@ fn place(directory: &TempDir, user: &str, is_root: bool) -> PathBuf {
     place
 }
 
+/// An empty directory beside, for a disk to be mounted at.
+fn disk(directory: &TempDir, user: &str) -> Result<Disk, String> {
+    let place = directory.path().join("disk");
+    std::fs::create_dir(&place).expect("a directory");
+    Disk::mount(&place, user)
+}
+
 fn runtime() -> Runtime {
     let built = Builder::new_current_thread().enable_all().build();
     built.expect("a runtime")
@@ -84,6 +107,7 @@ pub struct Cluster {
     options: String,
     /// The largest size that a file of the server's may have, in bytes.
     pub file_max: Option<u64>,
+    disk: Option<Disk>,
 }
 
 impl Cluster {
@@ -91,7 +115,7 @@ impl Cluster {
     pub fn start(options: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let is_root = is_root();
-        place(&directory, "postgres", is_root);
+        place(&directory, POSTGRES, is_root);
         let mut cluster = Self {
             programs: variable("TONNAGE_TEST_POSTGRES_PROGRAMS").into(),
             is_root,
@@ -99,6 +123,7 @@ impl Cluster {
             port: 0,
             options: options.to_owned(),
             file_max: None,
+            disk: None,
         };
         let settings = [
             "-U",
@@ -121,13 +146,14 @@ impl Cluster {
     /// A program of the server's, as its user and for its data.
     fn program(&self, name: &str) -> Command {
         let program = self.programs.join(name);
+        let as_user = |program| as_user(POSTGRES, self.is_root, self.disk.as_ref(), program);
         let mut command = match self.file_max {
             Some(bytes) => {
-                let mut limited = as_user("postgres", self.is_root, "prlimit".into());
+                let mut limited = as_user("prlimit".into());
                 limited.arg(format!("--fsize={bytes}")).arg(program);
                 limited
             }
-            None => as_user("postgres", self.is_root, program),
+            None => as_user(program),
         };
         let place = self.directory.path().join("place");
         command.arg("-D").arg(place.join("data")).current_dir(place);
@@ -145,13 +171,41 @@ impl Cluster {
             self.port, self.options
         );
         let mut start = self.program("pg_ctl");
-        start.args(["-w", "-t", "600", "-l", "server.log", "-o", &options, "start"]);
+        start.args(["-w", "-t", "600", "-l"]).arg(self.log_file());
+        start.args(["-o", &options, "start"]);
         start.status().expect("pg_ctl starts").success()
     }
 
-    fn log(&self) -> String {
-        let log = self.directory.path().join("place/server.log");
-        std::fs::read_to_string(log).unwrap_or_default()
+    fn log_file(&self) -> PathBuf {
+        self.directory.path().join("place/server.log")
+    }
+
+    /// What it has said.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Starts it anew with a small disk, beside that of its data; why there is none.
+    pub fn mount(&mut self) -> Result<(), String> {
+        let disk = disk(&self.directory, POSTGRES)?;
+        self.stop();
+        self.disk = Some(disk);
+        self.restart();
+        Ok(())
+    }
+
+    /// Where the disk is mounted; none where it is not.
+    pub fn disk(&self) -> Option<&Path> {
+        self.disk.as_ref().map(Disk::place)
+    }
+
+    /// Leaves room for so many KiB on the disk, or all of it.
+    pub fn fill_disk(&self, left: Option<u64>) {
+        let disk = self.disk.as_ref().expect("it is mounted");
+        match left {
+            Some(left) => disk.fill(POSTGRES, left),
+            None => disk.empty(POSTGRES),
+        }
     }
 
     /// Host and port.
@@ -173,11 +227,13 @@ impl Cluster {
     }
 
     pub fn try_query(&self, database: &str, sql: &str) -> Result<Vec<Row>, String> {
-        let asked = runtime().block_on(async {
+        let asking = async {
             let (client, connection) = tokio_postgres::connect(&self.url(database), NoTls).await?;
             tokio::spawn(connection);
             client.simple_query(sql).await
-        });
+        };
+        let asked = runtime().block_on(async { timeout(ANSWER_TIME_MAX, asking).await });
+        let asked = asked.map_err(|_| "no answer".to_owned())?;
         let messages = asked.map_err(|error| format!("{error:?}"))?;
         let rows = messages.iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => {
@@ -198,7 +254,9 @@ impl Cluster {
 
     /// Has it shut down.
     pub fn stop(&self) {
-        run(self.program("pg_ctl").args(["-m", "fast", "-w", "stop"]));
+        run(self
+            .program("pg_ctl")
+            .args(["-m", "fast", "-w", "-t", "600", "stop"]));
     }
 
     /// Starts it after it was killed, once the sessions of the one that was killed have ended.
@@ -226,6 +284,9 @@ pub struct Maria {
     is_root: bool,
     port: u16,
     process: Option<Child>,
+    /// The largest size that a file of the server's may have, in bytes, from its next start on.
+    pub file_max: Option<u64>,
+    disk: Option<Disk>,
 }
 
 /// Who may do everything, and where.
@@ -238,13 +299,15 @@ impl Maria {
     pub fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let is_root = is_root();
-        let place = place(&directory, "mysql", is_root);
+        let place = place(&directory, MYSQL, is_root);
         std::fs::write(place.join("init.sql"), INIT).expect("a file");
         let mut maria = Self {
             directory,
             is_root,
             port: 0,
             process: None,
+            file_max: None,
+            disk: None,
         };
         let mut install = maria.program("mariadb-install-db");
         install.args(["--skip-test-db", "--auth-root-authentication-method=normal"]);
@@ -260,7 +323,17 @@ impl Maria {
     /// A program of the server's, as its user and for its data.
     fn program(&self, name: &str) -> Command {
         let place = self.directory.path().join("place");
-        let mut command = as_user("mysql", self.is_root, name.into());
+        let as_user = |program| as_user(MYSQL, self.is_root, self.disk.as_ref(), program);
+        let mut command = match self.file_max {
+            Some(bytes) => {
+                // It goes on after the signal that a file has become too large, and is told so by the write.
+                let mut limited = as_user("env".into());
+                limited.args(["--ignore-signal=XFSZ", "prlimit"]);
+                limited.arg(format!("--fsize={bytes}")).arg(name);
+                limited
+            }
+            None => as_user(name.into()),
+        };
         let data = format!("--datadir={}", place.join("data").display());
         // What starts takes all that lies in a shared directory of temporary files for its own.
         command.args(["--no-defaults", &data]).env("TMPDIR", &place);
@@ -287,21 +360,44 @@ impl Maria {
         ]);
         server.stdout(Stdio::null()).stderr(log);
         self.process = Some(server.spawn().expect("mariadbd starts"));
-        loop {
-            if self.try_query("SELECT 1").is_ok() {
-                return true;
-            }
-            let ended = self.process.as_mut().map(Child::try_wait);
-            if !matches!(ended, Some(Ok(None))) {
-                return false;
-            }
-            sleep(LOOK);
-        }
+        let mut answers = false;
+        until("MariaDB has started or ended", || {
+            // Another server may have taken the port.
+            let found = self.try_query("SELECT @@datadir").ok();
+            let found = found.and_then(|rows| rows.into_iter().next()?.into_iter().next()?);
+            answers = found.is_some_and(|found| Path::new(&found) == place.join("data"));
+            answers || !matches!(self.process.as_mut().map(Child::try_wait), Some(Ok(None)))
+        });
+        answers
     }
 
-    fn log(&self) -> String {
+    /// What it has said since its last start.
+    pub fn log(&self) -> String {
         let log = self.directory.path().join("place/server.log");
         std::fs::read_to_string(log).unwrap_or_default()
+    }
+
+    /// Starts it anew with a small disk, beside that of its data; why there is none.
+    pub fn mount(&mut self) -> Result<(), String> {
+        let disk = disk(&self.directory, MYSQL)?;
+        self.kill();
+        self.disk = Some(disk);
+        self.restart();
+        Ok(())
+    }
+
+    /// Where the disk is mounted; none where it is not.
+    pub fn disk(&self) -> Option<&Path> {
+        self.disk.as_ref().map(Disk::place)
+    }
+
+    /// Leaves room for so many KiB on the disk, or all of it.
+    pub fn fill_disk(&self, left: Option<u64>) {
+        let disk = self.disk.as_ref().expect("it is mounted");
+        match left {
+            Some(left) => disk.fill(MYSQL, left),
+            None => disk.empty(MYSQL),
+        }
     }
 
     /// Host and port.
@@ -324,12 +420,14 @@ impl Maria {
     }
 
     pub fn try_query(&self, sql: &str) -> Result<Vec<Row>, String> {
-        let asked = runtime().block_on(async {
+        let asking = async {
             let mut conn = Conn::from_url(self.url()).await?;
             let rows: Vec<mysql_async::Row> = conn.query(sql).await?;
             conn.disconnect().await?;
             Ok::<_, mysql_async::Error>(rows)
-        });
+        };
+        let asked = runtime().block_on(async { timeout(ANSWER_TIME_MAX, asking).await });
+        let asked = asked.map_err(|_| "no answer".to_owned())?;
         let text = |value: mysql_async::Value| match value {
             mysql_async::Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
             _ => None,
@@ -347,6 +445,16 @@ impl Maria {
         }
     }
 
+    /// Starts it again if it has ended by itself, or is about to; whether it has.
+    pub fn revive(&mut self) -> bool {
+        if self.try_query("SELECT 1").is_ok() {
+            return false;
+        }
+        self.kill();
+        self.restart();
+        true
+    }
+
     /// Starts it after it was killed.
     pub fn restart(&mut self) {
         let started = (0..PORTS_TRIED).any(|_| self.starts());
@@ -357,6 +465,45 @@ impl Maria {
 impl Drop for Maria {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A node of Cassandra that is a cluster of its own.
+pub struct Node {
+    directory: TempDir,
+    url: String,
+}
+
+impl Node {
+    /// Starts one with `settings`, lines of cassandra.yaml.
+    pub fn start(settings: &str) -> Self {
+        let shared = PathBuf::from(variable("TONNAGE_TEST_CASSANDRA_DIRECTORY"));
+        // What is named so is taken down with the other servers, should the test be killed.
+        let beside = shared.parent().expect("the directory of all servers");
+        let directory = TempDir::with_prefix_in("cassandra-", beside).expect("a directory");
+        // The one that is not among the nodes that tests share.
+        std::fs::write(directory.path().join("nodes"), "4\n").expect("a file");
+        std::fs::write(directory.path().join("settings"), settings).expect("a file");
+        let mut node = Self {
+            directory,
+            url: String::new(),
+        };
+        node.url = cluster("up", node.place(), &[]);
+        node
+    }
+
+    fn place(&self) -> &str {
+        self.directory.path().to_str().expect("a path in Unicode")
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = cluster_script("down", self.place()).status();
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     database::{Row, variable},
     events::Chance,
-    keyspace::Keyspace,
+    keyspace::{Keyspace, cluster},
     process::{Running, tonnage},
     proxy::{Protocol, Proxy},
 };
@@ -66,7 +66,7 @@ const PARTITIONS: &str = " PARTITION BY HASH (id); \
      CREATE TABLE items_2 PARTITION OF items FOR VALUES WITH (MODULUS 3, REMAINDER 2)";
 
 impl Way {
-    fn to(server: &str, protocol: Protocol) -> Self {
+    pub fn to(server: &str, protocol: Protocol) -> Self {
         let proxy = Proxy::start(protocol, server, Chance::of(0));
         let wire = Wire::start(&format!("127.0.0.1:{}", proxy.port));
         Self { wire, proxy }
@@ -103,7 +103,14 @@ impl Target {
     }
 
     fn cluster(name: &'static str, members: Vec<&'static str>, partitions: &'static str) -> Self {
-        let cluster = Cluster::start("");
+        let mut cluster = Cluster::start("");
+        tell(name, cluster.mount());
+        if let Some(disk) = cluster.disk() {
+            let create = format!("CREATE TABLESPACE small LOCATION '{}'", disk.display());
+            cluster.query("postgres", &create);
+            // The ledger's tables too.
+            cluster.query("postgres", "ALTER ROLE tonnage SET default_tablespace = 'small'");
+        }
         let way = Way::to(&cluster.address(), Protocol::Postgres);
         let kind = Kind::Postgres {
             cluster,
@@ -374,7 +381,22 @@ impl Target {
             Kind::Sqlite => {}
             Kind::Postgres { cluster, .. } => cluster.kill(),
             Kind::MariaDb(maria) => maria.kill(),
-            Kind::Cassandra { .. } => cassandra(&["kill"], &["3"]),
+            Kind::Cassandra { .. } => shared_cluster("kill", &["3"]),
+        }
+    }
+
+    /// Whether the table is on a disk that [`Target::fill_disk`] fills.
+    pub fn has_disk(&self) -> bool {
+        match &self.kind {
+            Kind::Postgres { cluster, .. } => cluster.disk().is_some(),
+            _ => false,
+        }
+    }
+
+    /// Leaves so many KiB free on the server's disk, or all of it.
+    pub fn fill_disk(&self, left: Option<u64>) {
+        if let Kind::Postgres { cluster, .. } = &self.kind {
+            cluster.fill_disk(left);
         }
     }
 
@@ -384,7 +406,21 @@ impl Target {
             Kind::Sqlite => {}
             Kind::Postgres { cluster, .. } => cluster.restart(),
             Kind::MariaDb(maria) => maria.restart(),
-            Kind::Cassandra { .. } => cassandra(&["up"], &[]),
+            Kind::Cassandra { .. } => shared_cluster("up", &[]),
+        }
+    }
+
+    /// What the server has to say, or its nodes.
+    pub fn log(&self) -> String {
+        match &self.kind {
+            Kind::Sqlite => String::new(),
+            Kind::Postgres { cluster, .. } => cluster.log(),
+            Kind::MariaDb(maria) => maria.log(),
+            Kind::Cassandra { .. } => {
+                let directory = variable("TONNAGE_TEST_CASSANDRA_DIRECTORY");
+                let log = |node| std::fs::read_to_string(Path::new(&directory).join(node).join("log"));
+                ["1", "2", "3"].map(log).map(Result::unwrap_or_default).concat()
+            }
         }
     }
 
@@ -403,16 +439,16 @@ impl Target {
     }
 }
 
-/// Runs scripts/cassandra-cluster.
-fn cassandra(action: &[&str], rest: &[&str]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/cassandra-cluster");
-    let mut command = Command::new(script);
-    command
-        .args(action)
-        .arg(variable("TONNAGE_TEST_CASSANDRA_DIRECTORY"))
-        .args(rest);
-    let ran = command.output().expect("the script runs");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+/// Says so where a server of rounds has no disk of its own.
+fn tell(name: &str, mounted: Result<(), String>) {
+    if let Err(why) = mounted {
+        eprintln!("{name}: no disk can be mounted ({why}): none is full in its rounds");
+    }
+}
+
+/// Does something to the nodes that tests share.
+fn shared_cluster(action: &str, rest: &[&str]) {
+    cluster(action, &variable("TONNAGE_TEST_CASSANDRA_DIRECTORY"), rest);
 }
 
 fn number(value: &Option<String>) -> u64 {

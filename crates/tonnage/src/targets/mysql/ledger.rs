@@ -225,10 +225,15 @@ async fn make(conn: &mut Conn, database: &str) -> Result<()> {
     for table in TABLES.iter().rev() {
         conn.query_drop(*table).await.map_err(|failure| {
             let error = errors::statement(failure);
-            match error.kind() {
-                ErrorKind::Refused => error
-                    .at(format!("cannot make the ledger in database {database}"))
-                    .hint("grant CREATE on the database, or use --ledger none"),
+            if error.kind() != ErrorKind::Refused {
+                return error;
+            }
+            let error = error.at(format!("cannot make the ledger in database {database}"));
+            // Not every refusal is a matter of rights: a disk may be full.
+            match error.code_text() {
+                Some("1044" | "1142" | "1227") => {
+                    error.hint("grant CREATE on the database, or use --ledger none")
+                }
                 _ => error,
             }
         })?;

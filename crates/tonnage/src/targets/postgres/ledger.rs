@@ -103,12 +103,15 @@ impl Tables {
         );
         client.batch_execute(&create).await.map_err(|e| {
             let error = errors::statement(e);
-            if error.kind() == ErrorKind::Refused {
-                return error
-                    .at(format!("cannot make the ledger in schema {schema}"))
-                    .hint("grant CREATE on the schema, or use --ledger none");
+            if error.kind() != ErrorKind::Refused {
+                return error;
             }
-            error
+            let error = error.at(format!("cannot make the ledger in schema {schema}"));
+            // Of another refusal, such as a full disk, the server knows better what to do.
+            match error.code_text() {
+                Some("42501") => error.hint("grant CREATE on the schema, or use --ledger none"),
+                _ => error,
+            }
         })?;
         Ok(Self { runs, slots })
     }

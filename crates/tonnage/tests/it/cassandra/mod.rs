@@ -24,6 +24,9 @@ use tonnage::{database::Database, report::Report, sources::Format, target::Targe
 
 use session::{session, until_whole};
 
+/// As many as the script starts.
+const NODES: usize = 3;
+
 /// Held by every test; alone by one that kills a node.
 fn cluster() -> Arc<RwLock<()>> {
     static CLUSTER: std::sync::OnceLock<Arc<RwLock<()>>> = std::sync::OnceLock::new();
@@ -80,7 +83,7 @@ impl Place {
         let base = up().await;
         let nodes: Vec<&str> = base.trim_start_matches("cassandra://").split(',').collect();
         let session = session(&nodes).await;
-        until_whole(&session).await;
+        until_whole(&session, NODES).await;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let keyspace = format!("place_{}_{number}", std::process::id());
         let directory = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@ use tonnage::{
     table::TableName,
 };
 
-use super::{Place, directory, script, session::until_whole};
+use super::{NODES, Place, directory, script, session::until_whole};
 
 const ROWS: u64 = 30_000;
 
@@ -69,7 +69,7 @@ async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
     assert_eq!(place.count("t").await, ROWS as i64);
 
     tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap();
-    until_whole(&place.session).await;
+    until_whole(&place.session, NODES).await;
     while place.session.query_unpaged("TRUNCATE t", ()).await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
@@ -92,7 +92,7 @@ async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
     assert!(place.count("t").await >= rows.written as i64);
 
     tokio::task::spawn_blocking(|| script("up", &[])).await.unwrap();
-    until_whole(&place.session).await;
+    until_whole(&place.session, NODES).await;
     let source = tonnage::sources::open(std::slice::from_ref(&file), None, &Default::default()).unwrap();
     let options = LoadOptions {
         durability: Some(Durability::All),

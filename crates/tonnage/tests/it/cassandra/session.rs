@@ -10,7 +10,6 @@ use scylla::{
 
 /// How long these sessions wait for a cluster that is busy.
 const PATIENCE: Duration = Duration::from_secs(600);
-const NODES: usize = 3;
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -27,15 +26,15 @@ pub async fn session(nodes: &[&str]) -> Session {
     session.expect("the cluster answers")
 }
 
-/// Waits until every node answers for all of them: of one that has begun, or come back, the others do not know at once.
-/// Fails where they do not within ten minutes.
-pub async fn until_whole(session: &Session) {
-    let ended = tokio::time::timeout(PATIENCE, every_node_answers(session)).await;
+/// Waits until each of so many nodes answers for all of them: of one that has begun, or come back, the others do not know
+/// at once. Fails where they do not within ten minutes.
+pub async fn until_whole(session: &Session, nodes: usize) {
+    let ended = tokio::time::timeout(PATIENCE, every_node_answers(session, nodes)).await;
     ended.expect("every node answers for all of them");
 }
 
-async fn every_node_answers(session: &Session) {
-    while session.get_cluster_state().get_nodes_info().len() < NODES {
+async fn every_node_answers(session: &Session, nodes: usize) {
+    while session.get_cluster_state().get_nodes_info().len() < nodes {
         tokio::time::sleep(LOOK).await;
         // Of nodes that do not answer yet there is another look.
         let _ = session.refresh_metadata().await;
