@@ -10,6 +10,7 @@ mod buffer;
 mod cassandra;
 mod disk;
 mod overload;
+mod planned;
 mod room;
 mod round;
 mod scenario;

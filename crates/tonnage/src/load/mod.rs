@@ -200,8 +200,13 @@ async fn describe(target: &dyn Target, text: &str) -> Result<(Statement, Table)>
     };
     let statement = Statement::parse(text, dialect)?;
     let mut table = target.describe(&statement).await?;
-    // A name that means no table, as that of a view, has nothing beside the text to tell it by.
-    let named = target.table(statement.table()).await.unwrap_or_default();
+    let named = match target.table(statement.table()).await {
+        Ok(named) => named,
+        // A name that means no table, as that of a view, has nothing beside the text to tell it by.
+        Err(error) if matches!(error.kind(), ErrorKind::Schema | ErrorKind::Config) => None,
+        // Whatever else it is: the next attempt would find the table, and take this run for another one.
+        Err(error) => return Err(error),
+    };
     table.name = named
         .as_ref()
         .map_or(statement.table(), |named| &named.name)

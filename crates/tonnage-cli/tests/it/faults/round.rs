@@ -462,11 +462,15 @@ impl Round<'_> {
 }
 
 impl Drop for Round<'_> {
-    /// Beside what a failed round leaves lies what the server has to say.
+    /// Beside what a failed round leaves lies what the ledger and the server have to say.
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let path = self.scenario.directory.path().join("server.log");
-            let _ = std::fs::write(path, self.target.log());
+            let directory = self.scenario.directory.path();
+            let _ = std::fs::write(
+                directory.join("ledger.txt"),
+                self.target.ledger_text(&self.scenario),
+            );
+            let _ = std::fs::write(directory.join("server.log"), self.target.log());
         }
     }
 }

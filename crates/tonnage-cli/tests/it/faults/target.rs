@@ -351,6 +351,15 @@ impl Target {
         rows.iter().map(run).collect()
     }
 
+    /// The ledger's runs in full, or why they cannot be read.
+    pub fn ledger_text(&self, scenario: &Scenario) -> String {
+        let found = self.ask(
+            scenario,
+            "SELECT run_id, identity, epoch, finished, detail FROM tonnage_runs",
+        );
+        format!("{found:#?}\n")
+    }
+
     /// How many runs the ledgers have if they have one.
     pub fn members(&self) -> usize {
         match &self.kind {

@@ -93,12 +93,14 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
             statement.parameters().len()
         )));
     }
-    // A view has columns too, but nothing that is to be known of them.
     let taking = match statement.assigned().is_empty() {
         true => None,
-        false => catalog::describe(client, statement.table())
-            .await
-            .unwrap_or_default(),
+        false => match catalog::describe(client, statement.table()).await {
+            Ok(taking) => taking,
+            // A view has columns too, but nothing that is to be known of them.
+            Err(error) if error.kind() == ErrorKind::Schema => None,
+            Err(error) => return Err(error),
+        },
     };
     let mut others = Vec::new();
     for row in &rows {

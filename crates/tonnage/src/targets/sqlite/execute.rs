@@ -13,7 +13,7 @@ use super::{
     types::Affinity,
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     plan::Plan,
     statement::{Dialect, Statement},
     table::{Column, Equality, Table, TableIdentity},
@@ -111,7 +111,11 @@ fn taking(connection: &Connection, statement: &Statement) -> Result<Option<Table
     if none || schema.is_some_and(|schema| !schema.eq_ignore_ascii_case("main")) {
         return Ok(None);
     }
-    catalog::table(connection, statement.table()).or(Ok(None))
+    match catalog::table(connection, statement.table()) {
+        // A view's columns have no types of their own.
+        Err(error) if error.kind() == ErrorKind::Schema => Ok(None),
+        found => found,
+    }
 }
 
 /// What a writer has to know of a statement.
