@@ -95,6 +95,13 @@ pub fn rows_rate(text: &str) -> Result<u64, String> {
     }
 }
 
+/// So many of a hundred: `50`, `50%`.
+pub fn percent(text: &str) -> Result<u8, String> {
+    let digits = text.trim().trim_end_matches('%').trim_end();
+    let found = digits.parse::<u8>().ok().filter(|percent| *percent <= 100);
+    found.ok_or_else(|| "write how many of a hundred, such as 50 or 95".to_owned())
+}
+
 /// `a=b`.
 pub fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -163,6 +170,10 @@ mod tests {
         assert!(bandwidth("10k/s").is_err());
         assert_eq!((rows_rate("5k"), rows_rate("500/s")), (Ok(5_000), Ok(500)));
         assert!(rows_rate("10MB/s").is_err());
+        assert_eq!((percent("95"), percent(" 5% ")), (Ok(95), Ok(5)));
+        for bad in ["", "%", "101", "0.5", "-1", "50:50"] {
+            assert!(percent(bad).is_err(), "{bad}");
+        }
         assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(pair("a=").is_err());
     }

@@ -39,7 +39,7 @@ use crate::{
     Ending, confirm,
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{bandwidth, count, round_trip, rows_rate, seconds, size},
+    options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
     report::write_report,
 };
 
@@ -53,12 +53,13 @@ use crate::{
   tonnage bench postgresql://app@db/shop --table orders --operation insert,upsert
   tonnage bench mariadb://app@db/shop --rows-from 'orders/*.csv' --key id --indexes 0,1,3
   tonnage bench shop.db --workload readings --columns 5,50,500 --page-size 4k,16k
+  tonnage bench mariadb://app@db/shop --workload ycsb --operation update --touch zipfian --reads 50,95
   tonnage bench postgresql://app@db/shop --rate 5k --method single,array --batch-rows 10,100 --duration 10s
   tonnage bench --compare before after
 
 Rows are made up, or your own, and go into tables of its own, which are removed; yours are at most read. Each run is a load
-like any other. The forms of tables (indexes, columns, keys, storage, page size) are no choice of a load: each has an
-answer of its own, and they are set beside each other. The order of the runs is random, and one cell is run again and again to show noise and drift.")]
+like any other. The forms of tables (indexes, columns, keys, storage, page size, partitions, how many) are no choice of a
+load: each has an answer of its own, and they are set beside each other; so has each mix with reads. The order of the runs is random, and one cell is run again and again to show noise and drift.")]
 pub struct BenchArgs {
     /// The database: a URL, a file, or @NAME of targets.toml
     #[arg(value_name = "TARGET", required_unless_present = "compare")]
@@ -93,10 +94,15 @@ pub struct BenchArgs {
     #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation, default_value = "insert", help_heading = "What to measure")]
     operation: Vec<Mode>,
 
-    /// Which of the rows that are there an update or an upsert meets: each once, uniform (any, some again), zipfian (some
-    /// few very often), latest (those most often that were added last) [default: each]
+    /// Which of the rows that are there an update, an upsert or a read meets: each once, uniform (any, some again), zipfian
+    /// (some few very often), latest (those most often that were added last) [default: each]
     #[arg(long, value_name = "T,..", value_delimiter = ',', value_parser = touch, help_heading = "What to measure")]
     touch: Vec<Touch>,
+
+    /// Of a hundred operations so many are reads by key: 50, 95, up to 99. After each write a job looks up as many keys as
+    /// that makes, as many at once as a write has rows, or 4,096; of the method single one by one [default: 0]
+    #[arg(long, value_name = "PERCENT,..", value_delimiter = ',', value_parser = percent, help_heading = "What to measure")]
+    reads: Vec<u8>,
 
     /// single, batch, array, native [default: all that the database has]
     #[arg(long, value_name = "M,..", value_delimiter = ',', value_parser = method, help_heading = "What to measure")]
@@ -106,7 +112,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What to measure")]
     batch_rows: Vec<u64>,
 
-    /// Connections that write at once [default: 1,2,4; 1 where the database has one writer]
+    /// Connections that write at once, to all tables together [default: 1,2,4, of these what can be dealt over --tables, or
+    /// one a table; 1 where the database has one writer]
     #[arg(short, long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What to measure")]
     jobs: Vec<u64>,
 
@@ -159,6 +166,15 @@ pub struct BenchArgs {
     /// Bytes of a page, of SQLite files that are made to measure with: 4k, 16k [default: those of the database]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = page_size, help_heading = "What the tables are like")]
     page_size: Vec<u32>,
+
+    /// Partitions by the time of the rows (journal with --keys none, readings), each of a part of the time that a run's
+    /// rows take (PostgreSQL, MariaDB); 0 is a table without [default: 0]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What the tables are like")]
+    partitions: Vec<u64>,
+
+    /// Deal rows over so many tables, each of which is written by as many of the jobs [default: 1]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What the tables are like")]
+    tables: Vec<u64>,
 
     /// Keep positions in the ledger, as a load does unless told otherwise; its tables stay where they are made
     #[arg(long, help_heading = "What to measure")]
@@ -334,6 +350,7 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         matrix: Matrix {
             workloads,
             touches: args.touch.clone(),
+            reads: args.reads.clone(),
             indexes: sizes(&args.indexes)?.unwrap_or_default(),
             columns: sizes(&args.columns)?.unwrap_or_default(),
             keys: match args.no_key {
@@ -342,6 +359,8 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
             },
             storage: args.storage.clone(),
             page_bytes: args.page_size.clone(),
+            partitions: sizes(&args.partitions)?.unwrap_or_default(),
+            several: sizes(&args.tables)?.unwrap_or_default(),
             operations: args.operation.clone(),
             methods: some(args.method.is_empty()).then(|| args.method.clone()),
             batch_rows: sizes(&args.batch_rows)?,

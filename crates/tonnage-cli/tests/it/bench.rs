@@ -1,6 +1,7 @@
 //! `tonnage bench`: what it measures, what it says, and what it leaves behind.
 
 mod left;
+mod mixes;
 mod offered;
 mod remote;
 

@@ -182,8 +182,8 @@ fn every_form_of_table_has_an_answer_of_its_own_and_stands_beside_the_others() {
         assert_eq!(csv.lines().count(), forms + 1);
         assert!(
             csv.starts_with(
-                "workload,operation,touch,method,batch_rows,jobs,durability,round_trip_seconds,indexes,columns,keys,storage,\
-                 page_bytes,"
+                "workload,operation,touch,reads_percent,method,batch_rows,jobs,durability,round_trip_seconds,indexes,\
+                 columns,keys,storage,page_bytes,partitions,tables,"
             ),
             "{csv}"
         );
@@ -302,6 +302,52 @@ fn what_cannot_be_is_told_before_anything_is_made() {
         ),
         ("--touch latest", "an insert meets no row twice, latest or not"),
         (
+            "--reads 50 --operation delete",
+            "a delete leaves nothing to be read",
+        ),
+        ("--reads 50,100", "100 of 100 operations cannot be reads"),
+        ("--reads half", "write how many of a hundred, such as 50 or 95"),
+        (
+            "--reads 50 --keys generated",
+            "reads need a primary key that rows bring",
+        ),
+        (
+            "-t keyed --reads 50 --operation update",
+            "rows of one's own are only written",
+        ),
+        ("--reads 50 --rate 1k", "--rate and --reads do not go together"),
+        (
+            "--reads 50 -1",
+            "--single-transaction and --reads do not go together",
+        ),
+        ("--tables 2 --rate 1k", "--rate and --tables do not go together"),
+        (
+            "--tables 3 --jobs 4",
+            "4 jobs cannot be dealt over 3 tables in equal parts; a multiple of 3 can",
+        ),
+        (
+            "--tables 4 --jobs 4 --rows 100 --method array --batch-rows 50",
+            "of a run a table has 25 rows only; --rows gives it more",
+        ),
+        (
+            "--partitions 4",
+            "sbtest has no time to be partitioned by; journal and readings have",
+        ),
+        (
+            "--workload journal --partitions 4",
+            "a primary key must have ts in it",
+        ),
+        (
+            "--rows-from rows.csv --partitions 2",
+            "rows of one's own go into tables that are not partitioned",
+        ),
+        (
+            "--workload readings --partitions 50 --rows 100 --batch-rows 100 --method array --jobs 1",
+            "100 rows of readings lie too near to one another",
+        ),
+        ("--tables 0", "--tables must be at least 1"),
+        ("--tables orders", "write a number such as 1000"),
+        (
             "--touch hot",
             "ways to meet rows are each, uniform, zipfian, latest",
         ),
@@ -371,4 +417,92 @@ fn what_cannot_be_is_told_before_anything_is_made() {
         "sbtest has 3 columns beside its key that can have an index"
     );
     assert_nothing_left(&place, &["empty", "keyed", "keyless"]);
+}
+
+#[test]
+fn rows_are_dealt_over_several_tables() {
+    for database in [Database::Postgres, Database::MariaDb] {
+        let place = Place::new(database);
+        let line = "--duration 10m --repeat 1 --rows 202 --batch-rows 25 --jobs 4 --tables 1,2,4 --method batch --yes \
+                    --operation insert,update,delete -o out";
+        let ran = place.run(&format!("bench {{db}} {line}"));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&place.read("out/report.json")).expect("JSON");
+        assert_whole(&report, 9, 202);
+        assert_eq!(list(&report, "answers").len(), 9, "{report:#}");
+        for answer in list(&report, "answers")
+            .iter()
+            .filter(|answer| answer["table"]["tables"] == 4)
+        {
+            if let Some(flags) = answer["flags"].as_str() {
+                assert!(flags.contains("--jobs 1 "), "{answer}");
+            }
+        }
+        assert!(
+            ran.stdout.contains("tables for sbtest insert, durable\n") && ran.stdout.contains("  4 tables  "),
+            "{}",
+            ran.stdout
+        );
+        assert_nothing_left(&place, &[]);
+    }
+    let place = Place::new(Database::Sqlite);
+    for (jobs, why) in [
+        ("", "SQLite 3"),
+        ("--jobs 1", "1 job cannot be dealt over 2 tables"),
+    ] {
+        let ran = place.run(&format!("bench {{db}} --tables 2 {jobs} --yes"));
+        let told = format!("nothing can be measured: {why}");
+        assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn rows_go_into_partitions_by_their_time() {
+    for database in [Database::Postgres, Database::MariaDb] {
+        let place = Place::new(database);
+        // Three rounds of a thousand devices, ten seconds each.
+        let line = "--rows 3000 --workload readings --partitions 0,3 --indexes 1 --method array,native --operation \
+                    insert,update,delete --batch-rows 500";
+        let ran = place.run(&format!(
+            "bench {{db}} --duration 10m --repeat 1 --jobs 1 --yes {line} --report report.json"
+        ));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let report: Value = serde_json::from_str(&place.read("report.json")).expect("JSON");
+        let of = |partitions: u64| {
+            let cells = list(&report, "cells").iter();
+            let of = cells.filter(move |cell| cell["setting"]["table"]["partitions"] == partitions);
+            of.collect::<Vec<_>>()
+        };
+        assert_eq!(of(0).len(), of(3).len(), "{report:#}");
+        assert!(of(3).len() >= 4, "{report:#}");
+        for cell in of(3) {
+            assert_eq!(cell["runs"][0]["rows"], 3_000, "{cell}");
+            if cell["setting"]["operation"] == "insert" {
+                let bytes = cell["runs"][0]["disk_bytes"].as_u64();
+                assert!(bytes > Some(3_000 * 90), "those of the partitions: {cell}");
+            }
+            if database == Database::Postgres {
+                assert!(cell["write_path"]["row_records"].as_f64() > Some(0.0), "{cell}");
+            }
+        }
+        assert!(
+            ran.stdout.contains("  1 index, 3 time partitions  "),
+            "{}",
+            ran.stdout
+        );
+        // Rows of a journal have their time beside their key.
+        let line =
+            "--workload journal --keys none --rows 2500 --partitions 2 --batch-rows 500 --method array";
+        let report = bench(&place, line);
+        assert_eq!(list(&report, "cells")[0]["runs"][0]["rows"], 2_500, "{report:#}");
+        assert_nothing_left(&place, &[]);
+    }
+    let place = Place::new(Database::Sqlite);
+    let ran = place.run("bench {db} --workload readings --partitions 2 --yes");
+    assert!(
+        ran.stderr
+            .contains("nothing can be measured: SQLite has no partitions"),
+        "{}",
+        ran.stderr
+    );
 }

@@ -541,14 +541,23 @@ fn it_is_measured_as_one_and_left_as_it_was() {
     );
     let bench = "bench @orders --rows 400 --duration 10m --repeat 1 --batch-rows 50 --jobs 4 --method array,native --yes";
     let ran = shards.done(&format!(
-        "{bench} --operation insert,delete --indexes 2 --report -"
+        "{bench} --operation insert,delete --indexes 2 --reads 0,50 --report -"
     ));
     let report: serde_json::Value = serde_json::from_str(&ran.stdout_exact).expect("JSON");
     let cells = report["cells"].as_array().expect("cells");
-    assert_eq!(cells.len(), 4, "{report:#}");
+    // A delete leaves nothing to be read.
+    assert_eq!(cells.len(), 6, "{report:#}");
     assert_eq!(report["databases"], MEMBERS as u64);
     for cell in cells {
         assert_eq!(cell["runs"][0]["rows"], 400, "{cell}");
+        if cell["setting"]["reads"] == 50 {
+            let reads = &cell["runs"][0]["reads"];
+            assert_eq!(
+                (&reads["keys"], &reads["rows"]),
+                (&400.into(), &400.into()),
+                "{cell}"
+            );
+        }
         assert_eq!(cell["setting"]["table"]["indexes"], 2, "{cell}");
         assert!(cell["runs"][0]["disk_bytes"].as_u64() > Some(0), "{cell}");
         assert!(cell["runs"][0]["log_bytes"].is_null(), "{cell}");

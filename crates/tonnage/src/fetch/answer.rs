@@ -99,6 +99,13 @@ impl Getters {
         }
     }
 
+    /// Opens one more, for when it is needed.
+    pub async fn keep_one_more(&self) -> Result<()> {
+        let getter = self.opener.open(&self.plan.request).await?;
+        self.idle.lock().await.push(getter);
+        Ok(())
+    }
+
     /// One that is not in use, or a new one.
     pub async fn open(&self) -> Result<Box<dyn Getter>> {
         match self.idle.lock().await.pop() {

@@ -160,7 +160,7 @@ impl KeyReader {
     }
 
     /// The next keys as they stand in the source. A key that cannot be one of its columns is an error.
-    fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
         let (source, conversions) = match &mut self.from {
             KeysOf::Source(source, conversions) => (source, conversions),
             KeysOf::Rows(rows, conversions) => {

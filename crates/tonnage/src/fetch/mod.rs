@@ -15,6 +15,7 @@
 //!   held until it is whole.
 
 mod answer;
+mod ask;
 mod keys;
 mod lookup;
 mod nest;
@@ -38,6 +39,7 @@ use arrow::{
 use futures::{Stream, stream};
 use tokio::sync::mpsc;
 
+pub(crate) use self::ask::{Asked, Asker, Known};
 use self::{answer::Part, lookup::Lookup, nest::Nested};
 pub use self::{
     plan::{

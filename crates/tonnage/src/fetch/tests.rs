@@ -1,5 +1,6 @@
 //! The engine against the reference target: the answer is that of a naive look-up, whatever the settings.
 
+mod ask;
 mod related;
 
 use std::{

@@ -148,6 +148,14 @@ impl Workload {
         self.definition().key
     }
 
+    /// The column of its time, which goes on with the rows; none where it has none.
+    pub fn time(&self) -> Option<&'static str> {
+        match self {
+            Self::Journal | Self::Readings => Some("ts"),
+            Self::Sbtest | Self::Ycsb => None,
+        }
+    }
+
     /// Where its rows end, if a column's type ends before the row numbers do.
     pub fn rows_max(&self) -> Option<u64> {
         self.definition().rows_max

@@ -214,7 +214,10 @@ impl LaneTask {
         if let Some(due) = due {
             progress.pace.record(due, begun, committed);
         }
-        Ok(())
+        match &self.shared.between {
+            Some(between) => between.after(self.lane, &write.rows).await,
+            None => Ok(()),
+        }
     }
 
     /// Brings one write to its commit, over lost connections and lost lock races.

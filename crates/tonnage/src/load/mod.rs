@@ -33,7 +33,7 @@ pub(crate) use self::{
     lane::LaneTask,
     rejects::RejectsFile,
     retry::{Attempts, pause},
-    run::Shared,
+    run::{Between, Shared},
 };
 use self::{
     create::{provisional, spec},
@@ -77,6 +77,7 @@ pub struct Prepared {
     create: Option<TableSpec>,
     plan: Plan,
     watch: Option<Watch>,
+    between: Option<Arc<dyn Between>>,
 }
 
 /// Told of rows that were put aside, once the commit that skips them is known.
@@ -142,6 +143,7 @@ pub async fn prepare(
             create: None,
             plan,
             watch: None,
+            between: None,
         });
     }
     let found = target.table(&options.table).await?;
@@ -188,6 +190,7 @@ pub async fn prepare(
         create,
         plan,
         watch: None,
+        between: None,
     })
 }
 
@@ -278,6 +281,12 @@ impl Prepared {
         self
     }
 
+    /// Has lanes do this between their writes; not of a single transaction, which has none.
+    pub(crate) fn with_between(mut self, between: Arc<dyn Between>) -> Self {
+        self.between = Some(between);
+        self
+    }
+
     /// Source bytes to be read, if known.
     pub fn bytes_total(&self) -> Option<u64> {
         self.source.bytes_total()
@@ -301,6 +310,7 @@ impl Prepared {
             create,
             mut plan,
             watch,
+            between,
         } = self;
         if let Some(spec) = &create {
             target.create(spec).await?;
@@ -399,6 +409,7 @@ impl Prepared {
             shared.committed = Some(Box::new(move |_, rejects| rejected(rejects)));
             shared.settled = Some(settled);
         }
+        shared.between = between;
         let shared = Arc::new(shared);
         let mut error = run(shared.clone(), source, dealer).await.err();
         if error.is_none() && stop.requested() {

@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
@@ -103,6 +105,14 @@ pub type OnCommitted = Box<dyn Fn(&[Advance], &[Reject]) + Send + Sync>;
 /// Told that so many rows of a block are durable or put aside, after [`OnCommitted`] was told of their commit.
 pub type OnSettled = Box<dyn Fn(u64, u64) + Send + Sync>;
 
+/// What lanes do between their writes.
+#[async_trait]
+pub trait Between: Send + Sync {
+    /// Lane `lane` has committed a write of these rows, in the plan's columns, and begins no other before this is done. An
+    /// error ends the run.
+    async fn after(&self, lane: usize, rows: &RecordBatch) -> Result<()>;
+}
+
 /// What the parts of a run share.
 pub struct Shared {
     /// The plan.
@@ -123,6 +133,8 @@ pub struct Shared {
     pub committed: Option<OnCommitted>,
     /// Told of every commit, block by block.
     pub settled: Option<OnSettled>,
+    /// What lanes do between their writes.
+    pub between: Option<Arc<dyn Between>>,
     /// Whether a refusal that is no row's fault is waited out, as a lost connection is.
     pub persistent: bool,
     /// Columns in whose order the rows of a write are sent; none where they are sent as they came. Rows that are equal
@@ -161,6 +173,7 @@ impl Shared {
             stop,
             committed: None,
             settled: None,
+            between: None,
             persistent: false,
             sent_by: Vec::new(),
             failed: AtomicBool::new(false),

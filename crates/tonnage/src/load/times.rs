@@ -58,9 +58,33 @@ impl WriteTimes {
 
     /// From the beginning of the first write to the last commit; none before the first.
     pub fn window(&self) -> Option<Duration> {
-        let first = self.first.load(Ordering::Relaxed);
-        let last = self.last.load(Ordering::Relaxed);
-        (first != u64::MAX).then(|| Duration::from_nanos(last.saturating_sub(first)))
+        let (first, last) = self.span()?;
+        Some(last.saturating_duration_since(first))
+    }
+
+    /// When the first write began, and when the last commit was known; none before the first.
+    pub(crate) fn span(&self) -> Option<(Instant, Instant)> {
+        let at = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        (self.first.load(Ordering::Relaxed) != u64::MAX)
+            .then(|| (self.base + at(&self.first), self.base + at(&self.last)))
+    }
+
+    /// Counts what `other` has counted as well, whichever of the two was made first.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Some((first, last)) = other.span() else {
+            return;
+        };
+        let (first, last) = match self.span() {
+            Some(own) => (own.0.min(first), own.1.max(last)),
+            None => (first, last),
+        };
+        self.base = self.base.min(other.base);
+        let since = |moment: Instant| nanos(moment.saturating_duration_since(self.base));
+        self.first = AtomicU64::new(since(first));
+        self.last = AtomicU64::new(since(last));
+        for (bucket, other) in self.buckets.iter().zip(&other.buckets) {
+            bucket.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 
     /// The time that this share of the writes (0 to 1) took at most; none before the first.
@@ -140,5 +164,40 @@ mod tests {
             let found = times.quantile(share).unwrap().as_secs_f64() * 1e3;
             assert!(found >= millis && found <= millis * 1.01, "{share}: {found}");
         }
+    }
+
+    #[test]
+    fn times_of_several_are_counted_together_whichever_was_made_first() {
+        let origin = Instant::now();
+        let at = |millis| origin + Duration::from_millis(millis);
+        // Of each when it was made, and when its writes began and were committed.
+        let of = |(made, writes): (u64, &[(u64, u64)])| {
+            let times = WriteTimes {
+                base: at(made),
+                ..WriteTimes::default()
+            };
+            for (begun, committed) in writes {
+                times.record(at(*begun), at(*committed));
+            }
+            times
+        };
+        let all: [(u64, &[(u64, u64)]); 4] = [
+            (30, &[(40, 50), (60, 90)]),
+            (5, &[(20, 70)]),
+            (80, &[(80, 95)]),
+            (0, &[]),
+        ];
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+            let mut together = of((100, &[]));
+            order.iter().for_each(|one| together.add(&of(all[*one])));
+            assert_eq!(together.count(), 4, "{order:?}");
+            assert_eq!(together.span(), Some((at(20), at(95))), "{order:?}");
+            assert_eq!(together.window(), Some(Duration::from_millis(75)), "{order:?}");
+            let longest = together.quantile(1.0).unwrap_or_default();
+            assert_eq!(longest, of(all[1]).quantile(1.0).unwrap_or_default(), "{order:?}");
+        }
+        let mut nothing = WriteTimes::default();
+        nothing.add(&WriteTimes::default());
+        assert_eq!((nothing.count(), nothing.span()), (0, None));
     }
 }

@@ -3,6 +3,7 @@
 //! - Only measured settings are recommended.
 //! - Settings whose intervals overlap that of the fastest are called equal to it, as are those within 5 % of it; of equal
 //!   ones the smallest wins: fewest jobs, then fewest rows a write, then the faster.
+//! - A mix with reads is only compared with the same mix, whose share of reads is exact: what writes most reads most.
 //! - A setting is only compared with others that promise as much: a weaker durability is told of beside the answer.
 //! - Where the cell that was measured again and again varied too much, nothing is recommended.
 //! - Settings that the generator of rows held back say nothing about the database, and the answer says so.
@@ -156,6 +157,9 @@ fn is_equal(cell: &Cell, fastest: &Cell) -> bool {
 fn sentence(best: &Cell, fastest: &Cell, group: &[&Cell]) -> String {
     let setting = &best.setting;
     let mut text = format!("{setting}: {}", Measured(best));
+    if let Some(reads) = beside_reads(best) {
+        text.push_str(&format!(" {reads}"));
+    }
     if let Some(plateau) = plateau(best, fastest, group) {
         text.push_str(&format!("; {plateau}"));
     }
@@ -172,7 +176,22 @@ fn sentence(best: &Cell, fastest: &Cell, group: &[&Cell]) -> String {
             text.push_str(&format!(" by {}", Counted(single.setting.jobs as u64, "job")));
         }
     }
+    if setting.table.tables > 1 {
+        let loads = Grouped(setting.table.tables as u64);
+        text.push_str(&format!("; by {loads} such loads at once, one into each table"));
+    }
     text
+}
+
+/// What a mix reads beside its writes, and how long that takes; none of no mix.
+fn beside_reads(cell: &Cell) -> Option<String> {
+    let keys = cell.read(|reads| reads.keys_per_second)?;
+    let slowest = cell.read(|reads| reads.request_seconds[2])?;
+    Some(format!(
+        "beside {} reads/s (99% of the requests within {})",
+        Short(keys),
+        Time(slowest)
+    ))
 }
 
 /// What other batch sizes of the same method and jobs do, where the method has any.

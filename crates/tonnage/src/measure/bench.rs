@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - A run is a load like any other, of made-up rows, without rejects. What it measures is what the engine counts.
-//! - Every run has a table of its own, made before and removed after it, whatever became of it. Rows per second are from
-//!   the first write to the last commit, so neither that nor connecting counts.
+//! - Every run has tables of its own, made before and removed after it, whatever became of it. Rows per second are from
+//!   the first write to the last commit, so neither that nor connecting counts; of a mix to the last read.
 //! - A table is made and removed by the way as it is; what is timed goes by the way that its setting says.
 //! - A setting that the plan would change (fewer jobs, smaller writes) is not measured under another's name: it is ruled
 //!   out, with the plan's words.
@@ -12,6 +12,8 @@
 
 mod bounds;
 mod probe;
+mod reading;
+mod run;
 mod tables;
 mod ways;
 
@@ -20,10 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{
-    bounds::{Over, RoundTrips, offered},
-    ways::Ways,
-};
+use self::{bounds::RoundTrips, tables::Made, ways::Ways};
 use super::{
     answer::{Evidence, answers},
     figures::{BenchReport, Cell, REPORT_VERSION, Reference, Run},
@@ -37,20 +36,14 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    load::{Ended, Prepared, Progress, Stop, prepare},
-    operation::Method,
-    plan::{LedgerPlace, LoadOptions, Mode, Rate},
+    load::Stop,
+    plan::Mode,
     report::Grouped,
-    table::TableName,
     target::Target,
 };
 
 /// Runs of other cells between two of the reference.
 const REFERENCE_EVERY: usize = 5;
-/// How often a run is asked whether it is over.
-const LOOK: Duration = Duration::from_millis(20);
-/// How many times its time a run is waited for that has not committed anything.
-const PATIENCE: u32 = 30;
 /// The longest way: beyond it connections are given up.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 
@@ -78,6 +71,38 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
+    /// `Config` where one of them leaves nothing to be measured of another.
+    fn check_together(&self) -> Result<()> {
+        let reads = self.matrix.reads.iter().any(|reads| *reads > 0);
+        let several = self.matrix.several.iter().any(|tables| *tables > 1);
+        let (one, other, why) = match (self.rate, self.single_transaction) {
+            (Some(0), _) => return Err(Error::config("--rate must be more than 0")),
+            (Some(_), true) => (
+                "--rate",
+                "--single-transaction",
+                "what is offered at a rate is measured write by write, each a commit",
+            ),
+            (Some(_), _) if reads => (
+                "--rate",
+                "--reads",
+                "a job that reads between its writes keeps no rate of writes",
+            ),
+            (Some(_), _) if several => (
+                "--rate",
+                "--tables",
+                "a rate is that of one load, and each table has one of its own",
+            ),
+            (None, true) if reads => (
+                "--single-transaction",
+                "--reads",
+                "nothing is read between the writes of one transaction",
+            ),
+            _ => return Ok(()),
+        };
+        let error = Error::config(format!("{one} and {other} do not go together"));
+        Err(error.hint(format!("leave one out: {why}")))
+    }
+
     /// Whether any run goes by another way than the one that there is.
     fn leads_elsewhere(&self) -> bool {
         self.bandwidth.is_some() || self.matrix.round_trips.iter().any(|trip| !trip.is_zero())
@@ -148,17 +173,7 @@ impl Bench {
         if options.leads_elsewhere() {
             gauge(&*target)?.address()?;
         }
-        match options.rate {
-            Some(0) => return Err(Error::config("--rate must be more than 0")),
-            Some(_) if options.single_transaction => {
-                return Err(
-                    Error::config("--rate and --single-transaction do not go together").hint(
-                        "leave one out: what is offered at a rate is measured write by write, each a commit",
-                    ),
-                );
-            }
-            _ => {}
-        }
+        options.check_together()?;
         options.budget.check()?;
         let own = tables::own(&target, &url, &mut options).await?;
         let obstacles = tables::Obstacles::of(&*target, &options.matrix, own.clone()).await?;
@@ -427,208 +442,41 @@ impl Running<'_> {
         Ok(run)
     }
 
-    /// One run on a table of its own.
+    /// One run on tables of its own.
     async fn on_scratch(&mut self, setting: &Setting, name: &str) -> Result<Run> {
         let bench = self.bench;
         let gauge = gauge(&*bench.target)?;
-        let ran = match self.make(setting, name).await {
-            Ok(made) => {
-                self.note_lacking(&made);
-                self.on_table(setting, made.target, made.table).await
-            }
+        let names: Vec<String> = match setting.table.tables {
+            1 => vec![name.to_owned()],
+            tables => (1..=tables).map(|table| format!("{name}_{table}")).collect(),
+        };
+        let ran = match self.make_all(setting, &names).await {
+            Ok(made) => self.on_tables(setting, made).await,
             Err(error) => Err(error),
         };
-        let discarded = gauge.discard(name).await;
+        let mut discarded = Ok(());
+        for name in &names {
+            let done = gauge.discard(name).await.map_err(|e| {
+                e.at(format!(
+                    "{name}, which was made to measure with, cannot be removed"
+                ))
+            });
+            discarded = discarded.and(done);
+        }
         let run = ran?;
-        discarded.map_err(|e| {
-            e.at(format!(
-                "{name}, which was made to measure with, cannot be removed"
-            ))
-        })?;
+        discarded?;
         Ok(run)
     }
 
-    fn rows_of(&self, setting: &Setting) -> Result<Arc<Rows>> {
-        self.rows.of(setting)
-    }
-
-    /// Puts the rows there that a run of `rows` rows meets.
-    async fn fill(
-        &self,
-        setting: &Setting,
-        target: &Arc<dyn Target>,
-        name: &TableName,
-        rows: u64,
-    ) -> Result<()> {
-        let of = self.rows_of(setting)?;
-        if of.there() == 0 {
-            return Ok(());
+    async fn make_all(&mut self, setting: &Setting, names: &[String]) -> Result<Vec<Made>> {
+        let mut all = Vec::with_capacity(names.len());
+        for (index, name) in names.iter().enumerate() {
+            let rows = Rows::part(self.bench.options.budget.rows, index as u64, names.len() as u64);
+            let made = self.make(setting, name, rows).await?;
+            self.note_lacking(&made);
+            all.push(made);
         }
-        let there = of.met(rows);
-        let fill = LoadOptions {
-            ledger: LedgerPlace::None,
-            columns: self.columns(setting, Mode::Insert),
-            ..LoadOptions::new(name.clone())
-        };
-        let source = Box::new(of.source_there(there));
-        let fill = prepare(target.clone(), self.bench.url.clone(), source, fill).await?;
-        let Ended { error, .. } = fill.run(Arc::default(), self.stop.clone()).await?;
-        error.map_or(Ok(()), Err)
-    }
-
-    /// The load of `rows` rows that a run is, at a rate where they are offered at one.
-    async fn prepared(
-        &self,
-        setting: &Setting,
-        target: &Arc<dyn Target>,
-        name: &TableName,
-        rows: u64,
-        ledger: LedgerPlace,
-        rate: Option<Rate>,
-    ) -> Result<Prepared> {
-        let options = &self.bench.options;
-        let asked = LoadOptions {
-            mode: setting.operation,
-            method: Some(setting.method),
-            batch_rows: Some(setting.batch_rows),
-            jobs: Some(setting.jobs),
-            durability: Some(setting.durability),
-            single_transaction: options.single_transaction,
-            columns: self.columns(setting, setting.operation),
-            ledger,
-            rate,
-            ..LoadOptions::new(name.clone())
-        };
-        let source = Box::new(self.rows_of(setting)?.source(rows));
-        prepare(target.clone(), self.bench.url.clone(), source, asked).await
-    }
-
-    async fn on_table(
-        &mut self,
-        setting: &Setting,
-        target: Arc<dyn Target>,
-        table: TableName,
-    ) -> Result<Run> {
-        let rate = self.bench.options.rate;
-        let rows_max = self.bench.options.budget.rows;
-        let rows = self.rows_of(setting)?;
-        self.fill(setting, &target, &table, rows_max).await?;
-        let remote = self.ways.of(setting);
-        let by = remote.map_or(&target, |remote| &remote.target);
-        let round_trips = || remote.map(|remote| remote.way.round_trips());
-        let ledger = match self.bench.options.ledger {
-            true => LedgerPlace::Target,
-            false => LedgerPlace::None,
-        };
-        let pace = rate.map(Rate::Offered);
-        let prepared = self.prepared(setting, by, &table, rows_max, ledger, pace);
-        let prepared = prepared.await?;
-        as_asked(setting, &prepared)?;
-        let changed = prepared.plan().settings_changed.clone();
-        self.databases = prepared.plan().databases();
-        let log_before = log(&*target).await?;
-        let at_seconds = self.first_run.elapsed().as_secs_f64();
-        let before = self.meter.begin(gauge(&*target)?).await?;
-        let progress: Arc<Progress> = Arc::default();
-        let round_trips_before = round_trips();
-        let began = Instant::now();
-        let ended = self.for_its_time(prepared, &progress).await?;
-        let wall = began.elapsed().as_secs_f64();
-        let round_trips = round_trips()
-            .zip(round_trips_before)
-            .map(|(after, before)| after - before);
-        let after = self.meter.processors().await?;
-        let client = after.client_since(&before);
-        let log_after = log(&*target).await?;
-        let taken = (gauge(&*target)?, before, after);
-        let mut costs = self.meter.end(taken, (wall, processors())).await?;
-        if let Some(run) = &ended.report.run_id {
-            target.ledger().forget(run).await?;
-        }
-        for setting in changed {
-            if !self.settings_changed.contains(&setting) {
-                self.settings_changed.push(setting);
-            }
-        }
-        if let Some(error) = ended.error.filter(|e| e.kind() != ErrorKind::Cancelled) {
-            return Err(error);
-        }
-        let window = progress.writes.window().filter(|_| ended.report.rows.written > 0);
-        let Some(window) = window else {
-            return Err(Error::new(
-                ErrorKind::Refused,
-                "nothing was committed within the time of a run",
-            )
-            .hint("--duration gives it more"));
-        };
-        let disk = match target.gauge() {
-            Some(gauge) => gauge.disk(&table).await?,
-            None => None,
-        };
-        // All handled rows count, also those of an upsert that were there.
-        let written = ended.report.rows.written + ended.report.rows.skipped.superseded;
-        let offered = offered(rate, &progress);
-        // Few writes may be over before the next would be due.
-        let least = rate.map_or(0.0, |rate| written as f64 / rate as f64);
-        let seconds = window.as_secs_f64().max(least).max(1e-6);
-        let rows_per_second = written as f64 / seconds;
-        let over = Over {
-            setting,
-            report: &ended.report,
-            rows: &rows,
-            rows_per_second,
-            written,
-            wall,
-            client,
-            round_trips,
-        };
-        let bound_by = over.bound(&mut costs, offered.as_ref(), &mut self.shortest);
-        let quantile = |share| {
-            let time = progress.writes.quantile(share);
-            time.unwrap_or_default().as_secs_f64()
-        };
-        Ok(Run {
-            at_seconds,
-            rows: written,
-            seconds,
-            rows_per_second,
-            write_seconds: [quantile(0.5), quantile(0.95), quantile(0.99), quantile(1.0)],
-            client_cpu_seconds: client,
-            bytes_sent: ended.report.bytes.sent,
-            statements: ended.report.statements,
-            commits: ended.report.commits,
-            retries: ended.report.retries,
-            disk_bytes: disk.map(|disk| disk.bytes),
-            log_bytes: log_after
-                .zip(log_before)
-                .map(|(after, before)| after.saturating_sub(before)),
-            round_trips,
-            bound_by,
-            costs,
-            offered,
-        })
-    }
-
-    /// Runs until the rows or the time are used up, but for one commit at least.
-    async fn for_its_time(&self, prepared: Prepared, progress: &Arc<Progress>) -> Result<Ended> {
-        let duration = self.bench.options.budget.duration;
-        let over = Stop::default();
-        let run = prepared.run(progress.clone(), over.clone());
-        let watch = async {
-            let began = Instant::now();
-            loop {
-                tokio::time::sleep(LOOK).await;
-                let enough = began.elapsed() >= duration && progress.writes.count() > 0;
-                if enough || began.elapsed() >= duration * PATIENCE || self.stop.requested() {
-                    over.request();
-                    return std::future::pending::<std::convert::Infallible>().await;
-                }
-            }
-        };
-        tokio::select! {
-            ended = run => ended,
-            never = watch => match never {},
-        }
+        Ok(all)
     }
 }
 
@@ -637,31 +485,4 @@ fn stopped() -> Error {
         ErrorKind::Cancelled,
         "interrupted; what was made to measure with is removed",
     )
-}
-
-async fn log(target: &dyn Target) -> Result<Option<u64>> {
-    match target.gauge() {
-        Some(gauge) => Ok(gauge.log().await?.map(|mark| mark.bytes)),
-        None => Ok(None),
-    }
-}
-
-/// Refuses what the plan has made something else of.
-fn as_asked(setting: &Setting, prepared: &Prepared) -> Result<()> {
-    let plan = prepared.plan();
-    let differs = (plan.jobs != setting.jobs).then_some(("jobs", setting.jobs, plan.jobs));
-    let differs = differs.or_else(|| {
-        let rows = setting.method != Method::Single && plan.batch_rows != setting.batch_rows;
-        rows.then_some(("rows a write", setting.batch_rows, plan.batch_rows))
-    });
-    match differs {
-        None => Ok(()),
-        Some((what, asked, planned)) => Err(Error::config(format!(
-            "of {asked} {what} that were asked for, {planned} would be used{}",
-            plan.notes
-                .iter()
-                .find(|note| note.contains("job") || note.contains("one statement"))
-                .map_or_else(String::new, |note| format!(" ({note})"))
-        ))),
-    }
 }

@@ -177,6 +177,25 @@ impl Offered {
     }
 }
 
+/// What a run read by key between its writes. Every key was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reads {
+    /// Keys that were read, repeated ones too: as many as [`Setting::reads`] asks for.
+    pub keys: u64,
+    /// Those that differ within their request: each is asked for once.
+    pub distinct: u64,
+    /// Rows that came.
+    pub rows: u64,
+    /// Times that the database was asked.
+    pub requests: u64,
+    /// Requests tried again.
+    pub retries: u64,
+    /// Keys over the seconds of the run, its writes among them.
+    pub keys_per_second: f64,
+    /// Seconds of a request, from its begin to its last row, at most: half of them, 95 %, 99 %, all.
+    pub request_seconds: [f64; 4],
+}
+
 /// A figure that no run has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmeasured {
@@ -193,7 +212,8 @@ pub struct Run {
     pub at_seconds: f64,
     /// Rows committed.
     pub rows: u64,
-    /// From the first write to the last commit; of rows that were offered at a rate at least the time that they take.
+    /// From the first write to the last commit, or to the last read of a mix; of rows that were offered at a rate at least
+    /// the time that they take.
     pub seconds: f64,
     /// Rows over seconds.
     pub rows_per_second: f64,
@@ -225,6 +245,9 @@ pub struct Run {
     /// How rows went that were offered at a rate; none where each write began as soon as it could.
     #[serde(default)]
     pub offered: Option<Offered>,
+    /// What was read between the writes; none of no mix.
+    #[serde(default)]
+    pub reads: Option<Reads>,
 }
 
 /// How rows of a cell reach the pages and the log, looked at once on a table of its own.
@@ -293,6 +316,11 @@ impl Cell {
     /// The median of something that a million of its rows would take.
     pub fn a_million_rows(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<f64> {
         self.median(|run| Some(of(run)? * 1e6 / run.rows.max(1) as f64))
+    }
+
+    /// The median of something of what its runs read; none of no mix.
+    pub fn read(&self, of: impl Fn(&Reads) -> f64) -> Option<f64> {
+        self.median(|run| run.reads.as_ref().map(&of))
     }
 
     /// What most of its runs were bound by.

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::setting::RowKind;
 use crate::{
+    generate::Workload,
     report::{Counted, Grouped},
+    sinks::digits::push_timestamp_micros,
     table::{ColumnSpec, TableName, TableSpec},
     types::ColumnType,
 };
@@ -77,7 +79,8 @@ impl fmt::Display for Storage {
 }
 
 /// The form of a table. See the module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct TableForm {
     /// Indexes beside the primary key, of a column each.
     pub indexes: usize,
@@ -89,9 +92,32 @@ pub struct TableForm {
     pub storage: Storage,
     /// Bytes of a page; none for as many as the database's other tables have.
     pub page_bytes: Option<u32>,
+    /// Partitions by time, each of a range of it; 0 for a table that is not partitioned.
+    pub partitions: usize,
+    /// How many there are of it, at least one: rows are dealt over them, and each is written by as many jobs.
+    pub tables: usize,
+}
+
+impl Default for TableForm {
+    fn default() -> Self {
+        Self {
+            indexes: 0,
+            columns: None,
+            keys: Keys::default(),
+            storage: Storage::default(),
+            page_bytes: None,
+            partitions: 0,
+            tables: 1,
+        }
+    }
 }
 
 impl TableForm {
+    /// The form of one of them.
+    pub fn alone(&self) -> Self {
+        Self { tables: 1, ..*self }
+    }
+
     /// What is other than usual, a phrase each: `3 indexes`, `unlogged`.
     pub fn phrases(&self) -> Vec<String> {
         let mut phrases = Vec::new();
@@ -112,6 +138,12 @@ impl TableForm {
         }
         if let Some(bytes) = self.page_bytes {
             phrases.push(format!("pages of {}", Bytes(bytes)));
+        }
+        if self.partitions > 0 {
+            phrases.push(Counted(self.partitions as u64, "time partition").to_string());
+        }
+        if self.tables != 1 {
+            phrases.push(Counted(self.tables as u64, "table").to_string());
         }
         phrases
     }
@@ -138,6 +170,9 @@ impl TableForm {
                         }
                     }
                 }
+                if let Some(why) = self.timeless(workload) {
+                    return Some(why);
+                }
                 let key: Vec<String> = workload.key().iter().map(|name| (*name).to_owned()).collect();
                 let most = indexable(&workload.columns_of(self.columns), &key).len();
                 (self.indexes > most).then(|| {
@@ -151,13 +186,38 @@ impl TableForm {
                 Self { columns: Some(_), .. } => {
                     Some("rows of one's own have the columns that they have".to_owned())
                 }
+                Self { partitions: 1.., .. } => {
+                    Some("rows of one's own go into tables that are not partitioned".to_owned())
+                }
                 _ => None,
             },
         }
     }
 
-    /// The table to be made of these columns. `key` are those that no two rows share; rows that are numbered by the
-    /// database come without it where it is one column.
+    /// Why there is no time to be partitioned by; none where there is, or nothing is partitioned.
+    fn timeless(&self, workload: Workload) -> Option<String> {
+        if self.partitions == 0 {
+            return None;
+        }
+        let Some(time) = workload.time() else {
+            return Some(format!(
+                "{workload} has no time to be partitioned by; journal and readings have"
+            ));
+        };
+        let kept = match self.keys {
+            Keys::Given => workload.key().contains(&time),
+            Keys::Generated => false,
+            Keys::None => true,
+        };
+        (!kept).then(|| {
+            format!(
+                "a primary key must have {time} in it, by which its table is partitioned; --keys none is without"
+            )
+        })
+    }
+
+    /// The table to be made of these columns, not partitioned yet. `key` are those that no two rows share; rows that are
+    /// numbered by the database come without it where it is one column.
     pub fn making(&self, name: TableName, mut columns: Vec<ColumnSpec>, key: Vec<String>) -> Making {
         let indexed = indexable(&columns, &key);
         let mut spec_key = key;
@@ -202,6 +262,7 @@ impl TableForm {
             indexed: indexed.into_iter().take(self.indexes).collect(),
             numbered,
             storage: self.storage,
+            partitions: None,
         }
     }
 }
@@ -239,6 +300,42 @@ pub struct Making {
     pub numbered: Option<String>,
     /// How it is kept.
     pub storage: Storage,
+    /// How it is partitioned; none where it is not.
+    pub partitions: Option<Partitions>,
+}
+
+/// Partitions by time: each but the first begins where the one before ends, and the first and the last have no other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partitions {
+    /// The column, a [`Timestamp`](ColumnType::Timestamp) or [`TimestampTz`](ColumnType::TimestampTz).
+    pub column: String,
+    /// Where all but the last end, which is not in them, ascending: seconds since 1970, UTC.
+    pub ends: Vec<i64>,
+}
+
+impl Partitions {
+    /// Into so many `parts` of about the same length, at least one, from `first` to `last`, microseconds since 1970. None
+    /// where whole seconds do not part them.
+    pub(super) fn even(column: &str, parts: usize, (first, last): (i64, i64)) -> Option<Self> {
+        let (first, last) = (first.div_euclid(1_000_000), last.div_euclid(1_000_000) + 1);
+        let length = i128::from(last - first);
+        let end = |part: usize| first + (length * part as i128 / parts.max(1) as i128) as i64;
+        let ends: Vec<i64> = (1..parts).map(end).collect();
+        let ascend = ends.windows(2).all(|two| two[0] < two[1]);
+        (ascend && ends.first().is_none_or(|end| *end > first)).then(|| Self {
+            column: column.to_owned(),
+            ends,
+        })
+    }
+
+    /// The ends as databases write them: `2024-01-31 23:59:59.000000`.
+    pub fn shown(&self) -> impl Iterator<Item = String> {
+        self.ends.iter().map(|end| {
+            let mut text = Vec::new();
+            push_timestamp_micros(&mut text, end * 1_000_000);
+            String::from_utf8_lossy(&text).into_owned()
+        })
+    }
 }
 
 impl Making {
@@ -286,7 +383,6 @@ pub(super) fn indexable(columns: &[ColumnSpec], key: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::Workload;
 
     fn made(workload: Workload, form: TableForm) -> Making {
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
@@ -302,10 +398,57 @@ mod tests {
             keys: Keys::Generated,
             storage: Storage::Unlogged,
             page_bytes: Some(4_096),
+            partitions: 12,
+            tables: 4,
         };
         assert_eq!(
             form.to_string(),
-            "1 index, 1,000 columns, generated keys, unlogged, pages of 4k"
+            "1 index, 1,000 columns, generated keys, unlogged, pages of 4k, 12 time partitions, 4 tables"
+        );
+        let earlier = r#"{"indexes":1,"columns":null,"keys":"given","storage":"plain","page_bytes":null}"#;
+        let earlier: TableForm = serde_json::from_str(earlier).unwrap();
+        assert_eq!(
+            (earlier.indexes, earlier.tables),
+            (1, 1),
+            "reports of earlier releases"
+        );
+    }
+
+    #[test]
+    fn times_are_parted_evenly_by_whole_seconds() {
+        let of = |parts, first, last| Partitions::even("ts", parts, (first, last)).map(|found| found.ends);
+        assert_eq!(of(1, 5, 6), Some(Vec::new()));
+        assert_eq!(of(4, 10_500_000, 49_900_000), Some(vec![20, 30, 40]));
+        assert_eq!(of(2, 0, 1_000_000), Some(vec![1]));
+        assert_eq!(of(2, 300_000, 900_000), None, "a second is not parted");
+        assert_eq!(of(5, 0, 2_000_000), None);
+        let found = Partitions::even("ts", 2, (1_704_067_200_000_000, 1_704_067_219_000_000)).unwrap();
+        assert_eq!(found.shown().collect::<Vec<_>>(), ["2024-01-01 00:00:10.000000"]);
+    }
+
+    #[test]
+    fn a_table_is_partitioned_by_a_time_that_is_in_its_key() {
+        let of = |workload: Workload, keys| {
+            TableForm {
+                partitions: 4,
+                keys,
+                ..TableForm::default()
+            }
+            .unlike(workload.into())
+        };
+        assert_eq!(of(Workload::Readings, Keys::Given), None);
+        assert_eq!(of(Workload::Journal, Keys::None), None);
+        for (workload, keys) in [
+            (Workload::Journal, Keys::Given),
+            (Workload::Readings, Keys::Generated),
+        ] {
+            let why = of(workload, keys).unwrap_or_default();
+            assert!(why.starts_with("a primary key must have ts in it"), "{why}");
+        }
+        let why = of(Workload::Sbtest, Keys::None).unwrap_or_default();
+        assert_eq!(
+            why,
+            "sbtest has no time to be partitioned by; journal and readings have"
         );
     }
 

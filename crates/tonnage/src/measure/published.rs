@@ -49,7 +49,9 @@ impl Chart {
     fn is_of(&self, workload: Workload, operations: &[Mode]) -> bool {
         let kind = &self.kind;
         let same_rows = (kind.workload, kind.touch) == (RowKind::Workload(workload), Touch::Each);
-        same_rows && operations.contains(&kind.operation)
+        // They went into one table as a whole, and nothing was read meanwhile.
+        let same_table = (kind.table.tables, kind.table.partitions) == (1, 0);
+        same_rows && same_table && kind.reads == 0 && operations.contains(&kind.operation)
     }
 
     fn is_bulk_of_one_connection(&self) -> bool {
@@ -243,6 +245,7 @@ mod tests {
                 table: TableForm::default(),
                 operation: Mode::Insert,
                 touch: Touch::Each,
+                reads: 0,
                 round_trip_micros: 0,
             },
             jobs: 1,
@@ -300,8 +303,30 @@ mod tests {
             },
             ..chart
         };
+        let mixed = |chart: Chart| Chart {
+            kind: Kind {
+                reads: 50,
+                ..chart.kind
+            },
+            ..chart
+        };
+        let dealt = |chart: Chart, (tables, partitions): (usize, usize)| Chart {
+            kind: Kind {
+                table: TableForm {
+                    tables,
+                    partitions,
+                    ..chart.kind.table
+                },
+                ..chart.kind
+            },
+            ..chart
+        };
         let cases: &[(Chart, &[&str])] = &[
             (batches, &["one shard, 16 jobs"]),
+            (mixed(batches), &[]),
+            (dealt(batches, (2, 0)), &[]),
+            (mixed(chart(Over::Jobs, Workload::Journal)), &[]),
+            (dealt(chart(Over::Jobs, Workload::Journal), (1, 4)), &[]),
             (Chart { jobs: 4, ..batches }, &["one shard, 16 jobs"]),
             (
                 Chart {

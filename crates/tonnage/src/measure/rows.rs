@@ -1,17 +1,18 @@
 //! The rows that runs are fed with: of a workload, or the user's own, the same for every run. Those of a workload are made
 //! before the first run as far as [`KEPT_BYTES_MAX`] goes, so that making them takes no time from what is measured; the
-//! user's own are all there.
+//! user's own are all there. What is the same for several operations is made once and shared.
 
 use std::{
-    collections::HashMap,
-    sync::Arc,
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, UInt32Array},
+    array::{ArrayRef, AsArray, RecordBatch, UInt32Array},
     compute::{concat_batches, interleave, take_record_batch},
-    datatypes::SchemaRef,
+    datatypes::{SchemaRef, TimestampMicrosecondType},
 };
 
 use super::{
@@ -32,7 +33,7 @@ use crate::{
     sources::batches::BatchSource,
 };
 
-/// Arrow bytes of rows of a workload that are kept, for one operation and one number of columns.
+/// Arrow bytes of rows of a workload that are kept, of one number of columns; of operations that differ in theirs each.
 const KEPT_BYTES_MAX: usize = 96 << 20;
 /// The same, of all of them together.
 const KEPT_BYTES_IN_ALL: usize = 384 << 20;
@@ -53,15 +54,38 @@ struct Which {
     columns: Option<usize>,
     operation: Mode,
     touch: Touch,
+    /// Whether they are added to others, which reads meet.
+    added: bool,
 }
 
 impl Which {
     fn of(setting: &Setting) -> Self {
+        let inserted = setting.operation == Mode::Insert;
         Self {
             kind: setting.workload,
             columns: setting.table.columns,
             operation: setting.operation,
-            touch: setting.touch,
+            // Of inserts it says what is read.
+            touch: if inserted { Touch::Each } else { setting.touch },
+            added: inserted && setting.reads > 0,
+        }
+    }
+
+    /// Those that are made for it, which may be those of another: what is updated or deleted, each once, was inserted.
+    fn made_as(&self) -> Self {
+        match (self.operation, self.touch) {
+            (Mode::Update | Mode::Delete, Touch::Each) => self.plain(),
+            _ => *self,
+        }
+    }
+
+    /// Those that are inserted into an empty table.
+    fn plain(&self) -> Self {
+        Self {
+            operation: Mode::Insert,
+            touch: Touch::Each,
+            added: false,
+            ..*self
         }
     }
 }
@@ -80,9 +104,18 @@ impl AllRows {
                 needed.push(which);
             }
         }
-        let kept_bytes_max = KEPT_BYTES_MAX.min(KEPT_BYTES_IN_ALL / needed.len().max(1));
-        let mut all = HashMap::new();
+        let made: HashSet<Which> = needed.iter().map(Which::made_as).collect();
+        let kept_bytes_max = KEPT_BYTES_MAX.min(KEPT_BYTES_IN_ALL / made.len().max(1));
+        // What others are picked from comes first.
+        needed.sort_by_key(|which| which.touch != Touch::Each);
+        let mut all: HashMap<Which, Arc<Rows>> = HashMap::new();
         for which in needed {
+            let made_for = |as_this: Which| all.values().find(|rows| rows.which.made_as() == as_this);
+            if let Some(same) = made_for(which.made_as()) {
+                let shared = same.shared(which);
+                all.insert(which, Arc::new(shared));
+                continue;
+            }
             let from = match which.kind {
                 RowKind::Workload(workload) => RowsFrom::Workload {
                     workload,
@@ -94,7 +127,8 @@ impl AllRows {
                         .clone(),
                 ),
             };
-            let made = Rows::make(from, which.operation, which.touch, rows, kept_bytes_max)?;
+            let plain = made_for(which.plain()).map_or(&[][..], |rows| rows.kept.as_slice());
+            let made = Rows::make(from, which, rows, kept_bytes_max, plain)?;
             all.insert(which, Arc::new(made));
         }
         Ok(Self(all))
@@ -116,7 +150,7 @@ impl AllRows {
 }
 
 /// Where rows come from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum RowsFrom {
     /// They are made up.
     Workload {
@@ -174,7 +208,7 @@ struct Picks {
 #[derive(Debug)]
 pub struct Rows {
     from: RowsFrom,
-    operation: Mode,
+    which: Which,
     /// Rows of a run at most.
     rows: u64,
     /// Rows of a batch: as many as a block of a file would hold. Own rows come in batches of any length.
@@ -183,21 +217,31 @@ pub struct Rows {
     kept: Vec<RecordBatch>,
     /// Where rows are not met each once.
     picks: Option<Picks>,
+    /// The keys of those that are there, once somebody has asked for them.
+    keys: OnceLock<Arc<[RecordBatch]>>,
     /// What makes them can do, rows a second.
     ceiling: f64,
 }
 
 impl Rows {
-    /// Makes the first batches, no more than `rows` rows and about `kept_bytes_max` bytes, and takes the time. Blocks.
-    fn make(from: RowsFrom, operation: Mode, touch: Touch, rows: u64, kept_bytes_max: usize) -> Result<Self> {
+    /// Makes the first batches, no more than `rows` rows and about `kept_bytes_max` bytes, and takes the time. Of the
+    /// [plain](Which::plain) ones those that are made already are taken as they are. Blocks.
+    fn make(
+        from: RowsFrom,
+        which: Which,
+        rows: u64,
+        kept_bytes_max: usize,
+        plain: &[RecordBatch],
+    ) -> Result<Self> {
         let (workload, columns, seed) = match from {
             RowsFrom::Own(own) => {
                 return Ok(Self {
-                    operation,
+                    which,
                     rows: rows.min(own.rows),
                     batch_rows: BLOCK_ROWS,
                     kept: own.batches.clone(),
                     picks: None,
+                    keys: OnceLock::new(),
                     ceiling: own.rows_per_second,
                     from: RowsFrom::Own(own),
                 });
@@ -211,22 +255,23 @@ impl Rows {
         let sample = workload.batch_of(columns, seed, 0, SAMPLED);
         let row_bytes = sample.get_array_memory_size() / sample.num_rows().max(1);
         let mut batch_rows = (BLOCK_BYTES / row_bytes.max(1)).clamp(2, BLOCK_ROWS);
-        if operation == Mode::Upsert {
+        if which.operation == Mode::Upsert {
             batch_rows = batch_rows.min(THERE_MAX);
         }
         let mut made = Self {
             from,
-            operation,
+            which,
             rows,
             batch_rows,
             kept: Vec::new(),
             picks: None,
+            keys: OnceLock::new(),
             ceiling: 0.0,
         };
         let mut kept_bytes_max = kept_bytes_max;
-        if touch != Touch::Each {
+        if which.touch != Touch::Each {
             kept_bytes_max /= 2;
-            made.picks = Some(made.picks(touch, base(seed, STREAM_TOUCH), kept_bytes_max)?);
+            made.picks = Some(made.picks(base(seed, STREAM_TOUCH), kept_bytes_max, plain)?);
         }
         let started = Instant::now();
         let (mut bytes, mut counted, mut index) = (0, 0, 0);
@@ -245,13 +290,28 @@ impl Rows {
         Ok(made)
     }
 
+    /// The same rows for what else they are.
+    fn shared(&self, which: Which) -> Self {
+        Self {
+            from: self.from.clone(),
+            which,
+            rows: self.rows,
+            batch_rows: self.batch_rows,
+            kept: self.kept.clone(),
+            picks: None,
+            keys: OnceLock::new(),
+            ceiling: self.ceiling,
+        }
+    }
+
     /// The rows that are there, as many as about `bytes_max` bytes hold.
-    fn picks(&self, touch: Touch, base: u64, bytes_max: usize) -> Result<Picks> {
+    fn picks(&self, base: u64, bytes_max: usize, plain: &[RecordBatch]) -> Result<Picks> {
         let (mut pool, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while rows < self.there() && bytes < bytes_max {
-            let batch = match self.operation {
-                Mode::Upsert => self.batch_there(pool.len() as u64)?,
-                _ => self.batch(pool.len() as u64)?,
+            let batch = match (self.which.operation, plain.get(pool.len())) {
+                (Mode::Upsert, _) => self.batch_there(pool.len() as u64)?,
+                (_, Some(batch)) => batch.clone(),
+                (_, None) => self.batch(pool.len() as u64)?,
             };
             let taken = (self.there() - rows).min(batch.num_rows() as u64);
             if taken == 0 {
@@ -262,7 +322,7 @@ impl Rows {
             pool.push(batch.slice(0, taken as usize));
         }
         Ok(Picks {
-            draws: Draws::new(touch, rows),
+            draws: Draws::new(self.which.touch, rows),
             pool,
             rows,
             base,
@@ -278,11 +338,16 @@ impl Rows {
         }
     }
 
-    /// Rows a second at which a run of so many would come if nothing else took time: only those that are not kept are made.
-    /// None where all are kept.
-    pub fn ceiling_of(&self, rows: u64) -> Option<f64> {
-        let made = rows.saturating_sub(self.rows_kept());
-        (made > 0).then(|| self.ceiling * (rows as f64 / made as f64))
+    /// Rows a second at which these `parts` of the rows of a run would come beside each other if nothing else took time:
+    /// only those that are not kept are made, and the run is over with the part of which most are. None where all are kept.
+    pub fn ceiling_of(&self, parts: &[Range<u64>]) -> Option<f64> {
+        let kept = self.rows_kept();
+        let made = parts
+            .iter()
+            .map(|part| part.end.saturating_sub(part.start.max(kept)));
+        let made = made.max().filter(|made| *made > 0)?;
+        let rows: u64 = parts.iter().map(|part| part.end - part.start).sum();
+        Some(self.ceiling * (rows as f64 / made as f64))
     }
 
     /// Rows that are made already.
@@ -291,9 +356,10 @@ impl Rows {
     }
 
     /// Rows that the table has beforehand: of an upsert every second row of a run meets one of them, of an update or a
-    /// delete every row one of its own.
+    /// delete every row one of its own; of an insert as many as it adds at most, where reads meet them.
     pub fn there(&self) -> u64 {
-        match (self.operation, &self.from) {
+        match (self.which.operation, &self.from) {
+            (Mode::Insert, _) if self.which.added => self.rows,
             (Mode::Upsert, RowsFrom::Workload { .. }) => self.halves() * self.half(),
             (Mode::Upsert, RowsFrom::Own(own)) => own.rows.div_ceil(2),
             (Mode::Update, _) => self.picks.as_ref().map_or(self.rows, |picks| picks.rows),
@@ -302,12 +368,47 @@ impl Rows {
         }
     }
 
-    /// How many of these a run of `rows` rows can meet.
-    pub fn met(&self, rows: u64) -> u64 {
-        match (self.operation, &self.picks) {
-            (Mode::Upsert, _) | (_, Some(_)) => self.there(),
-            _ => rows,
+    /// Which of these the rows of a run meet that are `rows` of all.
+    pub fn met(&self, rows: Range<u64>) -> Range<u64> {
+        match (self.which.operation, &self.picks) {
+            (Mode::Upsert, _) | (_, Some(_)) => 0..self.there(),
+            _ => rows.start.min(self.there())..rows.end.min(self.there()),
         }
+    }
+
+    /// Those of part `part` of `parts` equal ones of a run of `rows` rows.
+    pub fn part(rows: u64, part: u64, parts: u64) -> Range<u64> {
+        let first = |part: u64| (u128::from(rows) * u128::from(part) / u128::from(parts.max(1))) as u64;
+        first(part)..first(part + 1)
+    }
+
+    /// The times, in microseconds since 1970, of the first and the last row that are there or written by `rows` of a run;
+    /// none of rows without.
+    pub fn times(&self, rows: Range<u64>) -> Option<(i64, i64)> {
+        let RowsFrom::Workload {
+            workload,
+            columns,
+            seed,
+        } = &self.from
+        else {
+            return None;
+        };
+        let met = self.met(rows.clone());
+        let last = match self.which.operation {
+            Mode::Upsert => self.there() + rows.end.div_ceil(2),
+            _ if self.which.added => self.rows + rows.end,
+            _ => rows.end.max(met.end),
+        };
+        let first = if met.is_empty() { rows.start } else { met.start };
+        let time = workload.time()?;
+        let of = |row: u64| {
+            let batch = workload.batch_of(*columns, *seed, row, 1);
+            let times = batch
+                .column_by_name(time)?
+                .as_primitive_opt::<TimestampMicrosecondType>()?;
+            times.values().first().copied()
+        };
+        Some((of(first)?, of(last.saturating_sub(1))?))
     }
 
     fn half(&self) -> u64 {
@@ -333,12 +434,13 @@ impl Rows {
                 return Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(own.schema.clone())));
             }
         };
-        if self.operation != Mode::Upsert {
+        if self.which.operation != Mode::Upsert {
             let rows = self.batch_rows;
             if let Some(picks) = &self.picks {
                 return self.picked(picks, index * rows as u64, rows);
             }
-            return Ok(workload.batch_of(columns, seed, index * rows as u64, rows));
+            let before = if self.which.added { self.rows } else { 0 };
+            return Ok(workload.batch_of(columns, seed, before + index * rows as u64, rows));
         }
         let half = self.half();
         let of = |first| workload.batch_of(columns, seed, first, half as usize);
@@ -378,18 +480,25 @@ impl Rows {
         RecordBatch::try_new(schema, columns).map_err(arrow_bug)
     }
 
-    /// Batch `index` of the rows that are there before an upsert.
+    /// Batch `index` of a run, which may be made already.
+    fn at_hand(&self, index: u64) -> Result<RecordBatch> {
+        let kept = usize::try_from(index).ok().and_then(|at| self.kept.get(at));
+        kept.map_or_else(|| self.batch(index), |batch| Ok(batch.clone()))
+    }
+
+    /// Batch `index` of the rows that are there beforehand; an empty one behind the last of some.
     fn batch_there(&self, index: u64) -> Result<RecordBatch> {
-        match &self.from {
+        let made = |rows: u64| match &self.from {
             RowsFrom::Workload {
                 workload,
                 columns,
                 seed,
-            } => {
-                let half = self.half();
-                Ok(workload.batch_of(*columns, *seed, index * half, half as usize))
-            }
-            RowsFrom::Own(own) => {
+            } => Ok(workload.batch_of(*columns, *seed, index * rows, rows as usize)),
+            RowsFrom::Own(_) => Err(Error::bug("own rows are not made")),
+        };
+        match (self.which.operation, &self.from, &self.picks) {
+            (Mode::Upsert, RowsFrom::Workload { .. }, _) => made(self.half()),
+            (Mode::Upsert, RowsFrom::Own(own), _) => {
                 let at = usize::try_from(index).unwrap_or(usize::MAX);
                 let before: usize = own.batches.iter().take(at).map(RecordBatch::num_rows).sum();
                 let batch = self.batch(index)?;
@@ -397,21 +506,25 @@ impl Rows {
                 let places = ((before % 2) as u32..batch.num_rows() as u32).step_by(2);
                 take_record_batch(&batch, &UInt32Array::from_iter_values(places)).map_err(arrow_bug)
             }
+            (Mode::Insert, ..) => made(self.batch_rows as u64),
+            (_, _, Some(picks)) => {
+                let at = usize::try_from(index).unwrap_or(usize::MAX);
+                let batch = picks.pool.get(at).cloned();
+                Ok(batch.unwrap_or_else(|| RecordBatch::new_empty(self.from.schema())))
+            }
+            (_, _, None) => self.at_hand(index),
         }
     }
 
-    /// A source of the first `rows` rows of a run.
-    pub fn source(self: &Arc<Self>, rows: u64) -> BatchSource<Batches> {
+    /// A source of `rows` of all rows of a run.
+    pub fn source(self: &Arc<Self>, rows: Range<u64>) -> BatchSource<Batches> {
         let all = self.clone();
-        self.fed(rows, move |index| match all.kept.get(index as usize) {
-            Some(batch) => Ok(batch.clone()),
-            None => all.batch(index),
-        })
+        self.fed(self.from.schema(), rows, move |index| all.at_hand(index))
     }
 
-    /// A source of the rows that are [there](Rows::there) beforehand, or of the first `rows` of them: those of an update
-    /// have other values beside their keys, so that it changes every row.
-    pub fn source_there(self: &Arc<Self>, rows: u64) -> BatchSource<Batches> {
+    /// A source of `rows` of those that are [there](Rows::there) beforehand: those of an update have other values beside
+    /// their keys, so that it changes every row.
+    pub fn source_there(self: &Arc<Self>, rows: Range<u64>) -> BatchSource<Batches> {
         let all = self.clone();
         let schema = self.from.schema();
         let keeps: Vec<bool> = schema
@@ -419,41 +532,80 @@ impl Rows {
             .iter()
             .map(|f| self.from.is_key(f.name()))
             .collect();
-        self.fed(rows.min(self.there()), move |index| match all.operation {
-            Mode::Upsert => all.batch_there(index),
-            Mode::Update => {
-                let picked = all.picks.as_ref();
-                let batch = match picked.map(|picks| picks.pool.get(index as usize)) {
-                    None => all.batch(index)?,
-                    Some(Some(batch)) => batch.clone(),
-                    Some(None) => RecordBatch::new_empty(all.from.schema()),
-                };
-                rotated(&batch, |at| keeps[at])
+        let rows = rows.start..rows.end.min(self.there());
+        self.fed(schema, rows, move |index| {
+            let batch = all.batch_there(index)?;
+            match all.which.operation {
+                Mode::Update => rotated(&batch, |at| keeps[at]),
+                _ => Ok(batch),
             }
-            _ => all.batch(index),
         })
     }
 
-    /// A source of the first `rows` rows of batches. A workload ends with its first empty one.
+    /// A source of the keys of [the same](Rows::source_there), in their order. Blocks.
+    pub fn keys_there(self: &Arc<Self>, rows: Range<u64>) -> Result<BatchSource<Batches>> {
+        let schema = self.from.schema();
+        let places = 0..schema.fields().len();
+        let key_at: Vec<usize> = places
+            .filter(|at| self.from.is_key(schema.field(*at).name()))
+            .collect();
+        let schema = Arc::new(schema.project(&key_at).map_err(arrow_bug)?);
+        let keys = match self.keys.get() {
+            Some(keys) => keys.clone(),
+            None => {
+                let (mut keys, mut counted) = (Vec::new(), 0);
+                while counted < self.there() {
+                    let batch = self.batch_there(keys.len() as u64)?;
+                    if batch.num_rows() == 0 {
+                        break;
+                    }
+                    counted += batch.num_rows() as u64;
+                    keys.push(batch.project(&key_at).map_err(arrow_bug)?);
+                }
+                self.keys.get_or_init(|| keys.into()).clone()
+            }
+        };
+        let rows = rows.start..rows.end.min(self.there());
+        let none = RecordBatch::new_empty(schema.clone());
+        let of = move |index: u64| {
+            let at = usize::try_from(index).unwrap_or(usize::MAX);
+            Ok(keys.get(at).unwrap_or(&none).clone())
+        };
+        Ok(self.fed(schema, rows, of))
+    }
+
+    /// A source of `rows` of all that batches have. A workload ends with its first empty one, and its batches are equally
+    /// long unless all of them are asked for.
     fn fed(
         &self,
-        rows: u64,
+        schema: SchemaRef,
+        rows: Range<u64>,
         batch: impl Fn(u64) -> Result<RecordBatch> + Send + 'static,
     ) -> BatchSource<Batches> {
+        let length = match (self.which.operation, &self.from) {
+            (_, RowsFrom::Own(_)) => None,
+            (Mode::Upsert, _) => Some(2 * self.half()),
+            _ => Some(self.batch_rows as u64),
+        };
         let own = match &self.from {
             RowsFrom::Workload { .. } => None,
             RowsFrom::Own(own) => Some(own.batches.len() as u64),
         };
-        let mut left = rows;
-        let batches = (0..own.unwrap_or(u64::MAX))
+        let first = length.map_or(0, |length| rows.start / length);
+        let mut passed = rows.start - first * length.unwrap_or(0);
+        let mut left = rows.end.saturating_sub(rows.start);
+        let batches = (first..own.unwrap_or(u64::MAX))
             .map_while(move |index| batch(index).ok())
             .filter(move |batch| own.is_none() || batch.num_rows() > 0)
             .map_while(move |batch| {
-                let taken = left.min(batch.num_rows() as u64);
+                let passing = passed.min(batch.num_rows() as u64);
+                passed -= passing;
+                let taken = left.min(batch.num_rows() as u64 - passing);
                 left -= taken;
-                (taken > 0).then(|| batch.slice(0, taken as usize))
+                // Of one that is passed as a whole nothing is taken, and it is not the end.
+                (taken + passing > 0).then(|| batch.slice(passing as usize, taken as usize))
             });
-        BatchSource::new(&self.from.name(), self.from.schema(), Box::new(batches))
+        BatchSource::new(&self.from.name(), schema, Box::new(batches))
     }
 }
 
@@ -461,135 +613,4 @@ impl Rows {
 type Batches = Box<dyn Iterator<Item = RecordBatch> + Send>;
 
 #[cfg(test)]
-mod tests {
-    use arrow::array::AsArray;
-    use arrow::datatypes::Int32Type;
-
-    use super::*;
-    use crate::source::{ReadRequest, Source};
-    use crate::types::ColumnType;
-
-    fn made(operation: Mode, rows: u64) -> Arc<Rows> {
-        touching(operation, Touch::Each, rows)
-    }
-
-    fn touching(operation: Mode, touch: Touch, rows: u64) -> Arc<Rows> {
-        let from = RowsFrom::Workload {
-            workload: Workload::Sbtest,
-            columns: None,
-            seed: 1,
-        };
-        Arc::new(Rows::make(from, operation, touch, rows, KEPT_BYTES_MAX).unwrap())
-    }
-
-    fn ids(mut source: impl Source) -> Vec<i32> {
-        let request = ReadRequest {
-            columns: vec![(0, ColumnType::Int32)],
-            block_rows: 65_536,
-            block_bytes: 1 << 20,
-        };
-        source.request(&request).unwrap();
-        let mut ids = Vec::new();
-        while let Some(block) = source.next().unwrap() {
-            ids.extend(block.rows.column(0).as_primitive::<Int32Type>().values());
-        }
-        ids
-    }
-
-    #[test]
-    fn a_run_has_as_many_rows_as_asked_for_whether_they_are_kept_or_made() {
-        let rows = made(Mode::Insert, 10_000);
-        assert!(rows.rows_kept() >= 10_000);
-        assert!(rows.ceiling().rows_per_second > 0.0);
-        let (kept, ceiling) = (rows.rows_kept(), rows.ceiling().rows_per_second);
-        assert_eq!(rows.ceiling_of(kept), None, "nothing has to be made");
-        let half_made = rows.ceiling_of(2 * kept).unwrap();
-        assert!(
-            (half_made / ceiling - 2.0).abs() < 1e-9,
-            "{half_made} of {ceiling}"
-        );
-        let found = ids(rows.source(20_001));
-        assert_eq!(found, (1..=20_001).collect::<Vec<_>>());
-        assert_eq!(ids(rows.source(20_001)), found, "every run has the same rows");
-    }
-
-    #[test]
-    fn rows_are_met_as_often_as_asked_for_and_all_of_them_are_there() {
-        let distinct = |ids: &[i32]| ids.iter().collect::<std::collections::HashSet<_>>().len();
-        let mut met = Vec::new();
-        for touch in [Touch::Each, Touch::Uniform, Touch::Zipfian, Touch::Latest] {
-            let rows = touching(Mode::Update, touch, 5_000);
-            let mut there = ids(rows.source_there(rows.met(5_000)));
-            there.sort_unstable();
-            assert_eq!(there, (1..=5_000).collect::<Vec<_>>(), "{touch}");
-            let found = ids(rows.source(5_000));
-            assert_eq!(found.len(), 5_000, "{touch}");
-            assert!(found.iter().all(|id| there.binary_search(id).is_ok()), "{touch}");
-            assert_eq!(
-                ids(rows.source(5_000)),
-                found,
-                "{touch}: every run has the same rows"
-            );
-            met.push(distinct(&found));
-        }
-        // Of those drawn uniformly 1 / e are not met.
-        assert_eq!(met[0], 5_000);
-        assert!((3_000..3_300).contains(&met[1]), "{met:?}");
-        assert!(met[2] < 2_500 && met[3] < 2_500, "{met:?}");
-
-        let rows = touching(Mode::Upsert, Touch::Latest, 2_000);
-        let mut there = ids(rows.source_there(rows.met(2_000)));
-        there.sort_unstable();
-        let found = ids(rows.source(2_000));
-        for (at, id) in found.iter().enumerate() {
-            assert_eq!(there.binary_search(id).is_ok(), at % 2 == 0, "row {at}: {id}");
-        }
-        let old: Vec<i32> = found.iter().copied().step_by(2).collect();
-        assert!(distinct(&old) < 700, "{}", distinct(&old));
-    }
-
-    #[test]
-    fn every_second_row_of_an_upsert_is_there() {
-        let rows = made(Mode::Upsert, 1);
-        let mut there = ids(rows.source_there(u64::MAX));
-        there.sort_unstable();
-        assert_eq!(there.len() as u64, rows.there());
-        let found = ids(rows.source(50_000));
-        assert_eq!(found.len(), 50_000);
-        for (at, id) in found.iter().enumerate() {
-            assert_eq!(there.binary_search(id).is_ok(), at % 2 == 0, "row {at}: {id}");
-        }
-    }
-
-    #[test]
-    fn every_row_of_an_update_or_a_delete_is_there_and_an_update_changes_it() {
-        let values = |mut source: Box<dyn Source>| {
-            let request = ReadRequest {
-                columns: vec![(1, ColumnType::Int32)],
-                block_rows: 65_536,
-                block_bytes: 1 << 20,
-            };
-            source.request(&request).unwrap();
-            let mut found = Vec::new();
-            while let Some(block) = source.next().unwrap() {
-                found.extend(block.rows.column(0).as_primitive::<Int32Type>().values().to_vec());
-            }
-            found
-        };
-        for operation in [Mode::Update, Mode::Delete] {
-            let rows = made(operation, 3_000);
-            assert_eq!(rows.there(), 3_000);
-            assert_eq!(ids(rows.source_there(u64::MAX)), ids(rows.source(3_000)));
-            assert_eq!(ids(rows.source_there(10)).len(), 10);
-            let (before, after) = (
-                values(Box::new(rows.source_there(u64::MAX))),
-                values(Box::new(rows.source(3_000))),
-            );
-            let same = before.iter().zip(&after).filter(|(a, b)| a == b).count();
-            match operation {
-                Mode::Update => assert!(same < 30, "{same} rows keep their k"),
-                _ => assert_eq!(same, 3_000),
-            }
-        }
-    }
-}
+mod tests;

@@ -24,6 +24,8 @@ use crate::{
 const BATCH_ROWS: [usize; 3] = [100, 1_000, 10_000];
 /// Jobs where none are asked for and the database has more than one writer.
 const JOBS: [usize; 3] = [1, 2, 4];
+/// The most reads of a hundred operations.
+const READS_MAX: u8 = 99;
 /// Cells of a matrix at most: an hour of one-second runs repeated three times.
 const CELLS_MAX: usize = 1_200;
 /// The stream of random numbers that the order takes.
@@ -97,11 +99,14 @@ pub struct Setting {
     /// Which of the rows that are there it meets.
     #[serde(default)]
     pub touch: Touch,
+    /// Of a hundred operations, a row that is written or a key that is read, so many are reads; 0 for none.
+    #[serde(default)]
+    pub reads: u8,
     /// How rows travel.
     pub method: Method,
     /// The most rows of a write; 1 for [`Method::Single`].
     pub batch_rows: usize,
-    /// Connections that write at once.
+    /// Connections that write at once, to all tables together.
     pub jobs: usize,
     /// What a commit promises.
     pub durability: Durability,
@@ -123,6 +128,9 @@ pub struct Kind {
     /// Which of the rows that are there it meets.
     #[serde(default)]
     pub touch: Touch,
+    /// Of a hundred operations so many are reads.
+    #[serde(default)]
+    pub reads: u8,
     /// Microseconds that a round trip takes longer.
     #[serde(default)]
     pub round_trip_micros: u64,
@@ -134,6 +142,9 @@ impl fmt::Display for Kind {
         write!(f, "{} {}", self.workload, self.operation.name())?;
         if self.touch != Touch::Each {
             write!(f, ", {} rows", self.touch)?;
+        }
+        if self.reads > 0 {
+            write!(f, ", {}% reads", self.reads)?;
         }
         for phrase in self.table.phrases() {
             write!(f, ", {phrase}")?;
@@ -173,11 +184,17 @@ impl Setting {
             table: self.table,
             operation: self.operation,
             touch: self.touch,
+            reads: self.reads,
             round_trip_micros: self.round_trip_micros,
         }
     }
 
-    /// The options of `tonnage load` that ask for it.
+    /// Connections that write to each table.
+    pub fn jobs_a_table(&self) -> usize {
+        self.jobs / self.table.tables.max(1)
+    }
+
+    /// The options of `tonnage load` that ask for it; of several tables those of the load of each.
     pub fn flags(&self) -> String {
         let mut flags = match self.operation {
             Mode::Insert => String::new(),
@@ -187,7 +204,11 @@ impl Setting {
         if self.method != Method::Single {
             flags.push_str(&format!(" --batch-rows {}", self.batch_rows));
         }
-        flags.push_str(&format!(" --jobs {} --durability {}", self.jobs, self.durability));
+        flags.push_str(&format!(
+            " --jobs {} --durability {}",
+            self.jobs_a_table(),
+            self.durability
+        ));
         flags
     }
 }
@@ -199,6 +220,8 @@ pub struct Matrix {
     pub workloads: Vec<RowKind>,
     /// Which of the rows that are there are met; empty for each once.
     pub touches: Vec<Touch>,
+    /// How many of a hundred operations are reads; empty for none.
+    pub reads: Vec<u8>,
     /// Indexes beside the primary key; empty for none, or for those of the table that is copied.
     pub indexes: Vec<usize>,
     /// Columns; empty for those that the rows have of themselves.
@@ -209,6 +232,10 @@ pub struct Matrix {
     pub storage: Vec<Storage>,
     /// Bytes of a page; empty for those that the database's other tables have.
     pub page_bytes: Vec<u32>,
+    /// Partitions by time; empty for none.
+    pub partitions: Vec<usize>,
+    /// Tables that rows are dealt over; empty for one.
+    pub several: Vec<usize>,
     /// What happens to a row.
     pub operations: Vec<Mode>,
     /// What a round trip takes longer, in whole microseconds; empty for the way as it is.
@@ -217,7 +244,7 @@ pub struct Matrix {
     pub methods: Option<Vec<Method>>,
     /// None for 100, 1,000 and 10,000.
     pub batch_rows: Option<Vec<usize>>,
-    /// None for 1, 2 and 4; 1 where the database has one writer.
+    /// None for 1, 2 and 4, as far as they can be dealt over the tables; 1 where the database has one writer.
     pub jobs: Option<Vec<usize>>,
     /// None for the strongest that the database keeps.
     pub durability: Option<Vec<Durability>>,
@@ -264,11 +291,6 @@ impl Matrix {
         budget.check()?;
         let methods = self.methods.as_deref().unwrap_or(capabilities.methods);
         let batch_rows = self.batch_rows.as_deref().unwrap_or(&BATCH_ROWS);
-        let jobs = match (&self.jobs, capabilities.writers_max) {
-            (Some(jobs), _) => jobs.as_slice(),
-            (None, Some(1)) => &JOBS[..1],
-            (None, _) => &JOBS,
-        };
         let strongest = capabilities.durability.last().copied();
         let durability = match &self.durability {
             Some(levels) => levels.clone(),
@@ -277,17 +299,28 @@ impl Matrix {
         if batch_rows.contains(&0) {
             return Err(Error::config("--batch-rows must be at least 1"));
         }
-        if jobs.contains(&0) {
+        if self.jobs.as_ref().is_some_and(|jobs| jobs.contains(&0)) {
             return Err(Error::config("--jobs must be at least 1"));
+        }
+        if let Some(reads) = self.reads.iter().find(|reads| **reads > READS_MAX) {
+            return Err(
+                Error::config(format!("{reads} of 100 operations cannot be reads")).hint(format!(
+                    "0 to {READS_MAX}: what is measured is how a database takes rows, so some are written"
+                )),
+            );
+        }
+        if self.several.contains(&0) {
+            return Err(Error::config("--tables must be at least 1").hint("1 is a table as without --tables"));
         }
         let mut cells = Cells {
             run: Vec::new(),
             ruled_out: Vec::new(),
         };
         for kind in self.kinds() {
+            let jobs = self.jobs_over(kind.table.tables, capabilities);
             for durability in &durability {
                 for method in methods {
-                    for jobs in jobs {
+                    for jobs in &jobs {
                         for rows in batch_rows {
                             cells.add(
                                 Setting {
@@ -295,6 +328,7 @@ impl Matrix {
                                     table: kind.table,
                                     operation: kind.operation,
                                     touch: kind.touch,
+                                    reads: kind.reads,
                                     method: *method,
                                     batch_rows: if *method == Method::Single { 1 } else { *rows },
                                     jobs: *jobs,
@@ -311,16 +345,19 @@ impl Matrix {
             }
         }
         match cells.run.len() {
-            0 => Err(match cells.ruled_out.first() {
-                Some(first) if cells.ruled_out.iter().all(|out| out.why == first.why) => {
-                    Error::config(format!("nothing can be measured: {}", first.why))
-                }
-                Some(first) => Error::config(format!(
-                    "nothing can be measured: {}: {}",
-                    first.setting, first.why
-                )),
-                None => Error::config("nothing was asked to be measured"),
-            }),
+            0 => {
+                let error = match cells.ruled_out.first() {
+                    Some(first) if cells.ruled_out.iter().all(|out| out.why == first.why) => {
+                        Error::config(format!("nothing can be measured: {}", first.why))
+                    }
+                    Some(first) => Error::config(format!(
+                        "nothing can be measured: {}: {}",
+                        first.setting, first.why
+                    )),
+                    None => Error::config("nothing was asked to be measured"),
+                };
+                Err(error.hint("`tonnage bench --help` says what can be asked for"))
+            }
             count if count > CELLS_MAX => Err(Error::config(format!(
                 "{} cells are too many, {} can be measured at once",
                 Grouped(count as u64),
@@ -328,6 +365,23 @@ impl Matrix {
             ))
             .hint("give shorter lists")),
             _ => Ok(cells),
+        }
+    }
+
+    /// Jobs that write to so many tables together: of those where none are asked for the ones that can be dealt over
+    /// them, or else one each.
+    fn jobs_over(&self, tables: usize, capabilities: &Capabilities) -> Vec<usize> {
+        if let Some(jobs) = &self.jobs {
+            return jobs.clone();
+        }
+        let usual = match capabilities.writers_max {
+            Some(1) => &JOBS[..1],
+            _ => &JOBS,
+        };
+        let dealt = usual.iter().filter(|jobs| jobs.is_multiple_of(tables));
+        match dealt.copied().collect::<Vec<_>>() {
+            none if none.is_empty() => vec![tables],
+            dealt => dealt,
         }
     }
 
@@ -341,17 +395,22 @@ impl Matrix {
             [] => &[Touch::Each][..],
             given => given,
         };
+        let reads = match self.reads.as_slice() {
+            [] => &[0][..],
+            given => given,
+        };
         let tables = self.tables();
         let mut kinds = Vec::new();
         for workload in &self.workloads {
             for operation in &self.operations {
-                for touch in touches {
+                for (touch, reads) in touches.iter().flat_map(|t| reads.iter().map(move |r| (t, r))) {
                     for table in &tables {
                         kinds.extend(round_trips.iter().map(|round_trip| Kind {
                             workload: *workload,
                             table: *table,
                             operation: *operation,
                             touch: *touch,
+                            reads: *reads,
                             round_trip_micros: u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX),
                         }));
                     }
@@ -390,6 +449,12 @@ impl Matrix {
         cross(&mut tables, &self.page_bytes, |table, bytes| {
             table.page_bytes = Some(bytes);
         });
+        cross(&mut tables, &self.partitions, |table, partitions| {
+            table.partitions = partitions;
+        });
+        cross(&mut tables, &self.several, |table, several| {
+            table.tables = several
+        });
         tables
     }
 }
@@ -412,18 +477,25 @@ impl Cells {
         if self.run.contains(&setting) || self.ruled_out.iter().any(|out| out.setting == setting) {
             return;
         }
+        let tables = setting.table.tables;
+        let rows = budget.rows / tables.max(1) as u64;
         let why = match capabilities.writers_max {
             Some(most) if setting.jobs > most => Some(format!(
                 "{} has {} at a time",
                 capabilities.product,
                 Counted(most as u64, "writer")
             )),
-            _ if setting.batch_rows as u64 > budget.rows => {
+            _ if !setting.jobs.is_multiple_of(tables) => Some(format!(
+                "{} cannot be dealt over {tables} tables in equal parts; a multiple of {tables} can",
+                Counted(setting.jobs as u64, "job")
+            )),
+            _ if setting.batch_rows as u64 > rows => {
                 let more = match setting.workload {
                     RowKind::Workload(_) => "; --rows gives it more",
                     RowKind::Own => "",
                 };
-                Some(format!("a run has {} only{more}", Counted(budget.rows, "row")))
+                let of = if tables > 1 { "of a run a table" } else { "a run" };
+                Some(format!("{of} has {} only{more}", Counted(rows, "row")))
             }
             _ => None,
         };
@@ -469,183 +541,4 @@ pub fn rounds(count: usize, rounds: usize, seed: u64) -> Vec<Vec<usize>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn capabilities(writers_max: Option<usize>) -> Capabilities {
-        Capabilities {
-            product: "Example 1".to_owned(),
-            writers_max,
-            durability: &[Durability::Relaxed, Durability::Durable],
-            methods: &[Method::Native, Method::Single],
-            text_holds_nul: true,
-            repeats_keys: true,
-            batch_rows_default: 1,
-            array_rows_max: |_| usize::MAX,
-        }
-    }
-
-    fn budget() -> Budget {
-        Budget {
-            rows: 5_000,
-            duration: Duration::from_secs(1),
-            repeats: 3,
-            warm_up: 0,
-        }
-    }
-
-    fn matrix() -> Matrix {
-        Matrix {
-            workloads: vec![Workload::Sbtest.into()],
-            operations: vec![Mode::Insert],
-            ..Matrix::default()
-        }
-    }
-
-    fn none(_: &Setting) -> Option<String> {
-        None
-    }
-
-    #[test]
-    fn forms_of_tables_are_crossed_and_what_meets_an_obstacle_is_ruled_out() {
-        let asked = Matrix {
-            methods: Some(vec![Method::Single]),
-            jobs: Some(vec![1]),
-            indexes: vec![0, 2],
-            storage: vec![Storage::Plain, Storage::Unlogged],
-            ..matrix()
-        };
-        let obstacle = |setting: &Setting| {
-            let unlogged = setting.table.storage == Storage::Unlogged;
-            (unlogged && setting.table.indexes > 0).then(|| "both are too much".to_owned())
-        };
-        let cells = asked.cells(&capabilities(None), &budget(), &obstacle).unwrap();
-        let kinds: Vec<_> = cells.run.iter().map(|s| s.kind().to_string()).collect();
-        assert_eq!(
-            kinds,
-            [
-                "sbtest insert",
-                "sbtest insert, unlogged",
-                "sbtest insert, 2 indexes"
-            ]
-        );
-        assert_eq!(cells.ruled_out.len(), 1);
-        assert_eq!(cells.ruled_out[0].why, "both are too much");
-    }
-
-    #[test]
-    fn a_kind_of_rows_survives_its_file() {
-        for (kind, text) in [(RowKind::Own, "\"own\""), (Workload::Ycsb.into(), "\"ycsb\"")] {
-            assert_eq!(serde_json::to_string(&kind).unwrap(), text);
-            assert_eq!(serde_json::from_str::<RowKind>(text).unwrap(), kind);
-        }
-        assert!(serde_json::from_str::<RowKind>("\"tpch\"").is_err());
-    }
-
-    #[test]
-    fn lists_are_crossed_and_a_single_row_has_one_batch_size() {
-        let cells = matrix().cells(&capabilities(None), &budget(), &none).unwrap();
-        let shown: Vec<_> = cells.run.iter().map(Setting::to_string).collect();
-        assert_eq!(
-            shown,
-            [
-                "native, 100 rows, 1 job",
-                "native, 1,000 rows, 1 job",
-                "native, 100 rows, 2 jobs",
-                "native, 1,000 rows, 2 jobs",
-                "native, 100 rows, 4 jobs",
-                "native, 1,000 rows, 4 jobs",
-                "single, 1 job",
-                "single, 2 jobs",
-                "single, 4 jobs",
-            ]
-        );
-        assert!(cells.run.iter().all(|s| s.durability == Durability::Durable));
-        let why: Vec<_> = cells.ruled_out.iter().map(|out| out.why.as_str()).collect();
-        assert_eq!(why, ["a run has 5,000 rows only; --rows gives it more"; 3]);
-        assert_eq!(
-            cells.run[3].flags(),
-            "--method native --batch-rows 1000 --jobs 2 --durability durable"
-        );
-    }
-
-    #[test]
-    fn a_round_trip_is_a_kind_of_its_own() {
-        let asked = Matrix {
-            round_trips: vec![
-                Duration::ZERO,
-                Duration::from_micros(70_000),
-                Duration::from_micros(500),
-            ],
-            methods: Some(vec![Method::Single]),
-            jobs: Some(vec![1]),
-            ..matrix()
-        };
-        let cells = asked.cells(&capabilities(None), &budget(), &none).unwrap();
-        let kinds: Vec<_> = cells.run.iter().map(|s| s.kind().to_string()).collect();
-        assert_eq!(
-            kinds,
-            [
-                "sbtest insert",
-                "sbtest insert at 70ms a round trip",
-                "sbtest insert at 0.5ms a round trip"
-            ]
-        );
-    }
-
-    #[test]
-    fn what_a_database_has_not_is_ruled_out_and_what_means_nothing_refused() {
-        let asked = Matrix {
-            jobs: Some(vec![1, 2]),
-            methods: Some(vec![Method::Single]),
-            ..matrix()
-        };
-        let cells = asked.cells(&capabilities(Some(1)), &budget(), &none).unwrap();
-        assert_eq!((cells.run.len(), cells.ruled_out.len()), (1, 1));
-        assert_eq!(cells.ruled_out[0].why, "Example 1 has 1 writer at a time");
-        let nothing = Matrix {
-            jobs: Some(vec![2]),
-            ..asked
-        };
-        let refused = nothing
-            .cells(&capabilities(Some(1)), &budget(), &none)
-            .unwrap_err();
-        assert!(
-            refused.to_string().starts_with("nothing can be measured"),
-            "{refused}"
-        );
-        for (batch_rows, jobs) in [(0, 1), (1, 0)] {
-            let zero = Matrix {
-                batch_rows: Some(vec![batch_rows]),
-                jobs: Some(vec![jobs]),
-                ..matrix()
-            };
-            assert!(zero.cells(&capabilities(None), &budget(), &none).is_err());
-        }
-        let no_repeats = Budget {
-            repeats: 0,
-            ..budget()
-        };
-        assert!(matrix().cells(&capabilities(None), &no_repeats, &none).is_err());
-    }
-
-    #[test]
-    fn the_reference_is_the_plainest_cell_of_many_rows() {
-        let cells = matrix().cells(&capabilities(None), &budget(), &none).unwrap();
-        assert_eq!(cells.references()[0].to_string(), "native, 1,000 rows, 1 job");
-        assert_eq!(cells.references().len(), cells.run.len());
-    }
-
-    #[test]
-    fn every_round_has_every_cell_once_and_the_seed_decides_their_order() {
-        let of = |seed| rounds(20, 3, seed);
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
-        assert_ne!(of(1)[0], of(1)[1]);
-        for mut round in of(1) {
-            round.sort_unstable();
-            assert_eq!(round, (0..20).collect::<Vec<_>>());
-        }
-        assert_eq!(rounds(0, 1, 1), vec![Vec::<usize>::new()]);
-    }
-}
+mod tests;

@@ -6,7 +6,7 @@ use tonnage::{
     Error, ErrorKind, Result,
     measure::{
         BenchReport,
-        figures::{Cell, Offered, Run},
+        figures::{Cell, Offered, Reads, Run},
     },
 };
 
@@ -54,10 +54,15 @@ fn offered(cell: &Cell, value: fn(&Offered) -> f64) -> String {
     number(cell.median(|run| run.offered.as_ref().map(value)))
 }
 
+fn read(cell: &Cell, value: fn(&Reads) -> f64) -> String {
+    number(cell.read(value))
+}
+
 const COLUMNS: &[Column] = &[
     ("workload", |cell| cell.setting.workload.name().to_owned()),
     ("operation", |cell| cell.setting.operation.name().to_owned()),
     ("touch", |cell| cell.setting.touch.to_string()),
+    ("reads_percent", |cell| cell.setting.reads.to_string()),
     ("method", |cell| cell.setting.method.to_string()),
     ("batch_rows", |cell| cell.setting.batch_rows.to_string()),
     ("jobs", |cell| cell.setting.jobs.to_string()),
@@ -76,6 +81,8 @@ const COLUMNS: &[Column] = &[
         let bytes = cell.setting.table.page_bytes;
         bytes.map_or_else(String::new, |bytes| bytes.to_string())
     }),
+    ("partitions", |cell| cell.setting.table.partitions.to_string()),
+    ("tables", |cell| cell.setting.table.tables.to_string()),
     ("runs", |cell| cell.runs.len().to_string()),
     ("rows_per_second", |cell| {
         number(Some(cell.rows_per_second.median))
@@ -147,6 +154,24 @@ const COLUMNS: &[Column] = &[
     }),
     ("response_seconds_max", |cell| {
         offered(cell, |offered| offered.response_seconds[3])
+    }),
+    ("reads_per_second", |cell| {
+        read(cell, |reads| reads.keys_per_second)
+    }),
+    ("reads", |cell| read(cell, |reads| reads.keys as f64)),
+    ("reads_distinct", |cell| read(cell, |reads| reads.distinct as f64)),
+    ("read_requests", |cell| read(cell, |reads| reads.requests as f64)),
+    ("read_seconds_p50", |cell| {
+        read(cell, |reads| reads.request_seconds[0])
+    }),
+    ("read_seconds_p95", |cell| {
+        read(cell, |reads| reads.request_seconds[1])
+    }),
+    ("read_seconds_p99", |cell| {
+        read(cell, |reads| reads.request_seconds[2])
+    }),
+    ("read_seconds_max", |cell| {
+        read(cell, |reads| reads.request_seconds[3])
     }),
     ("statements", |cell| of(cell, |run| Some(run.statements as f64))),
     ("commits", |cell| of(cell, |run| Some(run.commits as f64))),

@@ -318,8 +318,25 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         }
     }
     chart(page, title, &bars(title, &times));
+    if of_each.iter().any(|cell| cell.setting.reads > 0) {
+        let title = "A request of the reads of these, milliseconds: half of them, 95 %, 99 % take at most";
+        let times = of_each.iter().flat_map(|cell| {
+            ["p50", "p95", "p99"]
+                .into_iter()
+                .enumerate()
+                .map(move |(at, name)| {
+                    let taken = cell.read(|reads| reads.request_seconds[at]);
+                    (
+                        format!("{} {name}", cell.setting),
+                        taken.unwrap_or_default() * 1e3,
+                    )
+                })
+        });
+        chart(page, title, &bars(title, &times.collect::<Vec<_>>()));
+    }
     let titles = [
         "Records of the log a row, indexes apart",
+        "Keys that were read, a second",
         "Bytes of log a row",
         "Bytes on disk a row, indexes included",
         "Bytes that the database wrote to its files, a row",
@@ -328,8 +345,9 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         "Processor seconds of the client, a million rows",
         "Processor seconds of the server, a million rows",
     ];
-    let values: [fn(&Cell) -> Option<f64>; 8] = [
+    let values: [fn(&Cell) -> Option<f64>; 9] = [
         |cell| cell.write_path.as_ref()?.row_records,
+        |cell| cell.read(|reads| reads.keys_per_second),
         |cell| cell.a_row(|run| run.log_bytes),
         |cell| cell.a_row(|run| run.disk_bytes),
         |cell| cell.a_row(|run| run.costs.written_bytes),
@@ -408,7 +426,7 @@ fn heat_map(page: &mut String, cells: &[&Cell], best: &Setting, jobs: &[usize], 
 fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
     page.push_str(
         "<h3>All cells</h3><div class=\"wide\"><table><tr><th>setting</th><th>rows/s</th><th></th><th>a job</th>\
-         <th>write p50</th><th>p95</th><th>p99</th><th>client CPU s</th><th>server CPU s</th><th>written B a row</th>\
+         <th>write p50</th><th>p95</th><th>p99</th><th>reads/s</th><th>read p50</th><th>p99</th><th>client CPU s</th><th>server CPU s</th><th>written B a row</th>\
          <th>log flushes</th><th>client memory</th><th>commits</th><th>statements</th><th>taken</th>\
          <th>records a row</th><th>bound by</th></tr>",
     );
@@ -420,6 +438,10 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
         let write = |at: usize| {
             let taken = cell.median(|run| times_of(run).get(at).copied());
             Time(taken.unwrap_or_default())
+        };
+        let read = |at: usize| {
+            let taken = cell.read(|reads| reads.request_seconds[at]);
+            taken.map_or_else(|| "-".to_owned(), |taken| Time(taken).to_string())
         };
         let cpu = |seconds: fn(&Run) -> Option<f64>, share: fn(&Run) -> Option<f64>| {
             processor_time(cell.median(seconds), cell.median(share))
@@ -437,7 +459,8 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
         let count = |of: fn(&Run) -> Option<f64>| Short(cell.median(of).unwrap_or_default());
         let _ = write!(
             page,
-            "<tr{class}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>{}{}<td>{}</td>\
+            "<tr{class}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
+             <td>{}</td><td>{}</td><td>{}</td>{}{}<td>{}</td>\
              <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{taken}</td><td>{records}</td><td>{}</td></tr>",
             cell.setting,
             Short(cell.rows_per_second.median),
@@ -446,6 +469,10 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
             write(0),
             write(1),
             write(2),
+            cell.read(|reads| reads.keys_per_second)
+                .map_or_else(none, |keys| Short(keys).to_string()),
+            read(0),
+            read(2),
             cpu(|run| run.client_cpu_seconds, |run| run.costs.client_cpu_share),
             cpu(
                 |run| run.costs.server_cpu_seconds,

@@ -87,6 +87,7 @@ mod tests {
                 table: TableForm::default(),
                 operation: Mode::Insert,
                 touch: Touch::Each,
+                reads: 0,
                 round_trip_micros: 0,
             },
             jobs: 1,

@@ -193,6 +193,12 @@ const COLUMNS: &[Column] = &[
     ("write p50", |cell| write_time(cell, 0)),
     ("p95", |cell| write_time(cell, 1)),
     ("p99", |cell| write_time(cell, 2)),
+    ("reads/s", |cell| {
+        told(cell.read(|reads| reads.keys_per_second).map(Short))
+    }),
+    ("read p50", |cell| read_time(cell, 0)),
+    ("p95", |cell| read_time(cell, 1)),
+    ("p99", |cell| read_time(cell, 2)),
     ("CPU s/M rows", |cell| cpu(cell, |run| run.client_cpu_seconds)),
     ("server", |cell| cpu(cell, |run| run.costs.server_cpu_seconds)),
     ("sent B/row", |cell| {
@@ -254,6 +260,11 @@ fn write_time(cell: &Cell, at: usize) -> String {
         cell.median(|run: &Run| run.write_seconds.get(at).copied())
             .map(Time),
     )
+}
+
+/// Of a request of the reads of a mix.
+fn read_time(cell: &Cell, at: usize) -> String {
+    told(cell.read(|reads| reads.request_seconds[at]).map(Time))
 }
 
 fn cells(text: &mut String, report: &BenchReport, kind: &Setting) {

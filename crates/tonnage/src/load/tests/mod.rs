@@ -1,5 +1,7 @@
 //! The engine against the reference target: whatever fails, every row stands once and the account is exact.
 
+mod between;
+mod dice;
 mod numbers;
 mod pace;
 mod prepared;
@@ -12,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use self::numbers::Numbers;
+use self::{dice::Dice, numbers::Numbers};
 use super::*;
 use crate::{
     plan::{Attempt, Mode, Rate, RejectsMax},
@@ -44,19 +46,6 @@ fn rejected_rows(dir: &Path) -> Vec<u64> {
     let mut rows: Vec<u64> = text.lines().map(|l| row(l).expect("a row")).collect();
     rows.sort();
     rows
-}
-
-/// A small generator, so that a failure is repeated by its seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
 }
 
 fn refuses_thirteens(row: &crate::targets::memory::Row) -> Option<(&'static str, String)> {

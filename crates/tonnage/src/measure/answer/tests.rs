@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     generate::Workload,
     measure::{
-        figures::{Costs, Run},
+        figures::{Costs, Reads, Run},
         form::TableForm,
         touch::Touch,
     },
@@ -20,6 +20,7 @@ pub(in crate::measure) fn cell(method: Method, batch_rows: usize, jobs: usize, s
             table: TableForm::default(),
             operation: Mode::Insert,
             touch: Touch::Each,
+            reads: 0,
             method,
             batch_rows,
             jobs,
@@ -50,6 +51,7 @@ pub(in crate::measure) fn run(bound_by: Bound) -> Run {
         bound_by,
         costs: Costs::default(),
         offered: None,
+        reads: None,
     }
 }
 
@@ -243,6 +245,64 @@ fn kinds_are_answered_apart_and_reasons_once() {
     assert_eq!(
         found[1].flags.as_deref(),
         Some("--mode upsert --method array --batch-rows 100 --jobs 1 --durability durable")
+    );
+}
+
+#[test]
+fn a_mix_is_answered_apart_and_tells_of_its_reads() {
+    let mixed = |batch_rows, rate: f64| {
+        let mut cell = cell(Method::Array, batch_rows, 1, &about(rate));
+        cell.setting.reads = 95;
+        cell.runs[0].reads = Some(Reads {
+            keys: 19_000,
+            distinct: 18_000,
+            rows: 18_000,
+            requests: 190,
+            retries: 0,
+            keys_per_second: 19.0 * rate,
+            request_seconds: [0.001, 0.002, 0.0031, 0.009],
+        });
+        cell
+    };
+    let cells = [
+        cell(Method::Array, 100, 1, &about(90_000.0)),
+        mixed(100, 900.0),
+        mixed(1_000, 1_000.0),
+    ];
+    let found = answers(&Evidence {
+        cells: &cells,
+        ruled_out: &[],
+        steadiness: None,
+        durability_levels: LEVELS,
+        rate: None,
+    });
+    let kinds: Vec<_> = found.iter().map(|answer| answer.kind.to_string()).collect();
+    assert_eq!(kinds, ["sbtest insert", "sbtest insert, 95% reads"]);
+    assert_eq!(found[0].recommended, Some(cells[0].setting));
+    assert_eq!(found[1].recommended, Some(cells[2].setting));
+    assert_eq!(
+        found[1].sentence,
+        "array, 1,000 rows, 1 job: 1k rows/s ±0.1% beside 19k reads/s (99% of the requests within 3.1ms); no other \
+         batch size is as fast; bound by the database"
+    );
+    assert!(found[0].ruled_out.is_empty(), "{:?}", found[0].ruled_out);
+}
+
+#[test]
+fn the_flags_for_several_tables_are_those_of_the_load_of_each() {
+    let mut four = cell(Method::Native, 100, 8, &about(500.0));
+    four.setting.table.tables = 4;
+    let answer = decide(&[four]);
+    assert_eq!(
+        answer.flags.as_deref(),
+        Some("--method native --batch-rows 100 --jobs 2 --durability durable")
+    );
+    assert!(
+        answer
+            .sentence
+            .ends_with("; by 4 such loads at once, one into each table"),
+        "{}",
+        answer.sentence
     );
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{BenchOptions, processors};
+use super::{BenchOptions, processors, run::Together};
 use crate::{
     load::{LaneReport, Progress},
     measure::{
@@ -10,7 +10,6 @@ use crate::{
         rows::Rows,
         setting::Setting,
     },
-    report::Report,
 };
 
 /// Seconds of a run below which it is not judged how many processors were busy: the system counts hundredths.
@@ -26,11 +25,11 @@ pub(super) type RoundTrips = HashMap<u64, f64>;
 /// A run that is over.
 pub(super) struct Over<'a> {
     pub(super) setting: &'a Setting,
-    pub(super) report: &'a Report,
+    pub(super) together: &'a Together,
     pub(super) rows: &'a Rows,
     pub(super) rows_per_second: f64,
-    /// Rows that were handled.
-    pub(super) written: u64,
+    /// Times that the database was asked for keys.
+    pub(super) requests: u64,
     /// Seconds from before connecting to after the last commit.
     pub(super) wall: f64,
     /// Processor seconds of this process.
@@ -47,12 +46,12 @@ impl Over<'_> {
         offered: Option<&Offered>,
         shortest: &mut RoundTrips,
     ) -> Bound {
-        let stages = &self.report.stages;
-        let sum = |of: fn(&LaneReport) -> f64| stages.lanes.iter().map(of).sum::<f64>();
+        let together = self.together;
+        let sum = |of: fn(&LaneReport) -> f64| together.lanes.iter().map(of).sum::<f64>();
         let time = (self.wall * self.setting.jobs as f64).max(1e-9);
         let commits = sum(|lane| lane.commit_seconds);
         costs.commit_seconds = Some(commits);
-        costs.opening_seconds = Some(stages.round_trip_seconds).filter(|seconds| *seconds > 0.0);
+        costs.opening_seconds = Some(together.opening_seconds).filter(|seconds| *seconds > 0.0);
         let round_trip = costs.opening_seconds.map(|seconds| {
             let known = shortest.entry(self.setting.round_trip_micros).or_insert(seconds);
             *known = known.min(seconds);
@@ -61,23 +60,23 @@ impl Over<'_> {
         let round_trip = round_trip.unwrap_or_default();
         let away = match self.round_trips {
             Some(counted) => counted as f64 * self.setting.round_trip_micros as f64 / 1e6,
-            // A transaction is opened and committed besides.
+            // A transaction is opened and committed besides; keys are asked for between them.
             None if round_trip > FAR_SECONDS => {
-                (self.report.statements + 2 * self.report.commits) as f64 * round_trip
+                (together.statements + 2 * together.commits + self.requests) as f64 * round_trip
             }
             None => 0.0,
         };
         let flushed = costs.log_flushes.or(costs.written_bytes).is_some_and(|n| n > 0);
-        let flushing = (commits - self.report.commits as f64 * round_trip).max(0.0) / time;
+        let flushing = (commits - together.commits as f64 * round_trip).max(0.0) / time;
         let busy = |seconds: Option<f64>| {
             let seconds = seconds.filter(|_| self.wall >= JUDGED_SECONDS);
             seconds.map(|seconds| seconds / self.wall)
         };
         Bound::of(&Load {
             rows_per_second: self.rows_per_second,
-            ceiling: self.rows.ceiling_of(self.written),
-            bringing: busy(Some(stages.reading_seconds)),
-            dealing: busy(Some(stages.dealing_seconds)),
+            ceiling: self.rows.ceiling_of(&together.parts),
+            bringing: busy(Some(together.reading_seconds)),
+            dealing: busy(Some(together.dealing_seconds)),
             client: busy(self.client),
             server: busy(costs.server_cpu_seconds),
             away: away / time,

@@ -29,7 +29,7 @@ type What = (RowKind, TableForm, Mode, Touch, Method, usize);
 fn what(setting: &Setting) -> What {
     (
         setting.workload,
-        setting.table,
+        setting.table.alone(),
         setting.operation,
         setting.touch,
         setting.method,
@@ -93,7 +93,9 @@ impl Running<'_> {
     async fn look(&self, setting: &Setting, name: &str) -> Result<WritePath> {
         let Made {
             target, table: name, ..
-        } = self.make(setting, name).await?;
+        } = self
+            .make(setting, name, 0..self.bench.options.budget.rows)
+            .await?;
         let rows = match setting.method {
             Method::Single => SINGLE_ROWS,
             _ => (setting.batch_rows as u64).clamp(*ROWS.start(), *ROWS.end()),
@@ -102,11 +104,15 @@ impl Running<'_> {
         let alone = Setting {
             jobs: 1,
             round_trip_micros: 0,
+            table: setting.table.alone(),
             ..*setting
         };
-        self.fill(&alone, &target, &name, rows).await?;
+        // Rows that only reads of a mix meet would be counted among those that are written.
+        if setting.operation != Mode::Insert {
+            self.fill(&alone, &target, &name, 0..rows).await?;
+        }
         let prepared = self
-            .prepared(&alone, &target, &name, rows, LedgerPlace::None, None)
+            .prepared(&alone, &target, &name, 0..rows, LedgerPlace::None, None)
             .await?;
         let table = target.table(&name).await?;
         let table = table.ok_or_else(|| Error::bug(format!("{name} is not there once made")))?;

@@ -1,12 +1,12 @@
 //! The tables that rows go into, and what of the rows they take.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{Bench, BenchOptions, Running, gauge};
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     measure::{
-        form::{Keys, TableForm},
+        form::{Keys, Partitions, TableForm},
         gauge::Copied,
         own::Own,
         rows::AllRows,
@@ -14,6 +14,7 @@ use crate::{
         touch::Touch,
     },
     plan::Mode,
+    report::{Counted, Grouped},
     table::TableName,
     target::Target,
 };
@@ -68,7 +69,7 @@ impl Obstacles {
         if let Some(why) = not_met(setting) {
             return Some(why);
         }
-        let of_rows = || form.unlike(setting.workload);
+        let of_rows = || form.unlike(setting.workload).or_else(|| not_read(setting));
         let of_database = || {
             let found = self.forms.iter().find(|(of, _)| of == form);
             found.map(|(_, why)| why.clone())
@@ -90,6 +91,7 @@ fn not_met(setting: &Setting) -> Option<String> {
     let touch = setting.touch;
     match (touch, setting.operation, setting.workload) {
         (Touch::Each, ..) => None,
+        (_, Mode::Insert, RowKind::Workload(_)) if setting.reads > 0 => None,
         (_, Mode::Update | Mode::Upsert, RowKind::Workload(_)) => None,
         (_, Mode::Update | Mode::Upsert, RowKind::Own) => Some(format!(
             "rows of one's own are met each once: {touch} ones are made up"
@@ -99,6 +101,18 @@ fn not_met(setting: &Setting) -> Option<String> {
             operation.phrase()
         )),
     }
+}
+
+/// Why there is nothing to be read between the writes, where some is to be.
+fn not_read(setting: &Setting) -> Option<String> {
+    let why = match (setting.reads, setting.workload, setting.operation) {
+        (0, ..) => return None,
+        (_, _, Mode::Delete) => "a delete leaves nothing to be read",
+        (_, RowKind::Own, _) => "rows of one's own are only written: those that are read are made up",
+        _ if setting.table.keys != Keys::Given => "reads need a primary key that rows bring",
+        _ => return None,
+    };
+    Some(why.to_owned())
 }
 
 impl Bench {
@@ -114,8 +128,8 @@ impl Bench {
 }
 
 impl Running<'_> {
-    /// Makes the table of a run.
-    pub(super) async fn make(&self, setting: &Setting, name: &str) -> Result<Made> {
+    /// Makes a table of a run, for `rows` of it.
+    pub(super) async fn make(&self, setting: &Setting, name: &str, rows: Range<u64>) -> Result<Made> {
         let bench = self.bench;
         let of_database = gauge(&*bench.target)?;
         let own = match setting.workload {
@@ -147,13 +161,40 @@ impl Running<'_> {
             (RowKind::Own, Some(own)) => (own.columns(), own.key.clone()),
             (RowKind::Own, None) => return Err(Error::bug("own rows that were not read")),
         };
-        let making = form.making(table.clone(), columns, key);
+        let mut making = form.making(table.clone(), columns, key);
+        making.partitions = self.partitions(setting, rows)?;
         gauge(&*target)?.make(&making).await?;
         Ok(Made {
             target,
             table,
             lacking: Vec::new(),
         })
+    }
+
+    /// How the table for `rows` of a run is partitioned; none where it is not.
+    fn partitions(&self, setting: &Setting, rows: Range<u64>) -> Result<Option<Partitions>> {
+        let parts = setting.table.partitions;
+        let RowKind::Workload(workload) = setting.workload else {
+            return Ok(None);
+        };
+        let Some(column) = workload.time().filter(|_| parts > 0) else {
+            return Ok(None);
+        };
+        let count = rows.end - rows.start;
+        let times = self.rows_of(setting)?.times(rows);
+        let found = times.and_then(|times| Partitions::even(column, parts, times));
+        match found {
+            Some(partitions) => Ok(Some(partitions)),
+            None => Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "{} of {workload} lie too near to one another to be parted by whole seconds into {}; --rows gives a \
+                     run more",
+                    Counted(count, "row"),
+                    Grouped(parts as u64)
+                ),
+            )),
+        }
     }
 
     /// The columns that `operation` takes of the rows; none for all.

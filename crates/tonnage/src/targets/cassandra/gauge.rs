@@ -50,6 +50,9 @@ impl Gauge for CassandraTarget {
             TableForm {
                 page_bytes: Some(_), ..
             } => "Cassandra has no pages",
+            TableForm { partitions: 1.., .. } => {
+                "the partitions of Cassandra are those of its keys, not of time"
+            }
             TableForm { indexes: 1.., .. } => "secondary indexes of Cassandra cannot be measured yet",
             _ => return Ok(None),
         };

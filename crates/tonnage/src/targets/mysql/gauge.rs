@@ -17,7 +17,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     measure::{
-        form::{Making, Storage, TableForm},
+        form::{Making, Partitions, Storage, TableForm},
         gauge::{Cause, Copied, Disk, Gauge, LogMark, Records, Told, Work, not_by_tcp},
         server::{Listening, Servers},
         way::Address,
@@ -139,6 +139,28 @@ impl MysqlTarget {
     }
 }
 
+/// What makes a table one of partitions, by a column that is a `timestamp` or else a `datetime`.
+fn partitioned(partitions: &Partitions, zoned: bool) -> String {
+    let column = quote(&partitions.column);
+    // What a timestamp is as text depends on the session, so the server parts it by its number only.
+    let (by, ends): (String, Vec<String>) = match zoned {
+        true => (
+            format!("RANGE (floor(unix_timestamp({column})))"),
+            partitions.ends.iter().map(|end| format!("({end})")).collect(),
+        ),
+        false => (
+            format!("RANGE COLUMNS ({column})"),
+            partitions.shown().map(|end| format!("('{end}')")).collect(),
+        ),
+    };
+    let last = if zoned { "MAXVALUE" } else { "(MAXVALUE)" };
+    let ends = ends.iter().map(String::as_str).chain([last]).enumerate();
+    let parts: Vec<String> = ends
+        .map(|(index, end)| format!("PARTITION part_{} VALUES LESS THAN {end}", index + 1))
+        .collect();
+    format!(" PARTITION BY {by} ({})", parts.join(", "))
+}
+
 /// What the counters say, by their names in small letters.
 fn work(counters: &BTreeMap<String, String>) -> Work {
     let count = |name: &str| counters.get(name)?.parse::<u64>().ok();
@@ -197,6 +219,15 @@ impl Gauge for MysqlTarget {
         let mut created = self.create_statement(&making.spec)?;
         if making.storage == Storage::Compressed {
             created.push_str(" ROW_FORMAT=COMPRESSED");
+        }
+        if let Some(partitions) = &making.partitions {
+            let column = making
+                .spec
+                .columns
+                .iter()
+                .find(|column| column.name == partitions.column);
+            let zoned = column.is_some_and(|column| column.ty == ColumnType::TimestampTz);
+            created.push_str(&partitioned(partitions, zoned));
         }
         let mut changes = Vec::new();
         let columns = making.spec.columns.iter();

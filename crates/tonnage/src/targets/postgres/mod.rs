@@ -27,6 +27,7 @@ pub(crate) mod fuzz;
 mod gauge;
 mod getter;
 mod ledger;
+mod making;
 mod numeric;
 mod partitions;
 mod prepare;

@@ -61,6 +61,12 @@ impl Gauge for ShardedTarget {
                 "rows go to the database that their key says, so they must bring it".to_owned(),
             ));
         }
+        if form.partitions > 0 {
+            return Ok(Some(
+                "rows go to the database that their key says, and are not partitioned by time as well"
+                    .to_owned(),
+            ));
+        }
         let members = self
             .all(async |at, target| gauge(&self.members[at], &*target)?.obstacle(form).await)
             .await?;

@@ -124,6 +124,7 @@ impl Gauge for SqliteTarget {
 
     async fn obstacle(&self, form: &TableForm) -> Result<Option<String>> {
         let why = match (form.storage, form.page_bytes) {
+            _ if form.partitions > 0 => "SQLite has no partitions",
             (Storage::Unlogged, _) => "SQLite has one log, or journal, for all tables of a file",
             (Storage::Compressed, _) => "SQLite compresses no tables",
             (_, Some(bytes)) if !bytes.is_power_of_two() || !PAGE_BYTES.contains(&bytes) => {

@@ -4,7 +4,7 @@ use tonnage::{
     generate::Workload,
     measure::{
         TableForm,
-        form::{Keys, Storage},
+        form::{Keys, Partitions, Storage},
         gauge::Told,
     },
     table::TableName,
@@ -44,7 +44,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         columns: Some(20),
         keys: Keys::Generated,
         storage: Storage::Compressed,
-        page_bytes: None,
+        ..TableForm::default()
     };
     for workload in [Workload::Ycsb, Workload::Readings] {
         let name = workload.name();
@@ -64,6 +64,41 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
     assert_eq!(of(columns, "usual").await, ["4"]);
     assert_eq!(of(numbered, "usual").await, [] as [&str; 0]);
     assert_eq!(of(format, "usual").await, ["Dynamic"]);
+
+    // By a timestamp, and by a datetime.
+    let ends = "partition_description FROM partitions WHERE partition_name IS NOT NULL";
+    for (workload, keys, parts) in [
+        (
+            Workload::Readings,
+            Keys::Given,
+            ["1704067210", "1704067220", "MAXVALUE"],
+        ),
+        (
+            Workload::Journal,
+            Keys::None,
+            [
+                "'2024-01-01 00:00:10.000000'",
+                "'2024-01-01 00:00:20.000000'",
+                "MAXVALUE",
+            ],
+        ),
+    ] {
+        let form = TableForm {
+            keys,
+            partitions: 3,
+            ..TableForm::default()
+        };
+        assert_eq!(gauge.obstacle(&form).await.unwrap(), None);
+        let name = format!("timed_{workload}");
+        let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
+        let mut making = form.making(TableName::bare(&name), workload.columns(), key);
+        making.partitions = Some(Partitions {
+            column: "ts".to_owned(),
+            ends: vec![1_704_067_210, 1_704_067_220],
+        });
+        gauge.make(&making).await.unwrap();
+        assert_eq!(of(ends, &name).await, parts, "{workload}");
+    }
 
     for (form, told) in [
         (

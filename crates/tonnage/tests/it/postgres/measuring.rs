@@ -8,7 +8,7 @@ use tonnage::{
     measure::{
         Explain, ExplainOptions, TableForm,
         explain::{ByMethod, Explained},
-        form::{Keys, Storage},
+        form::{Keys, Partitions, Storage},
         verdict::Taken,
         way::{Length, Way},
     },
@@ -211,7 +211,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         columns: Some(20),
         keys: Keys::Generated,
         storage: Storage::Unlogged,
-        page_bytes: None,
+        ..TableForm::default()
     };
     make(form, "all_at_once").await;
     assert_eq!(of(indexes, "all_at_once").await, ["3"]);
@@ -224,6 +224,50 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
     assert_eq!(of(numbered, "usual").await, [] as [&str; 0]);
     assert_eq!(of(persistence, "usual").await, ["p"]);
     assert_eq!(of(compressed, "usual").await, ["0"]);
+
+    let timed = TableForm {
+        indexes: 1,
+        storage: Storage::Unlogged,
+        partitions: 3,
+        ..TableForm::default()
+    };
+    assert_eq!(gauge.obstacle(&timed).await.unwrap(), None);
+    let readings = Workload::Readings;
+    let key = readings.key().iter().map(|name| (*name).to_owned()).collect();
+    let mut making = timed.making(TableName::bare("timed"), readings.columns(), key);
+    making.partitions = Some(Partitions {
+        column: "ts".to_owned(),
+        ends: vec![1_704_067_210, 1_704_067_220],
+    });
+    gauge.make(&making).await.unwrap();
+    let partitions = "SELECT c.relpersistence::text || (SELECT count(*) FROM pg_index WHERE indrelid = c.oid) \
+                      FROM pg_class c JOIN pg_inherits ON inhrelid = c.oid WHERE inhparent = TABLE";
+    assert_eq!(
+        of(partitions, "timed").await,
+        ["u2"; 3],
+        "unlogged, with a key and an index"
+    );
+    place
+        .run(&format!(
+            "INSERT INTO {}.timed (device, ts, site, latitude, longitude, status) \
+             SELECT 'd', '2024-01-01 00:00:00+00'::timestamptz + second * interval '1 second', 's', 0, 0, 0 \
+             FROM generate_series(5, 25) second",
+            place.schema
+        ))
+        .await;
+    let dealt = "SELECT count(*)::text FROM TABLE GROUP BY tableoid ORDER BY tableoid";
+    let dealt = dealt.replace("TABLE", &format!("{}.timed", place.schema));
+    assert_eq!(
+        place
+            .texts(&dealt)
+            .await
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>(),
+        ["5", "10", "6"]
+    );
+    let disk = gauge.disk(&TableName::bare("timed")).await.unwrap().unwrap();
+    assert!(disk.rows_bytes >= Some(3 * disk.page_bytes), "{disk:?}");
 
     let pages = TableForm {
         page_bytes: Some(8_192),
