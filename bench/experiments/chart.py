@@ -4,7 +4,7 @@ import math
 from html import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 340, 60, 190, 16, 46
-COLOURS = ["#2f7de1", "#e0652b", "#2f9e58", "#a45be0", "#b98a10", "#12929e"]
+COLOURS = ["#2f7de1", "#e0652b", "#2f9e58", "#a45be0", "#b98a10", "#12929e", "#d6417f", "#7a5c3e"]
 STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#7a8291}.grid{stroke:#7a829155}.curve{fill:none;stroke-width:2}"
     ".published{stroke-dasharray:5 4}"
@@ -12,7 +12,10 @@ STYLE = (
 
 
 def curves(series, x_title, y_title):
-    """`series` is a list of (name, is it published, [(x, y)]); both axes go by powers of ten."""
+    """`series` is a list of (name, is it published, [(x, y)]); both axes go by powers of ten.
+
+    A published one is dashed, in the colour of the measured one in its place among those, so no two lines look alike.
+    """
     points = [(x, y) for _, _, values in series for x, y in values if x > 0 and y > 0]
     if not points:
         return None
@@ -32,8 +35,10 @@ def curves(series, x_title, y_title):
     for x in sorted({x for x, _ in points}):
         out.append(f'<text x="{x_at(x):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{x:g}</text>')
     out.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_title)}</text>')
+    drawn = {False: 0, True: 0}
     for at, (name, is_published, values) in enumerate(series):
-        colour, way = COLOURS[at % len(COLOURS)], "curve published" if is_published else "curve"
+        colour, way = COLOURS[drawn[is_published] % len(COLOURS)], "curve published" if is_published else "curve"
+        drawn[is_published] += 1
         path = " ".join(f"{x_at(x):.1f},{y_at(y):.1f}" for x, y in sorted(values) if x > 0 and y > 0)
         out.append(f'<polyline class="{way}" stroke="{colour}" points="{path}"/>')
         y = TOP + 8 + 18 * at

@@ -19,8 +19,13 @@ class Fit:
     def shown(self):
         best = self.best()
         at = f"least at {best:,.0f} rows" if best else "without a least"
-        terms = f"{self.a * 1e3:.3g} ms + {self.c * 1e6:.3g} us b + {self.d * 1e9:.3g} ns b^2"
+        terms = f"{self.a * 1e3:.3g} ms {signed(self.c * 1e6)} us b {signed(self.d * 1e9)} ns b^2"
         return f"{terms}, {at}, off by {self.residual:.0%}"
+
+
+def signed(value):
+    """A term behind others: `+ 2.5`, `- 0.449`."""
+    return f"{'-' if value < 0 else '+'} {abs(value):.3g}"
 
 
 # b^2 of 10,000 rows beside 1 is more than the numbers bear.
