@@ -150,6 +150,13 @@ pub trait Ledger: Send + Sync {
     /// `Fenced` if the run is finished or forgotten.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
 
+    /// Whether the run is still `handle`'s: nobody has taken it over or forgotten it.
+    async fn is_owned(&self, handle: &RunHandle) -> Result<bool> {
+        let runs = self.runs().await?;
+        let own = runs.iter().find(|run| run.run_id == handle.run_id);
+        Ok(own.is_some_and(|run| run.epoch == handle.epoch))
+    }
+
     /// Settles what is owed to the table, marks the run finished with its account and drops its slots, all in one
     /// transaction. `Fenced` if the epoch is not `handle`'s. Finishing
     /// it again is no error: the answer to the first time may have been lost.

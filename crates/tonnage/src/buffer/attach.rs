@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
-    load::{Progress, RejectsFile, Stop, pause},
+    load::{Progress, RejectsFile, Stop, check_owned, pause},
     parse::{ParseContext, timezone},
     plan::{LedgerPlace, LoadOptions, OnError, Plan, RejectsMax, Sort},
     table::{Table, nearest},
@@ -117,7 +117,8 @@ pub(super) async fn take(
         // Also where nothing was committed: a process that was killed may have left records.
         false => {
             let before = [(0, owned.rejected)].into_iter().filter(|(_, n)| *n > 0);
-            RejectsFile::resume(&owned.rejects, &before.collect())
+            let check = check_owned(target.ledger(), plan, &owned.handle);
+            RejectsFile::resume(&owned.rejects, &before.collect(), check).await
         }
     };
     match rejects {

@@ -4,7 +4,10 @@
 //! unfinished run has it. What may not change between attempts (sizes, times, options, columns, the table's shape) is
 //! compared when a run is resumed, so that a change is named and not taken for another run.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -271,6 +274,47 @@ async fn start(
         resumable,
         notes,
     })
+}
+
+/// The rejects file of a run: needed where bad rows are put aside, and wherever an earlier attempt has put some aside.
+pub(super) async fn rejects_file(
+    ledger: &dyn Ledger,
+    ownership: &Ownership,
+    plan: &Plan,
+) -> Result<Option<RejectsFile>> {
+    let before: HashMap<u16, u64> = ownership
+        .slots
+        .iter()
+        .filter(|s| s.counts.rejected > 0)
+        .map(|s| (s.slot, s.counts.rejected))
+        .collect();
+    match (ownership.resumed, plan.on_error) {
+        (false, OnError::Stop) => Ok(None),
+        (false, OnError::Reject) => RejectsFile::create(&ownership.rejects).map(Some),
+        (true, OnError::Stop) if before.is_empty() => Ok(None),
+        (true, _) => {
+            let owned = async {
+                match &ownership.handle {
+                    Some(handle) => check_owned(ledger, plan, handle).await,
+                    None => Ok(()),
+                }
+            };
+            let resumed = RejectsFile::resume(&ownership.rejects, &before, owned).await;
+            resumed.map(Some)
+        }
+    }
+}
+
+/// `Fenced` where another process has taken the run over.
+pub(crate) async fn check_owned(ledger: &dyn Ledger, plan: &Plan, handle: &RunHandle) -> Result<()> {
+    let mut attempts = Attempts::new(plan);
+    loop {
+        match ledger.is_owned(handle).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => return Err(Error::fenced()),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
 }
 
 /// Raises the run's epoch. Twice does no harm: nobody works under the epoch whose number was lost on the way.

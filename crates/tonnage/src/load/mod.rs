@@ -22,7 +22,6 @@ mod whole;
 mod write;
 
 use std::{
-    collections::HashMap,
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
@@ -30,6 +29,7 @@ use std::{
 pub(crate) use self::{
     create::spec as create_spec,
     deal::{Convert, Piece, Segment, arrow_bug},
+    identity::check_owned,
     lane::LaneTask,
     rejects::RejectsFile,
     retry::{Attempts, pause},
@@ -38,7 +38,7 @@ pub(crate) use self::{
 use self::{
     create::{provisional, spec},
     deal::Dealer,
-    identity::{Ownership, Reading, own},
+    identity::{Ownership, Reading, own, rejects_file},
     run::run,
     shards::Shards,
     sort::Sorted,
@@ -56,7 +56,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{RunHandle, RunRecord},
     parse::{ParseContext, timezone},
-    plan::{Create, LedgerPlace, LoadOptions, OnError, Plan, Premises, Sort, decide},
+    plan::{Create, LedgerPlace, LoadOptions, Plan, Premises, Sort, decide},
     preparation::{Foreseen, Preparation, shadow},
     reject::Reject,
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
@@ -372,8 +372,9 @@ impl Prepared {
             }),
             false => plan,
         };
+        let rejects = rejects_file(target.ledger(), &ownership, &plan).await;
         let begin = || -> Result<_> {
-            let rejects = rejects_file(&ownership, &plan)?;
+            let rejects = rejects?;
             if plan.sort == Sort::Full {
                 let convert = Convert::new(&plan, source.schema(), &context)?;
                 source = Box::new(Sorted::new(source, plan.clone(), convert)?);
@@ -675,21 +676,5 @@ fn report(
         bound_by: stages::bound_by(&stages, get(&progress.statements), get(&progress.commits)),
         stages,
         error: error.map(ToString::to_string),
-    }
-}
-
-/// The rejects file of a run: needed where bad rows are put aside, and wherever an earlier attempt has put some aside.
-fn rejects_file(ownership: &Ownership, plan: &Plan) -> Result<Option<RejectsFile>> {
-    let before: HashMap<u16, u64> = ownership
-        .slots
-        .iter()
-        .filter(|s| s.counts.rejected > 0)
-        .map(|s| (s.slot, s.counts.rejected))
-        .collect();
-    match (ownership.resumed, plan.on_error) {
-        (false, OnError::Stop) => Ok(None),
-        (false, OnError::Reject) => RejectsFile::create(&ownership.rejects).map(Some),
-        (true, OnError::Stop) if before.is_empty() => Ok(None),
-        (true, _) => RejectsFile::resume(&ownership.rejects, &before).map(Some),
     }
 }

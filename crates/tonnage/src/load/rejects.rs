@@ -9,6 +9,8 @@
 //! - A write that is undone takes its records back ([`RejectsFile::retract`]).
 //! - A path is put on record for a run only if there is nothing in the file, so that a resume, which drops what it does not
 //!   know, finds only what the run has written.
+//! - Only who owns the run puts a new file into its place: a process that was taken over while it began knows less of what
+//!   was committed than the file has.
 //! - A process writes to the file that it has made or found, never to another that stands at the path later. A resume
 //!   puts a new file there, so what the process before it still writes or takes back reaches nobody.
 //!
@@ -18,7 +20,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -26,6 +28,7 @@ use std::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
@@ -34,6 +37,9 @@ use crate::{
     error::{Error, ErrorKind, Result},
     reject::{Reject, RejectData},
 };
+
+/// How often a file is looked at that another process holds.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Where bad rows go. Made with the first of them.
 pub struct RejectsFile {
@@ -101,28 +107,41 @@ impl RejectsFile {
         }
     }
 
-    /// For a resumed run: keeps the first `committed[slot]` records of every slot and drops the others. Fails if
-    /// records that were committed are missing.
-    pub fn resume(path: &Path, committed: &HashMap<u16, u64>) -> Result<Self> {
+    /// For a resumed run: keeps the first `committed[slot]` records of every slot and drops the others. `owned` fails where
+    /// another process has taken the run over since `committed` was read: records that it has added are not known here. It
+    /// is asked while nobody else can put a new file into its place. Fails if records that were committed are missing.
+    pub async fn resume(
+        path: &Path,
+        committed: &HashMap<u16, u64>,
+        owned: impl Future<Output = Result<()>>,
+    ) -> Result<Self> {
         #[derive(Deserialize)]
         struct Slot {
             slot: u16,
         }
         let this = Self::at(path);
         let mut seen: HashMap<u16, u64> = HashMap::new();
-        loop {
-            match appending().open(path) {
-                Ok(found) if !found.metadata().is_ok_and(|found| found.is_file()) => {
-                    return Err(no_file(path));
-                }
-                Ok(found) => *this.lock() = Some(found),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    *this.lock() = None;
-                    break;
-                }
+        let found = loop {
+            let found = match appending().open(path) {
+                Ok(found) => found,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break None,
                 Err(error) => return Err(this.failed(&error)),
+            };
+            if !found.metadata().is_ok_and(|found| found.is_file()) {
+                return Err(no_file(path));
             }
-            let rewritten = this.rewrite(|line| {
+            // Held until it is closed. Where the file system knows no locks, the look alone has to do.
+            while let Err(TryLockError::WouldBlock) = found.try_lock() {
+                tokio::time::sleep(LOOK).await;
+            }
+            // Else another process has just put a new one there.
+            if this.is_current(&found).map_err(|e| this.failed(&e))? {
+                break Some(found);
+            }
+        };
+        if let Some(found) = found {
+            owned.await?;
+            let kept = this.renew(&found, |line| {
                 // A line that was cut by a crash is one that was never fsynced, so never committed.
                 let Ok(Slot { slot }) = serde_json::from_slice(line) else {
                     return false;
@@ -130,11 +149,8 @@ impl RejectsFile {
                 let seen = seen.entry(slot).or_default();
                 *seen += 1;
                 *seen <= committed.get(&slot).copied().unwrap_or(0)
-            })?;
-            // Else another process has just put a new one there.
-            if rewritten {
-                break;
-            }
+            });
+            *this.lock() = Some(kept.map_err(|e| this.failed(&e))?);
         }
         for (slot, expected) in committed {
             let found = seen.get(slot).copied().unwrap_or(0);
@@ -457,8 +473,8 @@ mod tests {
             .collect()
     }
 
-    #[test]
-    fn a_resume_keeps_what_was_committed_and_drops_the_rest() {
+    #[tokio::test]
+    async fn a_resume_keeps_what_was_committed_and_drops_the_rest() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.jsonl");
         let file = RejectsFile::create(&path).unwrap();
@@ -468,18 +484,21 @@ mod tests {
         file.append([(1, &reject(4))]).unwrap();
         let mut torn = OpenOptions::new().append(true).open(&path).unwrap();
         torn.write_all(b"{\"file\":\"f.c").unwrap();
-        let resumed = RejectsFile::resume(&path, &HashMap::from([(0, 2), (1, 1)])).unwrap();
+        let resumed = RejectsFile::resume(&path, &HashMap::from([(0, 2), (1, 1)]), async { Ok(()) })
+            .await
+            .unwrap();
         assert_eq!(rows(&path), [(0, 1), (1, 2), (0, 3)]);
         assert_eq!(resumed.records(), 3);
         resumed.append([(1, &reject(4))]).unwrap();
         assert_eq!(rows(&path), [(0, 1), (1, 2), (0, 3), (1, 4)]);
     }
 
-    #[test]
-    fn a_resume_misses_records_that_are_gone() {
+    #[tokio::test]
+    async fn a_resume_misses_records_that_are_gone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.jsonl");
-        let error = RejectsFile::resume(&path, &HashMap::from([(3, 1)]))
+        let error = RejectsFile::resume(&path, &HashMap::from([(3, 1)]), async { Ok(()) })
+            .await
             .err()
             .expect("nothing is there");
         assert!(
@@ -502,14 +521,16 @@ mod tests {
         assert_eq!(file.records(), 1);
     }
 
-    #[test]
-    fn who_was_taken_over_touches_nothing_of_its_successor() {
+    #[tokio::test]
+    async fn who_was_taken_over_touches_nothing_of_its_successor() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.jsonl");
         let before = RejectsFile::create(&path).unwrap();
         before.append([(0, &reject(1))]).unwrap();
         let mut undone = before.append([(1, &reject(2))]).unwrap();
-        let after = RejectsFile::resume(&path, &HashMap::from([(0, 1)])).unwrap();
+        let after = RejectsFile::resume(&path, &HashMap::from([(0, 1)]), async { Ok(()) })
+            .await
+            .unwrap();
         before.append([(0, &reject(9))]).unwrap();
         after.append([(1, &reject(2))]).unwrap();
         before.retract(&mut undone).unwrap();
@@ -518,12 +539,51 @@ mod tests {
         assert_eq!(rows(&path), [(0, 1), (1, 2), (2, 3)]);
     }
 
-    #[test]
-    fn who_was_taken_over_before_its_first_record_makes_no_file() {
+    #[tokio::test]
+    async fn who_was_taken_over_before_it_opens_them_leaves_the_records_of_its_successor() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        let after = RejectsFile::create(&path).unwrap();
+        after.append([(0, &reject(1)), (1, &reject(2))]).unwrap();
+        let before = RejectsFile::resume(&path, &HashMap::new(), async { Err(Error::fenced()) }).await;
+        assert_eq!(before.err().map(|error| error.kind()), Some(ErrorKind::Fenced));
+        after.append([(2, &reject(3))]).unwrap();
+        assert_eq!(rows(&path), [(0, 1), (1, 2), (2, 3)]);
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_who_owns_a_run_while_another_holds_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.jsonl");
+        RejectsFile::create(&path)
+            .unwrap()
+            .append([(0, &reject(1))])
+            .unwrap();
+        let held = File::open(&path).unwrap();
+        held.lock().unwrap();
+        let asked = AtomicU64::new(0);
+        let committed = HashMap::from([(0, 1)]);
+        let resumed = RejectsFile::resume(&path, &committed, async {
+            asked.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        });
+        let mut resumed = std::pin::pin!(resumed);
+        let soon = tokio::time::timeout(Duration::from_millis(100), resumed.as_mut()).await;
+        assert!(soon.is_err(), "somebody holds it");
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        held.unlock().unwrap();
+        assert_eq!(resumed.await.unwrap().records(), 1);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn who_was_taken_over_before_its_first_record_makes_no_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.jsonl");
         let before = RejectsFile::create(&path).unwrap();
-        let after = RejectsFile::resume(&path, &HashMap::new()).unwrap();
+        let after = RejectsFile::resume(&path, &HashMap::new(), async { Ok(()) })
+            .await
+            .unwrap();
         after.append([(1, &reject(2))]).unwrap();
         let error = before.append([(0, &reject(1))]).expect_err("it is another's");
         assert_eq!(error.kind(), ErrorKind::Fenced);

@@ -17,7 +17,7 @@ use std::{
 use self::{dice::Dice, numbers::Numbers};
 use super::*;
 use crate::{
-    plan::{Attempt, Mode, Rate, RejectsMax},
+    plan::{Attempt, Mode, OnError, Rate, RejectsMax},
     table::TableName,
     targets::memory::{Fault, Memory},
 };

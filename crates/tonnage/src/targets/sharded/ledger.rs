@@ -223,6 +223,17 @@ fn finished_in_any(runs: &[Result<Vec<RunRecord>>]) -> Vec<String> {
 
 #[async_trait]
 impl Ledger for ShardedTarget {
+    /// In every member: two who take a run over at once may get some each.
+    async fn is_owned(&self, handle: &RunHandle) -> Result<bool> {
+        let each = self.each(async |at, target| match self.handle_of(handle, at) {
+            Ok(own) => target.ledger().is_owned(&own).await,
+            Err(error) if error.kind() == ErrorKind::Fenced => Ok(false),
+            Err(error) => Err(error),
+        });
+        let owned: Vec<bool> = each.await?.into_iter().collect::<Result<_>>()?;
+        Ok(owned.into_iter().all(|owned| owned))
+    }
+
     async fn runs(&self) -> Result<Vec<RunRecord>> {
         let mut united: Vec<RunRecord> = Vec::new();
         for (at, runs) in self.runs_of_each().await?.into_iter().enumerate() {

@@ -403,6 +403,13 @@ impl Sequence {
         if let Ok((handle, _)) = expected {
             self.add_owner(handle);
         }
+        let handles: Vec<_> = self.owners.iter().map(|owner| owner.handle.clone()).collect();
+        for handle in handles {
+            let owned = self.subject.target.ledger().is_owned(&handle).await;
+            let run = self.run_mut(&handle.run_id);
+            let expected = run.is_some_and(|run| run.epoch == handle.epoch);
+            self.assert_eq(&owned.map_err(|error| error.kind()), &Ok(expected), "ownership");
+        }
     }
 
     /// Takes the run of the open transaction over: that waits for the transaction and sees what it did.
