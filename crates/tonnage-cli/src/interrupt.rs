@@ -72,6 +72,12 @@ pub enum Interrupted {
     By(Interrupt),
 }
 
+impl From<Error> for Interrupted {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
 impl Interrupted {
     /// How the command ends.
     pub fn ending(self) -> Result<Ending> {

@@ -38,7 +38,7 @@ use tonnage::{
 use crate::{
     Ending, confirm,
     connection::ConnectionArgs,
-    interrupt::{Interrupt, requested, unless_interrupted},
+    interrupt::{Interrupt, Interrupted, requested, unless_interrupted},
     options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
     report::write_report,
 };
@@ -100,7 +100,7 @@ pub struct BenchArgs {
     touch: Vec<Touch>,
 
     /// Of a hundred operations so many are reads by key: 50, 95, up to 99. After each write a job looks up as many keys as
-    /// that makes, as many at once as a write has rows, or 4,096; of the method single one by one [default: 0]
+    /// that makes, at most as many at once as a write has rows, or 4,096; of the method single one by one [default: 0]
     #[arg(long, value_name = "PERCENT,..", value_delimiter = ',', value_parser = percent, help_heading = "What to measure")]
     reads: Vec<u8>,
 
@@ -241,8 +241,8 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
         Err(interrupted) => return interrupted.ending(),
     };
     if args.remove_left {
-        return match unless_interrupted(remove(&*target, args.yes)).await {
-            Ok(ending) => Ok(ending),
+        return match remove(&*target, args.yes).await {
+            Ok(()) => Ok(Ending::Done),
             Err(interrupted) => interrupted.ending(),
         };
     }
@@ -310,18 +310,16 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
 }
 
 /// Removes what killed runs have left.
-async fn remove(target: &dyn Target, yes: bool) -> Result<Ending> {
-    let names = left(target).await?;
+async fn remove(target: &dyn Target, yes: bool) -> Result<(), Interrupted> {
+    let names = unless_interrupted(left(target)).await?;
     if names.is_empty() {
         println!("nothing is left");
-        return Ok(Ending::Done);
+        return Ok(());
     }
-    if let Err(interrupted) = confirm::removal(&names, yes).await {
-        return interrupted.ending();
-    }
-    remove_left(target, &names).await?;
+    confirm::removal(&names, yes).await?;
+    unless_interrupted(remove_left(target, &names)).await?;
     println!("removed {}", names.join(", "));
-    Ok(Ending::Done)
+    Ok(())
 }
 
 fn options(args: &BenchArgs) -> Result<BenchOptions> {

@@ -176,7 +176,8 @@ impl Bench {
         options.check_together()?;
         options.budget.check()?;
         let own = tables::own(&target, &url, &mut options).await?;
-        let obstacles = tables::Obstacles::of(&*target, &options.matrix, own.clone()).await?;
+        let rows = options.budget.rows;
+        let obstacles = tables::Obstacles::of(&*target, &options.matrix, own.clone(), rows).await?;
         let obstacle = |setting: &Setting| {
             obstacles
                 .to(setting)

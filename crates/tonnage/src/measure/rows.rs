@@ -397,6 +397,8 @@ impl Rows {
         let last = match self.which.operation {
             Mode::Upsert => self.there() + rows.end.div_ceil(2),
             _ if self.which.added => self.rows + rows.end,
+            // Whichever is met, it is one of these.
+            _ if self.picks.is_some() => met.end,
             _ => rows.end.max(met.end),
         };
         let first = if met.is_empty() { rows.start } else { met.start };

@@ -26,6 +26,10 @@ const BATCH_ROWS: [usize; 3] = [100, 1_000, 10_000];
 const JOBS: [usize; 3] = [1, 2, 4];
 /// The most reads of a hundred operations.
 const READS_MAX: u8 = 99;
+/// Tables that rows are dealt over: each load keeps threads of its own, and all of them have to run at once.
+const TABLES_MAX: usize = 64;
+/// Partitions of a table: as many as MariaDB has at most.
+const PARTITIONS_MAX: usize = 8_192;
 /// Cells of a matrix at most: an hour of one-second runs repeated three times.
 const CELLS_MAX: usize = 1_200;
 /// The stream of random numbers that the order takes.
@@ -312,6 +316,13 @@ impl Matrix {
         if self.several.contains(&0) {
             return Err(Error::config("--tables must be at least 1").hint("1 is a table as without --tables"));
         }
+        let too_many = |name: &str, most: usize, asked: &[usize]| match asked.iter().find(|n| **n > most) {
+            Some(asked) => Err(Error::config(format!("{name} {asked} is too many"))
+                .hint(format!("{most} at most, in each setting"))),
+            None => Ok(()),
+        };
+        too_many("--tables", TABLES_MAX, &self.several)?;
+        too_many("--partitions", PARTITIONS_MAX, &self.partitions)?;
         let mut cells = Cells {
             run: Vec::new(),
             ruled_out: Vec::new(),
@@ -480,11 +491,17 @@ impl Cells {
         let tables = setting.table.tables;
         let rows = budget.rows / tables.max(1) as u64;
         let why = match capabilities.writers_max {
-            Some(most) if setting.jobs > most => Some(format!(
-                "{} has {} at a time",
-                capabilities.product,
-                Counted(most as u64, "writer")
-            )),
+            Some(most) if setting.jobs > most => {
+                let several = match tables > most {
+                    true => format!(", and {tables} tables take one each"),
+                    false => String::new(),
+                };
+                let writers = Counted(most as u64, "writer");
+                Some(format!(
+                    "{} has {writers} at a time{several}",
+                    capabilities.product
+                ))
+            }
             _ if !setting.jobs.is_multiple_of(tables) => Some(format!(
                 "{} cannot be dealt over {tables} tables in equal parts; a multiple of {tables} can",
                 Counted(setting.jobs as u64, "job")

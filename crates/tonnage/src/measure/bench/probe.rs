@@ -31,7 +31,11 @@ fn what(setting: &Setting) -> What {
         setting.workload,
         setting.table.alone(),
         setting.operation,
-        setting.touch,
+        // Of rows that are added it says which are read.
+        match setting.operation {
+            Mode::Insert => Touch::Each,
+            _ => setting.touch,
+        },
         setting.method,
         setting.batch_rows,
     )

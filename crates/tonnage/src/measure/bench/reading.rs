@@ -3,7 +3,8 @@
 //! - Reads follow writes. When a job has committed rows it asks for as many keys as the mix owes for them, and begins its
 //!   next write when all are answered. So the mix is exact at every moment, however long either kind takes, and there are
 //!   never more operations under way than jobs.
-//! - A request has as many keys as a write has rows; of the method single one.
+//! - A request has at most as many keys as a write has rows, of the method single one: what is owed for a write is asked
+//!   for before the next one, so the last request of a write has what is left over.
 //! - Every key that is asked for is there. One that is not found ends the run.
 
 use std::{
@@ -171,9 +172,10 @@ impl Between for Reading {
                 return Err(Error::new(
                     ErrorKind::Refused,
                     format!(
-                        "of {} that are there {} not found",
-                        Counted(asked.distinct, "key"),
-                        asked.missing
+                        "{} of {} that must be there not found: does somebody else change these tables, or are fewer \
+                         replicas asked than see a write?",
+                        asked.missing,
+                        Counted(asked.distinct, "key")
                     ),
                 ));
             }
@@ -241,8 +243,8 @@ impl Added {
     }
 }
 
-/// What the loads of a run have read, all together, in a run of so many `seconds`; none of no mix.
-pub(super) async fn reads(all: &[Arc<Reading>], seconds: f64) -> Option<Reads> {
+/// What the loads of a run have read, all together, but for how much that was a second; none of no mix.
+pub(super) async fn reads(all: &[Arc<Reading>]) -> Option<Reads> {
     if all.is_empty() {
         return None;
     }
@@ -260,7 +262,7 @@ pub(super) async fn reads(all: &[Arc<Reading>], seconds: f64) -> Option<Reads> {
         rows: asked.rows,
         requests: asked.requests,
         retries: asked.retries,
-        keys_per_second: asked.keys as f64 / seconds,
+        keys_per_second: 0.0,
         request_seconds: [0.5, 0.95, 0.99, 1.0].map(quantile),
     })
 }

@@ -22,7 +22,11 @@ use crate::{
     error::{Error, ErrorKind, Result},
     fetch::Known,
     load::{Between, Ended, LaneReport, Prepared, Progress, Stop, WriteTimes, prepare},
-    measure::{figures::Run, rows::Rows, setting::Setting},
+    measure::{
+        figures::{Reads, Run},
+        rows::Rows,
+        setting::Setting,
+    },
     operation::Method,
     plan::{LedgerPlace, LoadOptions, Mode, Rate},
     report::Report,
@@ -224,18 +228,32 @@ impl Running<'_> {
         let round_trips = round_trips(self)
             .zip(round_trips_before)
             .map(|(after, before)| after - before);
-        let after = self.meter.processors().await?;
-        let client = after.client_since(&before);
-        let log_after = log(&*target).await?;
-        let taken = (gauge(&*target)?, before, after);
-        let mut costs = self.meter.end(taken, (wall, processors())).await?;
+        let after = self.meter.processors().await;
+        // The last rows of a mix are not handled before what is read for them.
+        let answered = readings
+            .iter()
+            .filter_map(|reading| Some(reading.span()?.1))
+            .max();
+        let reads = reads(&readings).await;
+        // A session of PostgreSQL tells what it has done as it ends.
+        drop(readings);
+        let measured = async {
+            let after = after?;
+            let client = after.client_since(&before);
+            let log_after = log(&*target).await?;
+            let taken = (gauge(&*target)?, before, after);
+            let costs = self.meter.end(taken, (wall, processors())).await?;
+            Ok::<_, Error>((costs, client, log_after))
+        };
+        let measured = measured.await;
 
-        let (mut together, mut failed) = (Together::default(), None);
+        let (mut together, mut failed, mut forgotten) = (Together::default(), None, Ok(()));
         for (index, ((ended, progress), (of_part, _))) in ended.into_iter().zip(&tables).enumerate() {
             match ended {
                 Ok(Ended { report, error }) => {
+                    // Each, whatever else has failed: what stays in the ledger is in somebody's way.
                     if let Some(run) = &report.run_id {
-                        of_part.ledger().forget(run).await?;
+                        forgotten = forgotten.and(of_part.ledger().forget(run).await.map(|_| ()));
                     }
                     together.add(rows_of(index).start, &report, &progress);
                     failed = failed.or(error.filter(|e| e.kind() != ErrorKind::Cancelled));
@@ -243,6 +261,8 @@ impl Running<'_> {
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
+        let (mut costs, client, log_after) = measured?;
+        forgotten?;
         for setting in changed {
             if !self.settings_changed.contains(&setting) {
                 self.settings_changed.push(setting);
@@ -251,22 +271,20 @@ impl Running<'_> {
         if let Some(error) = failed {
             return Err(error);
         }
-        let Some((begun, committed)) = together.writes.span().filter(|_| together.written > 0) else {
+        let have_all_committed = together.parts.iter().all(|part| !part.is_empty());
+        let Some((begun, committed)) = together.writes.span().filter(|_| have_all_committed) else {
             return Err(Error::new(
                 ErrorKind::Refused,
                 "nothing was committed within the time of a run",
             )
             .hint("--duration gives it more"));
         };
-        // The last rows of a mix are not handled before what is read for them.
-        let answered = readings.iter().filter_map(|reading| Some(reading.span()?.1));
-        let done = answered.fold(committed, Instant::max);
-        let mut disk_bytes = None;
+        let done = answered.map_or(committed, |answered| committed.max(answered));
+        // Not known of all where it is not of one.
+        let mut disk_bytes = Some(0);
         for (of_part, table) in &tables {
             let disk = gauge(&**of_part)?.disk(table).await?;
-            disk_bytes = disk
-                .map(|disk| disk.bytes + disk_bytes.unwrap_or(0))
-                .or(disk_bytes);
+            disk_bytes = disk_bytes.zip(disk).map(|(sum, disk)| sum + disk.bytes);
         }
         let offered = offered(rate, &pace);
         // Few writes may be over before the next would be due.
@@ -274,7 +292,10 @@ impl Running<'_> {
         let window = done.saturating_duration_since(begun);
         let seconds = window.as_secs_f64().max(least).max(1e-6);
         let rows_per_second = together.written as f64 / seconds;
-        let reads = reads(&readings, seconds).await;
+        let reads = reads.map(|reads| Reads {
+            keys_per_second: reads.keys as f64 / seconds,
+            ..reads
+        });
         let rows = self.rows_of(setting)?;
         let over = Over {
             setting,

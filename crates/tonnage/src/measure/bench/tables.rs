@@ -48,11 +48,18 @@ pub(super) struct Obstacles {
     own: Option<Arc<Own>>,
     /// What the database cannot make.
     forms: Vec<(TableForm, String)>,
+    /// Rows of a run.
+    rows: u64,
 }
 
 impl Obstacles {
-    /// Asks the database for those to the forms of `matrix`.
-    pub(super) async fn of(target: &dyn Target, matrix: &Matrix, own: Option<Arc<Own>>) -> Result<Self> {
+    /// Asks the database for those to the forms of `matrix`, for runs of so many `rows`.
+    pub(super) async fn of(
+        target: &dyn Target,
+        matrix: &Matrix,
+        own: Option<Arc<Own>>,
+        rows: u64,
+    ) -> Result<Self> {
         let gauge = gauge(target)?;
         let mut forms = Vec::new();
         for form in matrix.tables() {
@@ -60,7 +67,7 @@ impl Obstacles {
                 forms.push((form, why));
             }
         }
-        Ok(Self { own, forms })
+        Ok(Self { own, forms, rows })
     }
 
     /// The first that a setting meets.
@@ -69,7 +76,12 @@ impl Obstacles {
         if let Some(why) = not_met(setting) {
             return Some(why);
         }
-        let of_rows = || form.unlike(setting.workload).or_else(|| not_read(setting));
+        let of_rows = || {
+            let unlike = form.unlike(setting.workload);
+            unlike
+                .or_else(|| not_read(setting, self.rows))
+                .or_else(|| not_parted(setting))
+        };
         let of_database = || {
             let found = self.forms.iter().find(|(of, _)| of == form);
             found.map(|(_, why)| why.clone())
@@ -103,10 +115,31 @@ fn not_met(setting: &Setting) -> Option<String> {
     }
 }
 
+/// Why partitions of equal length would not have equal parts of the rows.
+fn not_parted(setting: &Setting) -> Option<String> {
+    let meets_others = setting.operation == Mode::Upsert || setting.reads > 0;
+    let form = &setting.table;
+    (form.partitions > 1 && form.tables > 1 && meets_others && setting.operation != Mode::Update).then(|| {
+        "the rows that each of several tables has beforehand and those that it gets are far apart in time, with \
+         partitions between that stay empty"
+            .to_owned()
+    })
+}
+
+/// Rows of a run of a mix: the keys that can be read are held in memory, twice.
+const READ_ROWS_MAX: u64 = 10_000_000;
+
 /// Why there is nothing to be read between the writes, where some is to be.
-fn not_read(setting: &Setting) -> Option<String> {
+fn not_read(setting: &Setting, rows: u64) -> Option<String> {
     let why = match (setting.reads, setting.workload, setting.operation) {
         (0, ..) => return None,
+        _ if rows > READ_ROWS_MAX => {
+            return Some(format!(
+                "the keys of {} would be held in memory to be read, {} at most are; --rows gives a run fewer",
+                Counted(rows, "row"),
+                Grouped(READ_ROWS_MAX)
+            ));
+        }
         (_, _, Mode::Delete) => "a delete leaves nothing to be read",
         (_, RowKind::Own, _) => "rows of one's own are only written: those that are read are made up",
         _ if setting.table.keys != Keys::Given => "reads need a primary key that rows bring",

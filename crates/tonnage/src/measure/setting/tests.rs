@@ -212,6 +212,18 @@ fn what_a_database_has_not_is_ruled_out_and_what_means_nothing_refused() {
         refused.to_string().starts_with("nothing can be measured"),
         "{refused}"
     );
+    let of_two_tables = Matrix {
+        jobs: Some(vec![2]),
+        several: vec![2],
+        ..matrix()
+    };
+    let refused = of_two_tables
+        .cells(&capabilities(Some(1)), &budget(), &none)
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "nothing can be measured: Example 1 has 1 writer at a time, and 2 tables take one each"
+    );
     for (batch_rows, jobs) in [(0, 1), (1, 0)] {
         let zero = Matrix {
             batch_rows: Some(vec![batch_rows]),
