@@ -43,7 +43,7 @@ FAULT_DIRECTORY := $(abspath $(or $(CARGO_TARGET_DIR),target))/faults
 test-faults: tools
 	cargo build --workspace --locked
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
-	rm -f $(FAULT_DIRECTORY)/table.md
+	rm -rf $(FAULT_DIRECTORY)/round-* $(FAULT_DIRECTORY)/table.md
 	ended=0; \
 	TONNAGE_FAULT_DIRECTORY=$(FAULT_DIRECTORY) TONNAGE_FAULT_ROUNDS=$(or $(TONNAGE_FAULT_ROUNDS),100) \
 	scripts/with-servers cargo test --locked --workspace --no-fail-fast --test it $(or $(FAULTS),faults) -- --nocapture \

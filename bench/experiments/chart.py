@@ -14,7 +14,8 @@ STYLE = (
 def curves(series, x_title, y_title):
     """`series` is a list of (name, is it published, [(x, y)]); both axes go by powers of ten.
 
-    A published one is dashed, in the colour of the measured one in its place among those, so no two lines look alike.
+    A published one is dashed, in the colour of the measured one in its place among those (the first in that of
+    the first, and so on, whatever stands between), so no two lines look alike.
     """
     points = [(x, y) for _, _, values in series for x, y in values if x > 0 and y > 0]
     if not points:

@@ -2,8 +2,9 @@
 
 use std::{
     io::{Read, Write},
-    process::{Command, Stdio},
-    thread::sleep,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread::{JoinHandle, sleep},
     time::Duration,
 };
 
@@ -120,6 +121,70 @@ pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>,
     answered(place, &format!("{arguments} </dev/null"), ": ", hides, typed)
 }
 
+/// How often a terminal is looked at, and how many times at most for one thing: a minute.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS_MAX: u32 = 6_000;
+
+/// A program on a terminal of its own, and what that shows.
+struct Terminal {
+    child: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+    /// Ends when nothing more can be shown.
+    reading: JoinHandle<()>,
+}
+
+impl Terminal {
+    /// Takes over a program whose output is a pipe. It is read beside, so that waiting for it has an end.
+    fn of(mut child: Child) -> Self {
+        let mut screen = child.stdout.take().expect("a screen");
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let reading = {
+            let shown = shown.clone();
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4_096];
+                loop {
+                    let count = screen.read(&mut bytes).expect("it can be read");
+                    if count == 0 {
+                        return;
+                    }
+                    shown
+                        .lock()
+                        .expect("no panic holds it")
+                        .extend_from_slice(&bytes[..count]);
+                }
+            })
+        };
+        Self {
+            child,
+            shown,
+            reading,
+        }
+    }
+
+    /// All that it has shown so far.
+    fn shown(&self) -> String {
+        let shown = self.shown.lock().expect("no panic holds it");
+        String::from_utf8_lossy(&shown).into_owned()
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it can be asked").is_some()
+    }
+
+    /// Waits until something is so; what it never is so of is killed.
+    fn until(&mut self, what: &str, is_so: impl Fn(&mut Self) -> bool) {
+        for _ in 0..LOOKS_MAX {
+            if is_so(self) {
+                return;
+            }
+            sleep(LOOK);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        panic!("{what}: never so; shown is {:?}", self.shown());
+    }
+}
+
 /// Runs the program on a terminal of its own, on which `typed` is typed behind its question, which ends with `question`,
 /// once the terminal is `ready`.
 fn answered(
@@ -140,25 +205,21 @@ fn answered(
         .spawn()
         .expect("script is there, a part of util-linux");
     let mut keyboard = child.stdin.take().expect("a keyboard");
-    let mut screen = child.stdout.take().expect("a screen");
-    let mut shown = Vec::new();
-    let mut byte = [0];
-    while !shown.ends_with(question.as_bytes()) && screen.read(&mut byte).expect("it shows something") > 0 {
-        shown.extend(byte);
-    }
-    let terminal = String::from_utf8_lossy(&shown).into_owned();
-    let terminal = terminal.lines().next().expect("its name");
-    for look in 0.. {
-        if ready(terminal) || child.try_wait().expect("it can be asked").is_some() {
-            break;
-        }
-        assert!(look < 6_000, "the terminal is not ready for what is typed");
-        sleep(Duration::from_millis(10));
-    }
+    let mut terminal = Terminal::of(child);
+    terminal.until("it asks or ends", |terminal| {
+        terminal.shown().contains(question) || terminal.reading.is_finished()
+    });
+    let shown = terminal.shown();
+    let name = shown.lines().next().expect("its name");
+    terminal.until("the terminal is ready for what is typed", |terminal| {
+        ready(name) || terminal.has_ended()
+    });
     keyboard.write_all(typed.as_bytes()).expect("typed");
-    screen.read_to_end(&mut shown).expect("it ends");
-    let status = child.wait().expect("it ends");
-    (status.code(), String::from_utf8_lossy(&shown).into_owned())
+    terminal.until("it ends", |terminal| {
+        terminal.has_ended() && terminal.reading.is_finished()
+    });
+    let status = terminal.child.wait().expect("it ends");
+    (status.code(), terminal.shown())
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_mix_reads_exactly_its_share_and_finds_all_of_it() {
         let place = Place::with(*database, ORDERS, &[]);
         let line = format!(
             "--rows {ROWS} --duration 10m --repeat 1 --batch-rows 40 --jobs 1 --method single,batch --yes --workload ycsb \
-             --operation insert,update,upsert --touch latest --reads 50,95"
+             --operation insert,update,upsert --touch latest --reads 50,90"
         );
         let ran = place.run(&format!("bench {{db}} {line} -o out"));
         assert_eq!(ran.code, Some(0), "{database:?}: {}", ran.stderr);

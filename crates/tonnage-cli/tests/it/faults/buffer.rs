@@ -191,7 +191,7 @@ fn killed_under_load(name: &'static str, database: impl Fallible) {
     let run = || Lives::new(database, seed).run(&mut tally);
     if let Err(failure) = catch_unwind(AssertUnwindSafe(run)) {
         eprintln!("{name}: TONNAGE_FAULT_SEED={seed} begins the same again");
-        tally.add(&[], Some(seed));
+        tally.fail_all(seed);
         resume_unwind(failure);
     }
 }

@@ -469,7 +469,8 @@ fn a_deadlock_that_the_load_loses(crowded: &Crowded) {
         crowded.check();
         let told = crowded.report();
         assert_eq!(count(&told, "/rows/written"), ROWS, "{told:#}");
-        assert_eq!(count(&told, "/overload/writes"), 1, "{told:#}");
+        // Where the other one is slow to undo, the load may meet a second deadlock when it tries again.
+        assert!(count(&told, "/overload/writes") > 0, "{told:#}");
         let said = told["overload"]["error"].as_str().map(str::to_lowercase);
         assert!(said.is_some_and(|said| said.contains("deadlock")), "{told:#}");
     }

@@ -89,10 +89,12 @@ impl Disk {
         enter
     }
 
-    /// Leaves room for so many KiB.
+    /// Leaves room for so many KiB. A server that writes meanwhile may take the last of it first, which is as
+    /// good.
     pub fn fill(&self, user: &str, left: u64) {
         let script = "room=$(df -k --output=avail \"$1\" | tail -n 1) && \
-                      if [ \"$room\" -gt \"$2\" ]; then head -c $((room - $2))k /dev/zero >\"$0\"; fi";
+                      if [ \"$room\" -gt \"$2\" ]; then head -c $((room - $2))k /dev/zero >\"$0\" || \
+                      [ \"$(df -k --output=avail \"$1\" | tail -n 1)\" -le \"$2\" ]; fi";
         let (file, left) = (self.ballast(), left.to_string());
         let words = [OsStr::new("-c"), OsStr::new(script), file.as_os_str()];
         let place = [self.place.as_os_str(), OsStr::new(&left)];

@@ -1,6 +1,7 @@
 //! Servers of a test's own, which it may kill as it likes. They go away with the test.
 
 use std::{
+    fs::File,
     net::TcpListener,
     ops::Range,
     path::{Path, PathBuf},
@@ -29,6 +30,8 @@ const PORTS_TRIED: u32 = 10;
 const STARTS_TRIED: u32 = 1_000;
 /// Between two looks at a server that starts.
 const LOOK: Duration = Duration::from_millis(100);
+/// Between two questions to one that has not answered yet: each takes time from its start.
+const ASK: Duration = Duration::from_millis(50);
 /// What an answer may take, so that a server that hangs is told from one that is slow.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -344,7 +347,12 @@ impl Maria {
     /// Whether it starts on its port, and answers.
     fn starts(&mut self) -> bool {
         let place = self.directory.path().join("place");
-        let log = std::fs::File::create(place.join("server.log")).expect("a file for its log");
+        // What it said before it was killed stays.
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(place.join("server.log"))
+            .expect("a file for its log");
         let mut server = self.program("mariadbd");
         server
             .args(["--bind-address=127.0.0.1", "--local-infile=ON"])
@@ -362,6 +370,7 @@ impl Maria {
         self.process = Some(server.spawn().expect("mariadbd starts"));
         let mut answers = false;
         until("MariaDB has started or ended", || {
+            sleep(ASK);
             // Another server may have taken the port.
             let found = self.try_query("SELECT @@datadir").ok();
             let found = found.and_then(|rows| rows.into_iter().next()?.into_iter().next()?);
@@ -371,7 +380,7 @@ impl Maria {
         answers
     }
 
-    /// What it has said since its last start.
+    /// What it has said since its first start.
     pub fn log(&self) -> String {
         let log = self.directory.path().join("place/server.log");
         std::fs::read_to_string(log).unwrap_or_default()

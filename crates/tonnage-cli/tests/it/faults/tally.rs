@@ -1,5 +1,5 @@
-//! What became of the rounds of each target: a table that is written anew after every round, so that it is there
-//! whenever and however the run ends.
+//! What became of the rounds of each target, and how often each fault was tried: a table that is written anew
+//! after every round, so that it is there whenever and however the run ends.
 
 use std::{
     collections::BTreeMap,
@@ -20,6 +20,8 @@ pub struct Tally {
     met: BTreeMap<Fault, u64>,
     /// The seeds of the rounds that failed.
     failed: Vec<u64>,
+    /// Whether that is of all of them, which build on one another: which of them survived is not known.
+    is_undone: bool,
 }
 
 static TALLIES: Mutex<BTreeMap<&'static str, Tally>> = Mutex::new(BTreeMap::new());
@@ -64,10 +66,11 @@ impl Tally {
             rounds: 0,
             met: BTreeMap::new(),
             failed: Vec::new(),
+            is_undone: false,
         }
     }
 
-    /// One round more, with what it met, and its seed if it failed; how many have failed.
+    /// One round more, with the faults that were tried, and its seed if it failed; how many have failed.
     pub fn add(&mut self, met: &[Fault], failed: Option<u64>) -> usize {
         self.rounds += 1;
         for fault in met {
@@ -76,6 +79,13 @@ impl Tally {
         self.failed.extend(failed);
         self.publish();
         self.failed.len()
+    }
+
+    /// What the rounds of `seed` left together is wrong: none is known to have survived.
+    pub fn fail_all(&mut self, seed: u64) {
+        self.is_undone = true;
+        self.failed.push(seed);
+        self.publish();
     }
 
     fn publish(&self) {
@@ -114,7 +124,10 @@ fn table<'a>(tallies: impl Iterator<Item = &'a Tally> + Clone) -> String {
             let met = tally.met.get(&fault).map_or("-".to_owned(), u64::to_string);
             write!(text, " {met} |").expect("a string takes it");
         }
-        let survived = tally.rounds - tally.failed.len() as u64;
+        let survived = match tally.is_undone {
+            true => "-".to_owned(),
+            false => (tally.rounds - tally.failed.len() as u64).to_string(),
+        };
         writeln!(text, " {survived} |").expect("a string takes it");
     }
     for tally in tallies.filter(|tally| !tally.failed.is_empty()) {
@@ -131,14 +144,21 @@ fn the_table_has_every_target_and_every_fault() {
         failed,
         ..Tally::new(target)
     };
-    let tallies = [tally("one", 5, vec![]), tally("two", 4, vec![17])];
+    let undone = Tally {
+        is_undone: true,
+        ..tally("three", 6, vec![18])
+    };
+    let tallies = [tally("one", 5, vec![]), tally("two", 4, vec![17]), undone];
     let expected = "\
 | Target | Rounds | kill | server | cut | commit | stall | second | disk | report | clock | lock | Survived |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
 | one | 5 | 7 | - | - | - | - | - | - | - | 1 | - | 5 |
 | two | 4 | 7 | - | - | - | - | - | - | - | 1 | - | 3 |
+| three | 6 | 7 | - | - | - | - | - | - | - | 1 | - | - |
 
 Failed of two: seeds [17]
+
+Failed of three: seeds [18]
 ";
     assert_eq!(table(tallies.iter()), expected);
 }
