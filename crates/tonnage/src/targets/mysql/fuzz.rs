@@ -1,5 +1,6 @@
 //! Values of the binary protocol, from any bytes: see [`crate::fuzz`].
 
+use arrow::array::RecordBatch;
 use mysql_async::Value;
 
 use super::{
@@ -140,13 +141,19 @@ pub fn values(bytes: &[u8]) {
         kind: kind.clone(),
         nullable: true,
     };
-    let Ok(encoded) = encode(&[column], &batch).expect("the types fit together") else {
-        return;
+    let column = [column];
+    let sent = |batch: &RecordBatch| {
+        let encoded = encode(&column, batch).expect("the types fit together").ok()?;
+        let _ = encoded.text();
+        Some(encoded.parameters(0..2))
     };
-    let _ = encoded.text();
-    let again = encoded.parameters(0..2);
+    let Some(again) = sent(&batch) else { return };
     // Some are sent in another form than they come in; those that come in theirs are the same.
     if let Ok(found) = decoder.decode(&again) {
-        assert_eq!(found, batch);
+        match kind {
+            // The numbers of one may come in either order of their bytes, and are sent in one.
+            Kind::Geometry => assert_eq!(sent(&found), Some(again)),
+            _ => assert_eq!(found, batch),
+        }
     }
 }

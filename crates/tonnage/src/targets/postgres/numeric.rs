@@ -232,9 +232,6 @@ pub(super) fn to_text(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
         INFINITY => out.extend_from_slice(b"Infinity"),
         NEGATIVE_INFINITY => out.extend_from_slice(b"-Infinity"),
         POSITIVE | NEGATIVE => {
-            if parts.sign == NEGATIVE {
-                out.push(b'-');
-            }
             let start = out.len();
             for power in (0..=parts.weight.max(0)).rev() {
                 push_group(out, parts.group(power));
@@ -244,11 +241,15 @@ pub(super) fn to_text(value: &[u8], out: &mut Vec<u8>) -> Option<()> {
             out.drain(start..start + zeros.min(out.len() - start - 1));
             if parts.scale > 0 {
                 out.push(b'.');
-                let start = out.len();
+                let point = out.len();
                 for group in 0..parts.scale.div_ceil(4) {
                     push_group(out, parts.group(-1 - group as i32));
                 }
-                out.truncate(start + parts.scale);
+                out.truncate(point + parts.scale);
+            }
+            // There is no zero below zero.
+            if parts.sign == NEGATIVE && out[start..].iter().any(|digit| matches!(digit, b'1'..=b'9')) {
+                out.insert(start, b'-');
             }
         }
         _ => return None,
@@ -328,6 +329,13 @@ mod tests {
         assert_eq!(text("-0.00005"), words(&[1, -2, 0x4000, 5, 5000]));
         assert_eq!(text("40000"), words(&[1, 1, 0, 0, 4]));
         assert_eq!(text("NaN"), words(&[0, 0, 0xc000, 0]));
+    }
+
+    #[test]
+    fn zero_has_no_sign() {
+        let mut out = Vec::new();
+        to_text(&words(&[0, 0, 0x4000, 5]), &mut out).expect("it is a value");
+        assert_eq!(out, b"0.00000");
     }
 
     #[test]
