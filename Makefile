@@ -7,7 +7,7 @@ help:
 	@echo 'make test         check and unit: all that must pass'
 	@echo 'make check        formatter, clippy and documentation, without warnings'
 	@echo 'make unit         all tests, with servers of their own'
-	@echo 'make test-faults  a hundred rounds of faults against every target: for a night'
+	@echo 'make test-faults  a hundred rounds of faults against every target: an hour or two'
 	@echo 'make fuzz         what reads foreign bytes, SECONDS=600 each (ARGS="csv urls" for some; needs nightly)'
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
