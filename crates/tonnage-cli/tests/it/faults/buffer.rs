@@ -19,7 +19,7 @@ use rusqlite::Connection;
 
 use super::{
     Fault, TIME_MAX, round, rounds, seed,
-    servers::{Cluster, Maria},
+    servers::{Cluster, Maria, Server},
     tally::{RoundDirectory, Tally},
     target::Way,
     wire::Event,
@@ -409,48 +409,22 @@ fn numbers(rows: Vec<crate::database::Row>) -> Vec<u64> {
 }
 
 /// A server of the test's own, and a way to it.
-struct Own<S> {
-    server: S,
+struct Own {
+    server: Server,
     way: Way,
 }
 
-impl Fallible for Own<Cluster> {
-    fn url(&self) -> String {
-        self.server.url("postgres")
-    }
-
-    fn way(&self) -> Option<(&Way, String)> {
-        let (server, way) = (self.server.address(), format!("127.0.0.1:{}", self.way.wire.port));
-        Some((&self.way, self.url().replace(&server, &way)))
-    }
-
-    fn fault(&self) -> Fault {
-        Fault::Server
-    }
-
-    fn fail(&mut self) {
-        self.server.kill();
-    }
-
-    fn recover(&mut self) {
-        self.server.restart();
-    }
-
-    fn is_unreachable(&self) -> bool {
-        true
-    }
-
-    fn ids(&self) -> Vec<u64> {
-        numbers(self.server.query("postgres", "SELECT id FROM readings"))
+impl Own {
+    fn new(server: Server, protocol: Protocol) -> Self {
+        server.rows(READINGS);
+        let way = Way::to(&server.address(), protocol);
+        Self { server, way }
     }
 }
 
-impl Fallible for Own<Maria> {
+impl Fallible for Own {
     fn url(&self) -> String {
-        format!(
-            "mariadb://tonnage:tonnage@{}/tonnage?sslmode=disable",
-            self.server.address()
-        )
+        self.server.url()
     }
 
     fn way(&self) -> Option<(&Way, String)> {
@@ -475,7 +449,7 @@ impl Fallible for Own<Maria> {
     }
 
     fn ids(&self) -> Vec<u64> {
-        numbers(self.server.query("SELECT id FROM readings"))
+        numbers(self.server.rows("SELECT id FROM readings"))
     }
 }
 
@@ -494,16 +468,12 @@ fn killed_under_load_into_locked_mariadb() {
 
 #[test]
 fn killed_under_load_into_mariadb() {
-    let server = Maria::start();
-    server.query(READINGS);
-    let way = Way::to(&server.address(), Protocol::MariaDb);
-    killed_under_load("a buffer, into MariaDB", Own { server, way });
+    let server = Server::MariaDb(Maria::start());
+    killed_under_load("a buffer, into MariaDB", Own::new(server, Protocol::MariaDb));
 }
 
 #[test]
 fn killed_under_load_into_postgres() {
-    let server = Cluster::start("");
-    server.query("postgres", READINGS);
-    let way = Way::to(&server.address(), Protocol::Postgres);
-    killed_under_load("a buffer, into PostgreSQL", Own { server, way });
+    let server = Server::Postgres(Cluster::start(""));
+    killed_under_load("a buffer, into PostgreSQL", Own::new(server, Protocol::Postgres));
 }

@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::servers::{Cluster, Maria};
+use super::servers::{Cluster, Maria, Server};
 use crate::{
     process::{Running, count, tonnage},
     support::{Database, Place},
@@ -93,29 +93,14 @@ enum Lack {
     Files,
 }
 
-enum Server {
-    Postgres(Cluster),
-    MariaDb(Maria),
-}
-
 impl Server {
-    fn url(&self) -> String {
-        match self {
-            Self::Postgres(cluster) => cluster.url("postgres"),
-            Self::MariaDb(maria) => format!(
-                "mariadb://tonnage:tonnage@{}/tonnage?sslmode=disable",
-                maria.address()
-            ),
-        }
-    }
-
     /// The first value of a query; empty where there is none.
     fn query(&self, sql: &str) -> String {
-        let rows = match self {
-            Self::Postgres(cluster) => cluster.query("postgres", sql),
-            Self::MariaDb(maria) => maria.query(sql),
-        };
-        let first = rows.into_iter().next().and_then(|row| row.into_iter().next());
+        let first = self
+            .rows(sql)
+            .into_iter()
+            .next()
+            .and_then(|row| row.into_iter().next());
         first.flatten().unwrap_or_default()
     }
 

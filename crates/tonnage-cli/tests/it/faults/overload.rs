@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
 
 use super::{
-    servers::{Cluster, Maria},
+    servers::{Cluster, Maria, Server},
     until,
 };
 use crate::{
@@ -26,11 +26,6 @@ use crate::{
 const ROWS: u64 = 2_000;
 /// The fewest connections that MariaDB can be limited to.
 const CONNECTIONS_MIN: usize = 10;
-
-enum Server {
-    Postgres(Cluster),
-    MariaDb(Maria),
-}
 
 /// A server with a table, and an account, `loader`, that is nobody special.
 struct Crowded {

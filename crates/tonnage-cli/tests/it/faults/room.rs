@@ -89,9 +89,17 @@ impl Disk {
         enter
     }
 
+    /// Leaves room for so many KiB, or all of it.
+    pub fn leave(&self, user: &str, left: Option<u64>) {
+        match left {
+            Some(left) => self.fill(user, left),
+            None => self.empty(user),
+        }
+    }
+
     /// Leaves room for so many KiB. A server that writes meanwhile may take the last of it first, which is as
     /// good.
-    pub fn fill(&self, user: &str, left: u64) {
+    fn fill(&self, user: &str, left: u64) {
         let script = "room=$(df -k --output=avail \"$1\" | tail -n 1) && \
                       if [ \"$room\" -gt \"$2\" ]; then head -c $((room - $2))k /dev/zero >\"$0\" || \
                       [ \"$(df -k --output=avail \"$1\" | tail -n 1)\" -le \"$2\" ]; fi";
@@ -102,7 +110,7 @@ impl Disk {
     }
 
     /// There is all the room again.
-    pub fn empty(&self, user: &str) {
+    fn empty(&self, user: &str) {
         self.must_run(user, "rm", &[OsStr::new("-f"), self.ballast().as_os_str()]);
     }
 

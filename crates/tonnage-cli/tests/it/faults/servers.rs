@@ -204,11 +204,7 @@ impl Cluster {
 
     /// Leaves room for so many KiB on the disk, or all of it.
     pub fn fill_disk(&self, left: Option<u64>) {
-        let disk = self.disk.as_ref().expect("it is mounted");
-        match left {
-            Some(left) => disk.fill(POSTGRES, left),
-            None => disk.empty(POSTGRES),
-        }
+        self.disk.as_ref().expect("it is mounted").leave(POSTGRES, left);
     }
 
     /// Host and port.
@@ -402,11 +398,7 @@ impl Maria {
 
     /// Leaves room for so many KiB on the disk, or all of it.
     pub fn fill_disk(&self, left: Option<u64>) {
-        let disk = self.disk.as_ref().expect("it is mounted");
-        match left {
-            Some(left) => disk.fill(MYSQL, left),
-            None => disk.empty(MYSQL),
-        }
+        self.disk.as_ref().expect("it is mounted").leave(MYSQL, left);
     }
 
     /// Host and port.
@@ -519,4 +511,55 @@ impl Drop for Node {
 fn run(command: &mut Command) {
     let status = command.status().expect("the program starts");
     assert!(status.success(), "{command:?}: {status}");
+}
+
+/// A server of either kind, of which a test asks the same.
+pub enum Server {
+    Postgres(Cluster),
+    MariaDb(Maria),
+}
+
+impl Server {
+    /// As tonnage takes it.
+    pub fn url(&self) -> String {
+        match self {
+            Self::Postgres(cluster) => cluster.url("postgres"),
+            Self::MariaDb(maria) => format!(
+                "mariadb://tonnage:tonnage@{}/tonnage?sslmode=disable",
+                maria.address()
+            ),
+        }
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> String {
+        match self {
+            Self::Postgres(cluster) => cluster.address(),
+            Self::MariaDb(maria) => maria.address(),
+        }
+    }
+
+    /// Runs a statement; the rows of a query.
+    pub fn rows(&self, sql: &str) -> Vec<Row> {
+        match self {
+            Self::Postgres(cluster) => cluster.query("postgres", sql),
+            Self::MariaDb(maria) => maria.query(sql),
+        }
+    }
+
+    /// SIGKILL of the server.
+    pub fn kill(&mut self) {
+        match self {
+            Self::Postgres(cluster) => cluster.kill(),
+            Self::MariaDb(maria) => maria.kill(),
+        }
+    }
+
+    /// Starts it again after that.
+    pub fn restart(&mut self) {
+        match self {
+            Self::Postgres(cluster) => cluster.restart(),
+            Self::MariaDb(maria) => maria.restart(),
+        }
+    }
 }
