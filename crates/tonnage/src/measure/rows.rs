@@ -60,14 +60,12 @@ struct Which {
 
 impl Which {
     fn of(setting: &Setting) -> Self {
-        let inserted = setting.operation == Mode::Insert;
         Self {
             kind: setting.workload,
             columns: setting.table.columns,
             operation: setting.operation,
-            // Of inserts it says what is read.
-            touch: if inserted { Touch::Each } else { setting.touch },
-            added: inserted && setting.reads > 0,
+            touch: setting.touch_written(),
+            added: setting.operation == Mode::Insert && setting.reads > 0,
         }
     }
 

@@ -193,6 +193,14 @@ impl Setting {
         }
     }
 
+    /// Which rows its writes meet: of an insert the touch says only which are read.
+    pub(super) fn touch_written(&self) -> Touch {
+        match self.operation {
+            Mode::Insert => Touch::Each,
+            _ => self.touch,
+        }
+    }
+
     /// Connections that write to each table.
     pub fn jobs_a_table(&self) -> usize {
         self.jobs / self.table.tables.max(1)

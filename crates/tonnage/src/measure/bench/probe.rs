@@ -31,11 +31,7 @@ fn what(setting: &Setting) -> What {
         setting.workload,
         setting.table.alone(),
         setting.operation,
-        // Of rows that are added it says which are read.
-        match setting.operation {
-            Mode::Insert => Touch::Each,
-            _ => setting.touch,
-        },
+        setting.touch_written(),
         setting.method,
         setting.batch_rows,
     )
