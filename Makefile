@@ -34,10 +34,13 @@ unit: tools
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null && scripts/chromium >/dev/null
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights TONNAGE_TEST_SEED=$(TONNAGE_TEST_SEED) TONNAGE_BROKEN_SEED=$(TONNAGE_BROKEN_SEED) \
-	scripts/with-servers cargo test --workspace --locked
+	scripts/with-servers scripts/watch-tests cargo test --workspace --locked
 
 # Where the table of the rounds goes, and what failed ones leave.
 FAULT_DIRECTORY := $(abspath $(or $(CARGO_TARGET_DIR),target))/faults
+
+# All rounds of a target are one test.
+FAULT_MINUTES ?= 300
 
 # One seed again: make test-faults TONNAGE_FAULT_SEED=1234 FAULTS=faults::rounds_of_mariadb
 test-faults: tools
@@ -46,7 +49,7 @@ test-faults: tools
 	rm -rf $(FAULT_DIRECTORY)/round-* $(FAULT_DIRECTORY)/table.md
 	ended=0; \
 	TONNAGE_FAULT_DIRECTORY=$(FAULT_DIRECTORY) TONNAGE_FAULT_ROUNDS=$(or $(TONNAGE_FAULT_ROUNDS),100) \
-	scripts/with-servers cargo test --locked --workspace --no-fail-fast --test it $(or $(FAULTS),faults) -- --nocapture \
+	scripts/with-servers scripts/watch-tests --test-minutes $(FAULT_MINUTES) cargo test --locked --workspace --no-fail-fast --test it $(or $(FAULTS),faults) -- --nocapture \
 	|| ended=$$?; \
 	if [ -f $(FAULT_DIRECTORY)/table.md ]; then cat $(FAULT_DIRECTORY)/table.md; fi; exit $$ended
 

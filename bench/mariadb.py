@@ -52,7 +52,7 @@ def pool(mebibytes):
 
 
 def fresh(table, *ddl):
-    statements(f"drop table if exists {table}, tonnage_slots, tonnage_runs", *ddl)
+    statements(f"drop table if exists {table}, tonnage_inputs, tonnage_slots, tonnage_runs", *ddl)
     os.sync()
 
 

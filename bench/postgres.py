@@ -58,7 +58,7 @@ def count(table):
 
 
 def fresh(table, *ddl):
-    psql(f"drop table if exists {table}, tonnage_slots, tonnage_runs", *ddl)
+    psql(f"drop table if exists {table}, tonnage_inputs, tonnage_slots, tonnage_runs", *ddl)
     psql("checkpoint")
 
 

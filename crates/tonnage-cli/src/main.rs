@@ -1,13 +1,14 @@
 //! The `tonnage` command line: arguments in, one plan, messages out.
 //!
 //! Data goes to standard output, everything else to standard error. Exit codes: 0 all rows done, 1 failed, 2 wrong
-//! usage, 3 done with rejects, 130 interrupted, 143 terminated.
+//! usage, 3 done with rejects, 4 rows of a journal may be lost or doubled, 130 interrupted, 143 terminated.
 
 mod commands;
 mod confirm;
 mod connection;
 mod interrupt;
 mod options;
+mod paths;
 mod progress;
 mod report;
 mod secrets;
@@ -52,12 +53,17 @@ enum Command {
     Man(commands::documents::ManArgs),
 }
 
+/// The exit code where rows may be lost or doubled.
+const UNCERTAIN: u8 = 4;
+
 /// How a command ended, where it did not fail.
 pub enum Ending {
     /// All done.
     Done,
     /// Done, but rows were put aside.
     Rejects,
+    /// Done, but rows of a journal are lost, or nobody knows whether they are, and that was accepted.
+    Uncertain,
     /// Stopped on request; the error says how to go on.
     Interrupted(Interrupt, Error),
 }
@@ -114,6 +120,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Rejects) => ExitCode::from(3),
+        Ok(Ending::Uncertain) => ExitCode::from(UNCERTAIN),
         Ok(Ending::Interrupted(interrupt, error)) => {
             tell(&error, &arguments);
             ExitCode::from(interrupt.exit_code())
@@ -143,6 +150,7 @@ fn fail(error: &Error, arguments: &[OsString]) -> ExitCode {
     tell(error, arguments);
     ExitCode::from(match error.kind() {
         ErrorKind::Config => 2,
+        ErrorKind::Uncertain => UNCERTAIN,
         ErrorKind::Cancelled => Interrupt::Typed.exit_code(),
         _ => 1,
     })

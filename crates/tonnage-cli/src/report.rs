@@ -2,13 +2,31 @@
 
 use std::{io::Write, path::Path};
 
+use serde::Serialize;
 use tonnage::{Error, ErrorKind, Result};
 
-use crate::Ending;
+use crate::{Ending, paths::can_report};
 
-/// Writes `report` to `path`; `-` is standard output.
-pub fn write_report(path: &Path, report: &impl serde::Serialize) -> Result<()> {
-    let mut json = serde_json::to_string_pretty(report)
+/// A report with the field that a later one knows it by.
+#[derive(Serialize)]
+struct Marked<'a, R> {
+    /// The version that wrote it.
+    tonnage: &'static str,
+    #[serde(flatten)]
+    report: &'a R,
+}
+
+/// Writes `report` to `path`, where nothing but an earlier report may be; `-` is standard output.
+pub fn write_report(path: &Path, report: &impl Serialize) -> Result<()> {
+    if path != Path::new("-") {
+        // What the run itself has written is looked at only now.
+        can_report(path)?;
+    }
+    let marked = Marked {
+        tonnage: env!("CARGO_PKG_VERSION"),
+        report,
+    };
+    let mut json = serde_json::to_string_pretty(&marked)
         .map_err(|e| Error::bug(format!("the report cannot be written as JSON: {e}")))?;
     json.push('\n');
     let written = match path == Path::new("-") {
@@ -22,7 +40,7 @@ pub fn write_report(path: &Path, report: &impl serde::Serialize) -> Result<()> {
 pub fn after_report(ending: Result<Ending>, written: Result<()>) -> Result<Ending> {
     match (ending, written) {
         (ending, Ok(())) => ending,
-        (Ok(Ending::Done | Ending::Rejects), Err(missing)) => {
+        (Ok(Ending::Done | Ending::Rejects | Ending::Uncertain), Err(missing)) => {
             Err(missing.hint("the run itself has ended well"))
         }
         (ending, Err(missing)) => {

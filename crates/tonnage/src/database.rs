@@ -11,7 +11,7 @@ use crate::{
     buffer::BufferOptions,
     error::{Error, Result},
     fetch::BulkGet,
-    load::{Ended, Prepared, Progress, Stop, prepare},
+    load::{Ended, Prepared, Progress, Stop, prepare, prepare_files},
     operation::{Durability, Method},
     plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax, Split},
     put::BulkPut,
@@ -19,7 +19,7 @@ use crate::{
     report::Report,
     sinks::Output,
     source::Source,
-    sources::{self, Format, TextOptions, database::DatabaseSource},
+    sources::{Format, Scan, TextOptions, database::DatabaseSource},
     table::TableName,
     target::Target,
     targets,
@@ -243,6 +243,22 @@ impl Load {
         self
     }
 
+    /// Creates the table, in place of one that is there, which is dropped with its rows; `key` as for [`Load::create`].
+    #[must_use]
+    pub fn create_anew<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
+        let mut load = self.create(key);
+        load.options.create = Create::Replace;
+        load
+    }
+
+    /// Infers the types of a created table's columns from all rows of text files, which are read once more before.
+    #[must_use]
+    pub fn scan_all(mut self) -> Self {
+        self.text.scan = Scan::All;
+        self.options.scan = Scan::All;
+        self
+    }
+
     /// The type of a column of a created table.
     #[must_use]
     pub fn column_type(mut self, column: impl Into<String>, ty: ColumnType) -> Self {
@@ -308,6 +324,14 @@ impl Load {
         self
     }
 
+    /// Loads only files that no finished run has loaded into the table; ends well where there is none. See
+    /// [`LoadOptions::new_files`].
+    #[must_use]
+    pub fn new_files(mut self) -> Self {
+        self.options.new_files = true;
+        self
+    }
+
     /// How rows travel.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
@@ -341,6 +365,7 @@ impl Load {
     pub fn text(mut self, format: Option<Format>, text: TextOptions) -> Self {
         self.format = format;
         self.options.timezone.clone_from(&text.timezone);
+        self.options.scan = text.scan;
         self.text = text;
         self
     }
@@ -357,8 +382,11 @@ impl Load {
         if self.options.table.name.is_empty() && self.options.statement.is_none() {
             return Err(Error::config("no table was named").hint(".table(\"orders\") names it"));
         }
+        let Database { target, url } = self.database;
         let source = match self.from {
-            Input::Files(inputs) => sources::open(&inputs, self.format, &self.text)?,
+            Input::Files(inputs) => {
+                return prepare_files(target, url, &inputs, self.format, &self.text, self.options).await;
+            }
             Input::Source(source) => source,
             Input::Database(from, relation) => {
                 let options = UnloadOptions::new(relation, Output::new("-"));
@@ -366,7 +394,7 @@ impl Load {
                 Box::new(DatabaseSource::open(&*from.target, &from.url, &request).await?)
             }
         };
-        prepare(self.database.target, self.database.url, source, self.options).await
+        prepare(target, url, source, self.options).await
     }
 
     /// Loads. A run that is stopped by an error returns that error; [`Load::prepare`] and [`Prepared::run`] give the

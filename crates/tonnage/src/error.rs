@@ -33,6 +33,11 @@ pub enum ErrorKind {
     InDoubt,
     /// Another process has taken this run over: stop.
     Fenced,
+    /// The table is not the one that the plan was made for: it was altered, replaced or dropped. Nothing of the
+    /// transaction is there; what was committed before stays. Plan anew from the catalogue, or stop.
+    Altered,
+    /// Rows that were acknowledged may be lost or doubled, and nothing says which: stop, unless that is accepted.
+    Uncertain,
 }
 
 /// The text, or its beginning.
@@ -94,6 +99,16 @@ impl Error {
     pub(crate) fn fenced() -> Self {
         Self::new(ErrorKind::Fenced, "another process has taken this run over")
             .hint("`tonnage runs` shows it; this process has stopped")
+    }
+
+    /// A table that is not what the plan was made for; `what` differs is the end of a sentence about it (`was altered:
+    /// column 'a' is new`).
+    pub(crate) fn altered(table: impl fmt::Display, what: impl fmt::Display) -> Self {
+        Self::new(
+            ErrorKind::Altered,
+            format!("table {table} {what} while rows were written to it"),
+        )
+        .hint("what was committed before stays; --resume goes on if the table is put back as it was, --restart begins anew")
     }
 
     /// Adds the next step, shown on a line of its own.

@@ -166,6 +166,7 @@ pub fn statements(bytes: &[u8]) {
         backticks: is(2),
         hashes: is(3),
         backslashes: is(4),
+        slashes: is(7),
         keeps_case: is(5),
         own_parameters: if is(6) { &['?', '@'] } else { &['$'] },
     };

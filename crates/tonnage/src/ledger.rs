@@ -1,18 +1,35 @@
 //! The ledger: which runs there are and how far each slot of them has come.
 //!
-//! Two tables beside the user's: a row a run, a row a slot. A slot's row moves by compare-and-set **in the
+//! Three tables next to the user's: a row a run, a row a slot, and the rows by which a run is found again
+//! ([`inputs`]). A slot's row moves by compare-and-set **in the
 //! transaction that carries its rows** ([`Writer::begin`](crate::target::Writer::begin)); it holds the run's epoch, so
 //! raising the epoch ([`Ledger::take_over`]) waits for transactions in flight and shuts an older process out.
+//!
+//! Nothing reads the history as a whole: every look-up ([`RunQuery`], [`Ledger::inputs`]) goes by an index and has a
+//! bound. Finished runs beyond the newest [`RUNS_KEPT`] are pruned in small steps; the files that they loaded stay on
+//! record.
+
+pub mod inputs;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use self::inputs::InputRecord;
 use crate::{
-    error::Result,
+    error::{Error, ErrorKind, Result},
     preparation::{Pending, Preparation},
     slot::{Counts, SlotState},
     table::{TableIdentity, TableName},
 };
+
+/// Finished runs that a ledger keeps; older ones are pruned as later ones finish.
+pub const RUNS_KEPT: u64 = 10_000;
+
+/// The most runs that are pruned when a run finishes, so that finishing stays quick in a ledger that holds many.
+pub const RUNS_PRUNED_MAX: u64 = 100;
+
+/// The most records that a look-up by one key returns, the newest of them.
+pub const FOUND_MAX: usize = 100;
 
 /// What a run is, beyond its positions: fixed when it starts. Stored as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,6 +72,71 @@ pub struct RunDetail {
     /// Which of several databases this is that hold the table together; only in its own ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub member: Option<MemberDetail>,
+    /// The opening of the journal that its rows come from; see [`Opening`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<String>,
+}
+
+/// The openings of a buffer's journal, as the ledger's record of its run names them: each has a random name, and names the
+/// one before. Of several copies of a journal only one knows the name that the ledger has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// The one that the record names; none where it names none yet.
+    pub before: Option<String>,
+    /// The one that it is to name.
+    pub now: String,
+}
+
+impl Opening {
+    /// Has `detail` name the opening. False where it names neither that nor the one before.
+    pub(crate) fn put_into(&self, detail: &mut RunDetail) -> bool {
+        let found = detail.opening.as_ref();
+        let is_expected = found == self.before.as_ref() || found == Some(&self.now);
+        if is_expected {
+            detail.opening = Some(self.now.clone());
+        }
+        is_expected
+    }
+}
+
+impl RunDetail {
+    /// As the ledger stores it.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|cause| Error::bug("a run's detail cannot be written as JSON").caused_by(cause))
+    }
+
+    /// Reads what [`RunDetail::to_json`] wrote. `Schema` where it is something else.
+    pub fn from_json(run_id: &str, text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|cause| unreadable(run_id, cause))
+    }
+
+    /// Hash over what makes two invocations the same run: names of inputs, the table as created, operation and key.
+    pub fn identity(&self) -> String {
+        let names = self.inputs.iter().map(|input| input.path.as_str());
+        let rest = [self.table_identity.object.as_str(), self.operation.as_str()];
+        inputs::hash(names.chain(rest).chain(self.key.iter().map(String::as_str)))
+    }
+
+    /// The table in the database that holds this record: the member's own, where several hold the table together.
+    pub fn own_table(&self) -> String {
+        match &self.member {
+            Some(member) => member.table.to_string(),
+            None => self.table.clone(),
+        }
+    }
+}
+
+/// A record of the ledger that cannot be read.
+pub(crate) fn unreadable(run_id: &str, cause: impl std::error::Error + Send + Sync + 'static) -> Error {
+    Error::new(
+        ErrorKind::Schema,
+        format!("the ledger's record of run {run_id} cannot be read: {cause}"),
+    )
+    .hint(format!(
+        "another version of tonnage wrote it, or another hand; `tonnage runs TARGET --forget {run_id}` removes it"
+    ))
+    .caused_by(cause)
 }
 
 /// One of several databases that hold a table together, in its ledger's record of a run.
@@ -73,14 +155,20 @@ pub struct MemberDetail {
 }
 
 /// One input of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputIdentity {
-    /// Absolute path.
+    /// Absolute path, without symbolic links.
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
     /// Modification time, nanoseconds since 1970.
     pub modified_nanos: i128,
+    /// Absolute path as it was named, where a symbolic link led to the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// Hash of the content: of all of it in a small file, of parts of a larger one. None in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<String>,
 }
 
 /// A run to be started.
@@ -126,11 +214,88 @@ pub struct RunHandle {
     pub epoch: i64,
 }
 
+/// Which runs are asked for. Answers are newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunQuery {
+    /// The newest ones, at most this many.
+    Newest(usize),
+    /// The one with this id.
+    Id(String),
+    /// Those of this [identity](NewRun::identity): the unfinished one, and the newest [`FOUND_MAX`] finished ones.
+    Identity(String),
+    /// Those that are unfinished, at most [`RUNS_KEPT`].
+    Unfinished,
+    /// The newest [`FOUND_MAX`] whose rows went into the table of this name ([`RunDetail::own_table`]).
+    Table(String),
+}
+
+impl RunQuery {
+    /// The detail of a run that the query found; none, with a warning, where it cannot be read and nothing depends on it.
+    /// An error where it is the very run that was asked for.
+    pub(crate) fn detail(&self, run_id: &str, text: &str, finished: bool) -> Result<Option<RunDetail>> {
+        self.readable(RunDetail::from_json(run_id, text), finished)
+    }
+
+    /// What was read; none, with a warning, where it cannot be read and nothing depends on it.
+    pub(crate) fn readable<T>(&self, read: Result<T>, finished: bool) -> Result<Option<T>> {
+        match (read, self) {
+            (Ok(read), _) => Ok(Some(read)),
+            (Err(error), RunQuery::Id(_)) => Err(error),
+            (Err(error), RunQuery::Identity(_)) if !finished => Err(error),
+            (Err(error), _) => {
+                tracing::warn!("{error}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether `run` is one of those asked for, for a ledger without an index; how many is not looked at.
+    pub(crate) fn matches(&self, run: &RunRecord) -> bool {
+        match self {
+            RunQuery::Newest(_) => true,
+            RunQuery::Id(id) => run.run_id == *id,
+            RunQuery::Identity(identity) => run.identity == *identity,
+            RunQuery::Unfinished => run.finished.is_none(),
+            RunQuery::Table(table) => run.detail.own_table() == *table,
+        }
+    }
+
+    /// The most runs of an answer.
+    pub(crate) fn limit(&self) -> usize {
+        match self {
+            RunQuery::Newest(limit) => *limit,
+            RunQuery::Id(_) => 1,
+            // The unfinished one comes first.
+            RunQuery::Identity(_) => FOUND_MAX + 1,
+            RunQuery::Unfinished => RUNS_KEPT as usize,
+            RunQuery::Table(_) => FOUND_MAX,
+        }
+    }
+}
+
 /// A target's ledger.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// All runs, newest first; none where the ledger has never been made. Creates nothing.
-    async fn runs(&self) -> Result<Vec<RunRecord>>;
+    /// The runs that `query` asks for, newest first, an unfinished one before finished ones of its identity; none where
+    /// the ledger has never been made. Creates nothing. A record that cannot be read is left out with a warning, unless
+    /// it is the one that matters (`Schema`).
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>>;
+
+    /// The ids that begin with `prefix`, at most two, of runs on record, readable or not, and of those that were pruned
+    /// and whose files are on record.
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>>;
+
+    /// What is on record of inputs under any of `keys` ([`InputIdentity::keys`]): for each key the newest
+    /// [`FOUND_MAX`], also of runs that were pruned.
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>>;
+
+    /// Removes finished runs beyond the newest `keep`, oldest first and at most `limit` of them; how many. The files that
+    /// they loaded stay on record, and so does the newest run of each table.
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64>;
+
+    /// Another ledger of this database or server, which this connection does not use and which has runs of `identity` or
+    /// into the table with this object id: what it is called.
+    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>>;
 
     /// Makes the ledger's tables where they are missing, then, in one transaction, records the run and its slots, all
     /// at position 0 and epoch 1, prepares the table, and records what is owed to it. A second unfinished run of one identity is refused
@@ -150,11 +315,15 @@ pub trait Ledger: Send + Sync {
     /// `Fenced` if the run is finished or forgotten.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
 
+    /// Has the record of an unfinished run name an opening of its journal, by compare-and-set; the answer to an earlier
+    /// attempt may have been lost, so one that is named already is right. False where another is named, or where there is
+    /// no such run.
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool>;
+
     /// Whether the run is still `handle`'s: nobody has taken it over or forgotten it.
     async fn is_owned(&self, handle: &RunHandle) -> Result<bool> {
-        let runs = self.runs().await?;
-        let own = runs.iter().find(|run| run.run_id == handle.run_id);
-        Ok(own.is_some_and(|run| run.epoch == handle.epoch))
+        let runs = self.runs(&RunQuery::Id(handle.run_id.clone())).await?;
+        Ok(runs.first().is_some_and(|run| run.epoch == handle.epoch))
     }
 
     /// Settles what is owed to the table, marks the run finished with its account and drops its slots, all in one
@@ -164,10 +333,7 @@ pub trait Ledger: Send + Sync {
 
     /// Finishes the rest of a run that was finished in part, as by a process that was killed meanwhile. Nothing where a run
     /// is finished as a whole.
-    async fn conclude(&self, run_id: &str) -> Result<()> {
-        let _ = run_id;
-        Ok(())
-    }
+    async fn conclude(&self, run_id: &str) -> Result<()>;
 
     /// Removes the run; its rows stay, but for those in a shadow, which is dropped; indexes that it owes are built
     /// again. False where there is none.

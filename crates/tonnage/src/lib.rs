@@ -41,6 +41,7 @@ pub mod buffer;
 pub mod convert;
 pub mod database;
 pub mod error;
+pub mod extent;
 pub mod fetch;
 #[cfg(all(
     any(test, fuzzing),

@@ -47,6 +47,19 @@ pub struct ScanRequest {
     pub readers: usize,
     /// The bounds of a batch.
     pub batch: BatchBounds,
+    /// What becomes of values that Arrow's types do not have.
+    pub beyond_arrow: BeyondArrow,
+}
+
+/// What becomes of PostgreSQL's dates `infinity` and `-infinity`, and of MariaDB's times outside a day, which Arrow's types
+/// do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeyondArrow {
+    /// Such a value is an error, which names its row.
+    Refused,
+    /// The largest and the smallest number of days or microseconds stand for what is infinite, and a time has more
+    /// microseconds than a day, or fewer than none: for whom writes them as text, or into a database that has them.
+    Carried,
 }
 
 /// The bounds of a batch: it ends with the row that reaches either.
@@ -153,17 +166,6 @@ pub(crate) fn wanted<'a>(
         return Err(Error::schema(format!("{place} has no columns to read")));
     }
     Ok(wanted.into_iter().map(|at| (at, texts.contains(&at))).collect())
-}
-
-/// A query as it can stand within another one: without the semicolon that ends it.
-pub(crate) fn bare_query(query: &str) -> Result<&str> {
-    let bare = query
-        .trim_end_matches(|c: char| c.is_whitespace() || c == ';')
-        .trim_start();
-    if bare.is_empty() {
-        return Err(Error::config("the query is empty").hint("write it as --query 'SELECT ..'"));
-    }
-    Ok(bare)
 }
 
 impl Snapshot {

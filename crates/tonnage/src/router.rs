@@ -26,9 +26,7 @@ pub trait Router: fmt::Debug + Send + Sync {
 
     /// Whether each shard is a database of its own. Then every row must be routed, whatever is done with it, and brings
     /// a value for each deciding column; a lane writes to one shard; and a shard that fails does not end the run.
-    fn apart(&self) -> bool {
-        false
-    }
+    fn apart(&self) -> bool;
 
     /// Changes whenever a row might go to another shard than before.
     fn identity(&self) -> String;

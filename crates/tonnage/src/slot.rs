@@ -18,7 +18,8 @@ pub struct BlockMark {
     pub file_rows: u64,
     /// Rows of the whole source before this place.
     pub rows: u64,
-    /// Rolling hash of that file's bytes before `offset`, to tell that a file changed; for Parquet of its footer.
+    /// Rolling hash of all that lies before this place, the files before included, to tell that an input changed. 0
+    /// where nothing lies before, or where it is not known.
     pub hash: u64,
 }
 
@@ -63,7 +64,7 @@ pub struct SlotState {
     pub slot: u16,
     /// How far it has come.
     pub position: Position,
-    /// Where block `position.block` begins.
+    /// Where block `position.block` begins; but where some of its rows have been handled, with the hash at its end.
     pub mark: BlockMark,
     /// What has become of its rows, over all attempts.
     pub counts: Counts,
@@ -93,7 +94,7 @@ pub struct Advance {
     pub from: Position,
     /// Where it stands afterwards.
     pub to: Position,
-    /// Where block `to.block` begins.
+    /// Where block `to.block` begins; see [`SlotState::mark`].
     pub mark: BlockMark,
     /// What becomes of the rows between.
     pub counts: Counts,

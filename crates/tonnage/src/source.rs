@@ -9,7 +9,9 @@ use arrow::{
     datatypes::DataType,
 };
 
-use crate::{error::Result, ledger::InputIdentity, reject::Reject, slot::BlockMark, types::ColumnType};
+use crate::{
+    error::Result, extent::Extent, ledger::InputIdentity, reject::Reject, slot::BlockMark, types::ColumnType,
+};
 
 /// A column of a source.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +40,8 @@ pub struct SourceSchema {
     pub named: bool,
     /// Whether fields are text that can be read as any type ([`ReadRequest::columns`]).
     pub text: bool,
+    /// Where the names stand in a header, what was made of those that are missing or repeated, a sentence each.
+    pub header: Option<Vec<String>>,
 }
 
 /// What is known of the table that rows come from, for a table that is made like it.
@@ -152,6 +156,12 @@ pub trait Source: Send {
         "the input is a pipe"
     }
 
+    /// What the values need of a type that the columns' types were inferred from, one a column; none where types are
+    /// declared.
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
     /// The table that the rows come from, where they come from one.
     fn likeness(&self) -> Option<&Likeness> {
         None
@@ -160,16 +170,21 @@ pub trait Source: Send {
     /// Options that decide how it is read, as `name=value` in a fixed order: part of a run's identity.
     fn options(&self) -> Vec<String>;
 
+    /// What is to be known of what has been read so far, a sentence each.
+    fn remarks(&self) -> Vec<String>;
+
     /// Bytes to be read in all, as [`Block::bytes`] counts them, if known: for progress.
     fn bytes_total(&self) -> Option<u64>;
 
     /// Fixes what is read. Called once, before the first block.
     fn request(&mut self, request: &ReadRequest) -> Result<()>;
 
-    /// Goes to where block `index` begins. `Input` if what lies before differs from what `mark` saw.
+    /// Goes to where block `index` begins, forwards or back. `Input` if what lies before has another hash than
+    /// `mark`, where `mark` has one.
     fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()>;
 
     /// The next block; `None` at the end. A bad row is a reject in its block; an error means that nothing more can be
-    /// read. Blocks are never empty of both rows and rejects.
+    /// read. Blocks are never empty of both rows and rejects. The rows of a file that has changed since it was opened are
+    /// never handed on.
     fn next(&mut self) -> Result<Option<Block>>;
 }

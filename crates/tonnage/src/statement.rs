@@ -4,11 +4,13 @@
 //! slices are no parameters. A name that comes again is the same parameter. The text is never changed but for its
 //! placeholders, which each database writes in its own way ([`Statement::render`]).
 
+mod fragment;
 mod lexer;
 mod reach;
 
 use std::ops::Range;
 
+pub(crate) use self::fragment::{condition, query};
 use self::{lexer::Lexer, reach::Reach};
 use crate::{
     error::{Error, Result},
@@ -28,6 +30,8 @@ pub struct Dialect {
     pub hashes: bool,
     /// Every string has backslash escapes, and `".."` is one.
     pub backslashes: bool,
+    /// `//` begins a comment, and `$$..$$` is a string.
+    pub slashes: bool,
     /// Unquoted names are kept as they are written; else they are in lower case.
     pub keeps_case: bool,
     /// Characters that begin a parameter of the database's own kind, which nothing would give a value.
@@ -51,6 +55,7 @@ pub enum Verb {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
     text: String,
+    normal: String,
     verb: Verb,
     table: TableName,
     parameters: Vec<String>,
@@ -106,7 +111,9 @@ impl Statement {
     pub fn parse(text: &str, dialect: Dialect) -> Result<Self> {
         let text = text.trim();
         let mut lexer = Lexer::new(text, dialect);
-        lexer.run()?;
+        lexer
+            .run()
+            .map_err(|mistake| mistake.of("the statement cannot be run"))?;
         let Lexer {
             mut tokens,
             parameters,
@@ -156,6 +163,7 @@ impl Statement {
                     || (read.is(at, "OR") && read.is(at + 1, "IGNORE"))
             });
         Ok(Self {
+            normal: read.normal(),
             reach: read.reach(verb, first, after),
             verb,
             table,
@@ -182,6 +190,11 @@ impl Statement {
     /// The text as it was given, without a semicolon at its end.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Its tokens: the same for texts that differ in white space, comments, or the case of words that are not quoted.
+    pub fn normal(&self) -> &str {
+        &self.normal
     }
 
     /// What it does.
@@ -313,6 +326,70 @@ struct Reader<'a> {
     keeps_case: bool,
 }
 
+/// Words of statements that are no names, in databases in which a name's case counts.
+const KEYWORDS: &[&str] = &[
+    "all",
+    "and",
+    "as",
+    "between",
+    "by",
+    "case",
+    "cast",
+    "coalesce",
+    "conflict",
+    "cross",
+    "current_timestamp",
+    "default",
+    "delete",
+    "distinct",
+    "do",
+    "duplicate",
+    "else",
+    "end",
+    "exists",
+    "false",
+    "from",
+    "group",
+    "having",
+    "if",
+    "ignore",
+    "in",
+    "inner",
+    "insert",
+    "into",
+    "is",
+    "join",
+    "key",
+    "left",
+    "like",
+    "limit",
+    "matched",
+    "merge",
+    "not",
+    "nothing",
+    "now",
+    "null",
+    "on",
+    "or",
+    "order",
+    "outer",
+    "over",
+    "partition",
+    "right",
+    "row",
+    "select",
+    "set",
+    "then",
+    "true",
+    "union",
+    "update",
+    "using",
+    "values",
+    "when",
+    "where",
+    "with",
+];
+
 const INSTEAD: &str = "give one INSERT, UPDATE, DELETE or MERGE";
 
 impl Reader<'_> {
@@ -323,6 +400,24 @@ impl Reader<'_> {
 
     fn is(&self, at: usize, word: &str) -> bool {
         self.word(at).is_some_and(|w| w.eq_ignore_ascii_case(word))
+    }
+
+    /// See [`Statement::normal`]. Where unquoted names keep their case only keywords are folded.
+    fn normal(&self) -> String {
+        let mut text = String::with_capacity(self.text.len());
+        for (at, token) in self.tokens.iter().enumerate() {
+            if at > 0 {
+                text.push(' ');
+            }
+            let own = &self.text[token.range.clone()];
+            let folds = token.kind == Kind::Word
+                && (!self.keeps_case || KEYWORDS.iter().any(|word| own.eq_ignore_ascii_case(word)));
+            match folds {
+                true => text.push_str(&own.to_ascii_lowercase()),
+                false => text.push_str(own),
+            }
+        }
+        text
     }
 
     fn sign(&self, at: usize) -> Option<u8> {

@@ -1,6 +1,6 @@
 //! Tables as the engine sees them, whatever the database.
 
-use std::{fmt, str::FromStr};
+use std::{collections::HashMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +136,8 @@ pub struct ForeignKey {
     pub key: Vec<String>,
     /// Why rows that name another one are not found by comparing their own columns with its values, where that is so.
     pub unlike: Option<String>,
+    /// Why it is not followed at all, in either direction, where the database keeps it for a part of the rows only.
+    pub partial: Option<String>,
 }
 
 /// Which table this is: stays the same under ALTER, changes when it is dropped and created again.
@@ -176,6 +178,50 @@ impl Table {
     }
 }
 
+/// How a table differs from what it was, as the end of a sentence about it: `was dropped`, `was altered: column 'a' is
+/// new`. None where it is the same one with the same definition.
+pub(crate) fn altered(before: &Table, now: Option<&Table>) -> Option<String> {
+    /// Differences that are named; the first ones say enough.
+    const NAMED_MAX: usize = 3;
+    let Some(now) = now else {
+        return Some("was dropped or renamed".to_owned());
+    };
+    if now.identity == before.identity {
+        return None;
+    }
+    if now.identity.object != before.identity.object {
+        return Some("was replaced by another table of its name".to_owned());
+    }
+    let mut differences = Vec::new();
+    for column in &before.columns {
+        let name = &column.name;
+        match now.columns.iter().find(|c| c.name == *name) {
+            None => differences.push(format!("column '{name}' is gone")),
+            Some(after) if after.declared != column.declared => differences.push(format!(
+                "column '{name}' was {} and is {}",
+                column.declared, after.declared
+            )),
+            Some(after) if after.nullable != column.nullable => differences.push(match after.nullable {
+                true => format!("column '{name}' takes nulls now"),
+                false => format!("column '{name}' takes no nulls any more"),
+            }),
+            Some(_) => {}
+        }
+    }
+    let is_new = |name: &str| before.columns.iter().all(|c| c.name != name);
+    let added = now.columns.iter().filter(|c| is_new(&c.name));
+    differences.extend(added.map(|c| format!("column '{}' is new", c.name)));
+    let names = |table: &Table| table.columns.iter().map(|c| c.name.clone()).collect::<Vec<_>>();
+    if differences.is_empty() && names(before) != names(now) {
+        differences.push("its columns have another order".to_owned());
+    }
+    differences.truncate(NAMED_MAX);
+    Some(match differences.is_empty() {
+        true => "was altered".to_owned(),
+        false => format!("was altered ({})", differences.join(", ")),
+    })
+}
+
 /// The item whose name is exactly `name`, else the only one that equals it without regard to case.
 pub fn find_by_name<'a, T>(items: &'a [T], name: &str, name_of: impl Fn(&T) -> &str) -> Option<&'a T> {
     if let Some(item) = items.iter().find(|i| name_of(i) == name) {
@@ -187,6 +233,33 @@ pub fn find_by_name<'a, T>(items: &'a [T], name: &str, name_of: impl Fn(&T) -> &
     match (close.next(), close.next()) {
         (Some(item), None) => Some(item),
         _ => None,
+    }
+}
+
+/// Names by which items are looked up as [`find_by_name`] does, for many look-ups among many items.
+#[derive(Debug)]
+pub struct Names<'a> {
+    exact: HashMap<&'a str, usize>,
+    /// By their lower case; none where several have it.
+    folded: HashMap<String, Option<usize>>,
+}
+
+impl<'a> Names<'a> {
+    /// Of items by their places.
+    pub fn of(names: impl Iterator<Item = &'a str>) -> Self {
+        let (mut exact, mut folded) = (HashMap::new(), HashMap::new());
+        for (at, name) in names.enumerate() {
+            exact.entry(name).or_insert(at);
+            let only = folded.entry(name.to_lowercase()).or_insert(Some(at));
+            *only = only.filter(|known| *known == at);
+        }
+        Self { exact, folded }
+    }
+
+    /// The place of the item whose name is exactly `name`, else of the only one that equals it without regard to case.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        let exact = self.exact.get(name).copied();
+        exact.or_else(|| self.folded.get(&name.to_lowercase()).copied().flatten())
     }
 }
 
@@ -226,6 +299,62 @@ pub fn columns_hint<'a>(name: &str, columns: impl Iterator<Item = &'a str> + Clo
     format!("its columns are {}", names.join(", "))
 }
 
+/// One error of all that is wrong with the columns of a table to be created.
+pub(crate) fn refused_columns(name: &TableName, wrong: Vec<Error>) -> Result<()> {
+    let mut wrong = wrong;
+    if wrong.len() < 2 {
+        return wrong.pop().map_or(Ok(()), Err);
+    }
+    let mut hints: Vec<&str> = Vec::new();
+    for hint in wrong.iter().filter_map(Error::hint_text) {
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    let hint = hints.join("; ");
+    let all: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    let error = Error::schema(format!(
+        "{} columns of the new table {name} cannot be made: {}",
+        all.len(),
+        all.join("; ")
+    ));
+    Err(match hint.is_empty() {
+        true => error,
+        false => error.hint(hint),
+    })
+}
+
+/// What is wrong with the names of columns to be created where names that `fold` makes alike are one, and with their
+/// number where a table has at most `columns_max`.
+pub(crate) fn refused_names(
+    columns: &[ColumnSpec],
+    columns_max: usize,
+    fold: impl Fn(&str) -> String,
+) -> Vec<Error> {
+    let mut wrong = Vec::new();
+    if columns.len() > columns_max {
+        wrong.push(
+            Error::schema(format!(
+                "{} columns are more than the {columns_max} that a table has at most",
+                columns.len()
+            ))
+            .hint("--columns names the ones to load"),
+        );
+    }
+    let mut seen: HashMap<String, &str> = HashMap::new();
+    for ColumnSpec { name, .. } in columns {
+        if let Some(first) = seen.insert(fold(name), name) {
+            wrong.push(
+                Error::schema(format!(
+                    "columns '{first}' and '{name}' are one name to this database"
+                ))
+                .hint(format!("--map '{name}={name}_2' gives one of them another")),
+            );
+        }
+    }
+    wrong
+}
+
 /// A table to be created.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableSpec {
@@ -246,4 +375,33 @@ pub struct ColumnSpec {
     pub ty: ColumnType,
     /// Whether it takes nulls.
     pub nullable: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_together_as_one_by_one() {
+        let lists: [&[&str]; 6] = [
+            &[],
+            &["a", "B", "c"],
+            &["id", "ID", "Id", "other"],
+            &["Name", "name"],
+            &["twice", "twice", "Straße", "STRASSE", "ÄRGER"],
+            &["x", "X", "y"],
+        ];
+        let wanted = [
+            "a", "A", "b", "ID", "id", "iD", "name", "NAME", "twice", "TWICE", "ärger", "straße", "X", "Y",
+            "",
+        ];
+        for list in lists {
+            let names = Names::of(list.iter().copied());
+            for name in wanted {
+                let together = names.find(name).map(|at| list[at]);
+                let alone = find_by_name(list, name, |item| item).copied();
+                assert_eq!(together, alone, "{name} in {list:?}");
+            }
+        }
+    }
 }

@@ -10,6 +10,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::{Error, Result},
+    extent::Extent,
     getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
     measure::Gauge,
@@ -21,6 +22,7 @@ use crate::{
     slot::Advance,
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
+    types::ColumnType,
 };
 
 /// What a database at hand can do. No `Default`: a new field makes every target decide.
@@ -58,7 +60,26 @@ pub struct StatementMax {
     pub why: String,
 }
 
-/// One database at one URL.
+/// Whether a column to be made is part of the table's primary key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyPart {
+    /// It is not.
+    No,
+    /// It is one of so many.
+    Of(usize),
+}
+
+/// What becomes of rows of a table that is to be dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rows {
+    /// They keep the table from being dropped.
+    Keep,
+    /// They go with it.
+    Drop,
+}
+
+/// One database at one URL. What only some databases have is written out by each: no method has a default that means
+/// "none", which a target that wraps others would inherit unseen.
 #[async_trait]
 pub trait Target: Send + Sync {
     /// What it can do, found at connect.
@@ -69,28 +90,24 @@ pub trait Target: Send + Sync {
 
     /// The unique keys of `table` besides `key` by which an upsert or an ignore would take a row that is there for the one
     /// that is meant.
-    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
-        let _ = (table, key);
-        None
-    }
+    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys;
 
     /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. None where there is neither.
     async fn table(&self, name: &TableName) -> Result<Option<Table>>;
 
     /// The schema that tables have in their names because it is the database that this is connected to, and that says
     /// nothing elsewhere; none where schemas are within a database.
-    fn own_schema(&self) -> Option<&str> {
-        None
-    }
+    fn own_schema(&self) -> Option<&str>;
 
     /// Names of the tables a user may mean, for "did you mean".
     async fn table_names(&self) -> Result<Vec<String>>;
 
     /// The foreign keys of the table of this exact name; those that lead to it are its children's.
-    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
-        let _ = table;
-        Ok(Vec::new())
-    }
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>>;
+
+    /// The type that a column of a table to be made gets for values that take `extent`, of which `wanted` would be the
+    /// type in no database's words: one that holds all of them here.
+    fn column_type(&self, wanted: ColumnType, extent: &Extent, key: KeyPart) -> ColumnType;
 
     /// The statement that creates a table, in the database's words.
     fn create_statement(&self, spec: &TableSpec) -> Result<String>;
@@ -98,21 +115,15 @@ pub trait Target: Send + Sync {
     /// Runs [`Target::create_statement`].
     async fn create(&self, spec: &TableSpec) -> Result<()>;
 
+    /// Drops `table` if it is still the one that [`Target::table`] described and, with [`Rows::Keep`], has no rows.
+    /// Whether it is gone.
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool>;
+
     /// Empties a table outside any run (`--ledger none`).
     async fn truncate(&self, name: &TableName) -> Result<()>;
 
     /// What `preparation` will do to `table`, or why it cannot be done. Writes nothing.
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
-        match preparation.option() {
-            None => Ok(Foreseen::default()),
-            Some(option) => Err(Error::config(format!(
-                "{} has no {option} for {}",
-                self.capabilities().product,
-                table.name
-            ))
-            .hint("--truncate empties the table first")),
-        }
-    }
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen>;
 
     /// What a statement carries of a write of so many `columns` to `table`, where a write may be several statements of
     /// many rows. `Config` where `split` asks for what the database has not.
@@ -122,56 +133,35 @@ pub trait Target: Send + Sync {
         columns: usize,
         method: Method,
         split: Split,
-    ) -> Result<Option<StatementMax>> {
-        let _ = (table, columns, method);
-        match split {
-            Split::Auto => Ok(None),
-            Split::None => Err(splits_nothing()),
-        }
-    }
+    ) -> Result<Option<StatementMax>>;
 
     /// Where rows of a table belong that lies in several places; none where the table takes them as one. What stands in
     /// the way of routing is a sentence for the plan.
-    async fn router(&self, table: &Table) -> Result<Routed> {
-        let _ = table;
-        Ok(Routed::No)
-    }
+    async fn router(&self, table: &Table) -> Result<Routed>;
 
     /// Where the rows of a statement belong, whose `parameters` were described, of a table that lies in several
     /// databases. `Config` where the statement does not say it.
-    async fn statement_router(&self, statement: &Statement, parameters: &Table) -> Result<Routed> {
-        let _ = (statement, parameters);
-        Ok(Routed::No)
-    }
+    async fn statement_router(&self, statement: &Statement, parameters: &Table) -> Result<Routed>;
 
     /// Whether `code`, which it has refused a row with, says that the row's key, or another unique one, is there already.
-    fn says_key_exists(&self, code: &str) -> bool {
-        let _ = code;
-        false
-    }
+    fn says_key_exists(&self, code: &str) -> bool;
 
     /// Whether an insert replaces a row that has its key, since nothing tells that it is there.
-    fn insert_replaces(&self) -> bool {
-        false
-    }
+    fn insert_replaces(&self) -> bool;
 
     /// How its statements are written; none where it runs none of the user's own.
-    fn dialect(&self) -> Option<Dialect> {
-        None
-    }
+    fn dialect(&self) -> Option<Dialect>;
 
     /// Prepares a statement, runs nothing, and answers a table whose columns are its parameters in order, each of the
-    /// type that the database found for it ([`ColumnType::Any`](crate::ColumnType::Any) where it has none). Its
+    /// type that the database found for it ([`ColumnType::Any`] where it has none). Its
     /// identity's shape changes with these types; its object is given by the engine.
-    async fn describe(&self, statement: &Statement) -> Result<Table> {
-        let _ = statement;
-        Err(Error::bug("a statement for a database that runs none"))
-    }
+    async fn describe(&self, statement: &Statement) -> Result<Table>;
 
     /// Session settings a writer changes, a line each (`synchronous_commit = off`), for the plan.
     fn settings(&self, durability: Durability) -> Vec<String>;
 
-    /// A connection of its own that writes `plan`'s rows. Without `run` no ledger is kept.
+    /// A connection of its own that writes `plan`'s rows. Without `run` no ledger is kept. A table that is not what the
+    /// plan was made for is an error of [`Writer::begin`], which makes the claim first.
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
 
     /// A connection to the database that shard `shard` is, where shards are [apart](crate::router::Router::apart).
@@ -187,51 +177,43 @@ pub trait Target: Send + Sync {
 
     /// Opens connections that see one state of what `request` asks for. `Schema` where there is no such table or
     /// column, `Config` where it cannot be read in the way that was asked for.
-    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
-        let _ = request;
-        let product = &self.capabilities().product;
-        Err(Error::config(format!("{product} cannot be read from yet")))
-    }
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot>;
 
     /// Opens a connection that looks rows up by key. `Schema` where there is no such table or column, or one whose
     /// type cannot be carried exactly.
-    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
-        let _ = request;
-        let product = &self.capabilities().product;
-        Err(Error::config(format!(
-            "rows of {product} cannot be looked up by key yet"
-        )))
-    }
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>>;
 
     /// Keeps the state of this moment for at most so many `getters`; none where it cannot be kept without holding up
     /// writers, or would be lost with a connection. Then every question to a [`Target::getter`] sees a state of its own.
-    async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>> {
-        let _ = getters;
-        Ok(None)
-    }
+    async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>>;
 
     /// What measuring needs of it; none where it cannot be measured.
-    fn gauge(&self) -> Option<&dyn Gauge> {
-        None
-    }
+    fn gauge(&self) -> Option<&dyn Gauge>;
 
     /// The ledger beside the tables, or in [`Target::ledger_file`].
     fn ledger(&self) -> &dyn Ledger;
 
     /// The local file that holds the ledger, where the database has nothing that could move it together with rows.
-    fn ledger_file(&self) -> Option<PathBuf> {
-        None
-    }
+    fn ledger_file(&self) -> Option<PathBuf>;
 
     /// Keeps the ledger in the local file at `path`; before it is first used. `Config` where it stands beside the
     /// tables.
-    fn keep_ledger(&self, path: &Path) -> Result<()> {
-        let _ = path;
-        let product = &self.capabilities().product;
-        Err(Error::config(format!(
-            "{product} keeps its ledger beside its tables, in the transactions of the rows"
-        ))
-        .hint("leave --ledger out, or write --ledger none for a load without one"))
+    fn keep_ledger(&self, path: &Path) -> Result<()>;
+}
+
+/// [`Target::keep_ledger`] of a database that moves its ledger in the transactions of the rows.
+pub(crate) fn ledger_is_beside(product: &str) -> Result<()> {
+    Err(Error::config(format!(
+        "{product} keeps its ledger beside its tables, in the transactions of the rows"
+    ))
+    .hint("leave --ledger out, or write --ledger none for a load without one"))
+}
+
+/// [`Target::statement_max`] of a database that cuts no write into statements.
+pub(crate) fn one_statement(split: Split) -> Result<Option<StatementMax>> {
+    match split {
+        Split::Auto => Ok(None),
+        Split::None => Err(splits_nothing()),
     }
 }
 
@@ -300,12 +282,43 @@ pub struct Failure {
     pub column: Option<String>,
 }
 
+/// What became of rows that were applied one by one.
+#[derive(Debug)]
+pub struct EachOutcome {
+    /// Statements sent.
+    pub statements: u64,
+    /// Payload bytes handed to the driver.
+    pub bytes_sent: u64,
+    /// Rows that the operation left out.
+    pub skipped: u64,
+    /// Rows that were refused, in their order. All others are applied.
+    pub refused: Vec<Refused>,
+}
+
+/// A row that was refused when it was alone.
+#[derive(Debug)]
+pub struct Refused {
+    /// The row, counted from the front of the batch.
+    pub row: usize,
+    /// What the database said, kind [`ErrorKind::Rejected`](crate::ErrorKind::Rejected), with its code.
+    pub error: Error,
+    /// The column it named.
+    pub column: Option<String>,
+}
+
 /// One connection that writes. Used by one lane at a time; nothing becomes durable by being dropped: dropping without
 /// [`Writer::commit`] aborts.
 #[async_trait]
 pub trait Writer: Send {
     /// Opens a transaction and, where there is a run, moves the ledger rows of `advances` by compare-and-set. Waits
     /// for a dying predecessor's locks.
+    ///
+    /// It also verifies that the plan's table is what the plan was made for: its name leads to the same object, with
+    /// the same definition. It does so inside the transaction, under a lock that holds off DDL until the transaction
+    /// ends (a database without such a lock verifies as late as it can), in the round trip of the claim, and without
+    /// a run too. A table that differs is an error of kind `Altered`, and nothing is open then. A claim that
+    /// has [moved](Claim::Moved) is answered as such, whatever has become of the table: an earlier attempt may have been
+    /// committed before the table was altered.
     ///
     /// Of a plan that is a [single transaction](Plan::single_transaction) it goes on in the transaction that is open,
     /// where one is; the first one empties the table, where the plan says so.
@@ -314,19 +327,20 @@ pub trait Writer: Send {
     /// Where the engine puts the places of the rows of the next [`Writer::write`], for a writer that stamps its rows
     /// by them: the number of each row in the source as it is dealt, which is the same in every attempt and ascends
     /// over the rows of a key. None where the writer has no use for it.
-    fn places(&mut self) -> Option<&mut Vec<u64>> {
-        None
-    }
+    fn places(&mut self) -> Option<&mut Vec<u64>>;
 
     /// How many requests it may have under way at once by now, for a writer that sends several and fewer of them after an
     /// overload. None where a write is one after another.
-    fn requests_max(&self) -> Option<usize> {
-        None
-    }
+    fn requests_max(&self) -> Option<usize>;
 
     /// Applies `rows` (the plan's columns, in order, in their [`ColumnType::arrow`](crate::ColumnType::arrow) types)
     /// in the open transaction. Bad rows are an [`Outcome::failure`], everything else an error.
     async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome>;
+
+    /// Applies `rows` in the open transaction one by one, in their order, by no more than a statement each: for writes of
+    /// which many rows are bad. The account of each row is that of [`Writer::write`] of it alone. None where the database
+    /// has no way to do it, or finds bad rows as cheaply by itself; nothing is applied then.
+    async fn write_each(&mut self, rows: &RecordBatch) -> Result<Option<EachOutcome>>;
 
     /// Commits. `advances` replaces the counts given at `begin` for the slots whose counts have changed; empty if none
     /// have. Where a slot was moved several times, it replaces their sum.

@@ -40,6 +40,7 @@ use crate::{
     connection::ConnectionArgs,
     interrupt::{Interrupt, Interrupted, requested, unless_interrupted},
     options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
+    paths::Paths,
     report::write_report,
 };
 
@@ -233,9 +234,17 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
     let Some(place) = args.target.as_deref() else {
         return Err(Error::config("no database to measure").hint("tonnage bench sqlite:shop.db"));
     };
+    let mut paths = Paths::default();
+    paths.sources(&args.rows_from, None);
+    paths.databases(&[place.to_owned()]);
     if let Some(directory) = &args.output {
         files::check(directory)?;
+        for name in files::NAMES {
+            paths.writes("-o", Some(&directory.join(name)));
+        }
     }
+    paths.report(args.report.as_deref());
+    paths.check()?;
     let target = match unless_interrupted(args.connection.connect(place)).await {
         Ok(target) => target,
         Err(interrupted) => return interrupted.ending(),

@@ -1,10 +1,12 @@
 //! `tonnage exec`: a statement for every row of files.
 
+use std::path::Path;
+
 use clap::Args;
 use tonnage::{Error, Result, plan::LoadOptions, table::TableName};
 
 use super::rows::{RowsArgs, Usage, column_types};
-use crate::{Ending, options::pair};
+use crate::{Ending, options::pair, paths::Paths};
 
 /// Run an INSERT, UPDATE, DELETE or MERGE with :name parameters for every row of files, exactly once
 #[derive(Debug, Args)]
@@ -41,6 +43,10 @@ const USAGE: Usage = Usage {
 
 /// Runs the statement; the summary goes to standard error.
 pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
+    let mut paths = Paths::default();
+    if let Some(path) = args.sql.strip_prefix('@') {
+        paths.reads("--sql", Path::new(path));
+    }
     let statement = match args.sql.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(path).map_err(|error| {
             Error::config(format!("--sql @{path}: {error}"))
@@ -54,5 +60,7 @@ pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
         types: column_types(&args.types)?,
         ..args.rows.options(TableName::bare(""))?
     };
-    args.rows.carry_out(&args.places, USAGE, options, quiet).await
+    args.rows
+        .carry_out(&args.places, USAGE, options, paths, quiet)
+        .await
 }

@@ -19,6 +19,7 @@ use crate::{
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
     options::count,
+    paths::Paths,
     report::write_report,
 };
 
@@ -89,6 +90,11 @@ pub struct ExplainArgs {
 
 /// Looks. What was found goes to standard output, all else to standard error.
 pub async fn run(args: &ExplainArgs) -> Result<Ending> {
+    let mut paths = Paths::default();
+    paths.sources(&args.sources, None);
+    paths.databases(std::slice::from_ref(&args.target));
+    paths.report(args.report.as_deref());
+    paths.check()?;
     let options = ExplainOptions {
         table: args.table.parse()?,
         files: args.sources.clone(),

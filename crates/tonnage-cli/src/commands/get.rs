@@ -20,6 +20,7 @@ use crate::{
     connection::{ConnectionArgs, ShardArgs},
     interrupt::{requested, unless_interrupted},
     options::{byte, count},
+    paths::Paths,
     report::write_report,
 };
 
@@ -192,6 +193,15 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
     let password = args.connection.password(place.first())?;
     let (rows, missing) = outputs(args)?;
     let keys = keys(args, key_arguments)?;
+    let mut paths = Paths::default();
+    if let Keys::Inputs { inputs, format, .. } = &keys {
+        paths.sources(inputs, *format);
+    }
+    paths.databases(&databases);
+    paths.writes("-o", Some(&args.output));
+    paths.writes("--missing", args.missing.as_deref());
+    paths.report(args.report.as_deref());
+    paths.check()?;
     // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
     let preparing = tokio::spawn(async move {
         let target = place.connect(password).await?;

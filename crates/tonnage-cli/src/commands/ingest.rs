@@ -32,6 +32,7 @@ use crate::{
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{count, size},
+    paths::Paths,
     report::{after_report, write_report},
 };
 
@@ -81,7 +82,7 @@ pub struct IngestArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "journal")]
     journal_bytes: Option<usize>,
 
-    /// Go on without rows of the journal that are damaged
+    /// Go on without rows of the journal that are damaged or missing, and with an old copy of it
     #[arg(long, requires = "journal")]
     accept_loss: bool,
 
@@ -123,7 +124,7 @@ pub struct IngestArgs {
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1MiB")]
     drain_bytes: usize,
 
-    /// Drain when the oldest row is this old
+    /// Drain when the oldest row is this old; at once where --ack committed waits for it
     #[arg(long, value_name = "MILLISECONDS", value_parser = count, default_value = "1000")]
     drain_age: u64,
 
@@ -185,6 +186,13 @@ enum DurabilityName {
 
 /// Ingests; acknowledgements go to standard output, the summary to standard error.
 pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
+    let mut paths = Paths::default();
+    paths.sources(&["-".to_owned()], None);
+    paths.databases(std::slice::from_ref(&args.target));
+    paths.writes("--journal", args.journal.as_deref());
+    paths.writes("--rejects", args.rejects.as_deref());
+    paths.report(args.report.as_deref());
+    paths.check()?;
     let buffer = match unless_interrupted(open(args)).await {
         Ok(buffer) => buffer,
         Err(interrupted) => return interrupted.ending(),
@@ -427,6 +435,9 @@ fn finish(
     }
     match error {
         Some(error) => Err(error),
+        None if report.recovery.uncertain.is_some() || !report.recovery.lost.is_empty() => {
+            Ok(Ending::Uncertain)
+        }
         None if report.rows.rejected > 0 => Ok(Ending::Rejects),
         None => Ok(Ending::Done),
     }
@@ -464,6 +475,15 @@ fn summary(report: &BufferReport) -> String {
         }
     }
     text.push('\n');
+    for lost in &report.recovery.lost {
+        text.push_str(&format!(
+            "  rows {} to {} of the journal are lost\n",
+            lost.first, lost.last
+        ));
+    }
+    if let Some(uncertain) = &report.recovery.uncertain {
+        text.push_str(&format!("  {uncertain}\n"));
+    }
     if let Some(rejects) = &report.rejects {
         text.push_str(&format!("  rejects in {rejects}\n"));
     }

@@ -4,10 +4,11 @@ use clap::{Args, ValueEnum};
 use tonnage::{
     Error, Result,
     plan::{Create, LoadOptions, Mode, Sort},
+    sources::Scan,
 };
 
 use super::rows::{RowsArgs, Usage, column_types};
-use crate::{Ending, options::pair};
+use crate::{Ending, options::pair, paths::Paths};
 
 /// Load files into a table: every row once, bad ones put aside, resumable
 #[derive(Debug, Args)]
@@ -38,9 +39,15 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "What to do")]
     any_unique_key: bool,
 
-    /// Create the table from the source's columns: where it is missing, or as one that must be new
+    /// Create the table from the source's columns: where it is missing, as one that must be new, or in place of one that
+    /// is there, which is dropped with its rows
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "missing", help_heading = "What to do")]
     create: Option<CreateName>,
+
+    /// The rows of text that the types of a table that --create makes are inferred from: the first ones, or all, which
+    /// are read once more before
+    #[arg(long, value_enum, default_value_t = ScanName::Sample, requires = "create", help_heading = "What to do")]
+    scan: ScanName,
 
     /// The type of a column of a table that --create makes: id=int64, price=decimal(10,2)
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = pair, help_heading = "What to do")]
@@ -49,6 +56,10 @@ pub struct LoadArgs {
     /// Empty the table when the run starts
     #[arg(long, help_heading = "What to do")]
     truncate: bool,
+
+    /// Load only the files that no finished run has loaded into the table; with --resume an unfinished run goes on first
+    #[arg(long, conflicts_with_all = ["restart", "truncate", "recreate", "source_table", "source_query"], help_heading = "What to do")]
+    new_files: bool,
 
     /// Load into a new table like the table, which takes its place at the end; until then readers see the old one
     #[arg(long, help_heading = "What to do")]
@@ -86,6 +97,13 @@ enum ModeName {
 enum CreateName {
     Missing,
     New,
+    Replace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScanName {
+    Sample,
+    All,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -107,7 +125,10 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
     if args.rows.headerless() && options.columns.is_none() && options.create != Create::No {
         tracing::info!("without a header the new table's columns are c1, c2 ..; --columns names them");
     }
-    args.rows.carry_out(&args.places, USAGE, options, quiet).await
+    let paths = Paths::default();
+    args.rows
+        .carry_out(&args.places, USAGE, options, paths, quiet)
+        .await
 }
 
 fn options(args: &LoadArgs) -> Result<LoadOptions> {
@@ -133,12 +154,18 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             SortName::Full => Some(Sort::Full),
         },
         truncate: args.truncate,
+        new_files: args.new_files,
         recreate: args.recreate,
         rebuild_indexes: args.rebuild_indexes,
         create: match args.create {
             None => Create::No,
             Some(CreateName::Missing) => Create::Missing,
             Some(CreateName::New) => Create::New,
+            Some(CreateName::Replace) => Create::Replace,
+        },
+        scan: match args.scan {
+            ScanName::Sample => Scan::Sample,
+            ScanName::All => Scan::All,
         },
         types,
         ..args.rows.options(args.table.parse()?)?

@@ -11,7 +11,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use tonnage::{
     ColumnType, Error, ErrorKind, Result,
-    load::{Ended, Progress, Stop, prepare},
+    load::{Ended, Progress, Stop, prepare, prepare_files},
     operation::{Durability, Method},
     plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Split},
     reader::Relation,
@@ -30,6 +30,7 @@ use crate::{
     connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count, pair, rate, size},
+    paths::Paths,
     progress::{self, Style},
     report::{after_report, write_report},
 };
@@ -54,7 +55,7 @@ pub struct RowsArgs {
     #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
     map: Vec<(String, String)>,
 
-    /// The table columns to load; without a header, the names of the fields in order
+    /// The table columns to load; without a header, or in its place, the names of the fields
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
     columns: Option<Vec<String>>,
 
@@ -469,18 +470,20 @@ impl RowsArgs {
     }
 
     /// Moves the rows of `places`, of which the last is the database, as `options` say; the summary goes to standard
-    /// error. `usage` is shown where a place is missing.
+    /// error. `usage` is shown where a place is missing; `paths` are files that are named besides.
     pub async fn carry_out(
         &self,
         places: &[String],
         usage: Usage,
         options: LoadOptions,
+        paths: Paths,
         quiet: bool,
     ) -> Result<Ending> {
         let (inputs, databases) = self.places(places, usage)?;
         let place = self.shards.place(databases)?;
         let mut text = self.text_options()?;
         text.timezone = options.timezone.clone();
+        text.scan = options.scan;
         let format = self.format.map(|f| match f {
             FormatName::Csv => Format::Csv,
             FormatName::Tsv => Format::Tsv,
@@ -489,11 +492,25 @@ impl RowsArgs {
             FormatName::Arrow => Format::Arrow,
         });
         let relation = self.relation(inputs)?;
+        let mut paths = paths;
+        paths.sources(inputs, format);
+        paths.databases(databases);
+        if let LedgerChoice::File(path) = &self.ledger {
+            paths.writes("--ledger", Some(path));
+        }
+        paths.writes("--rejects", self.rejects.as_deref());
+        paths.report(self.report.as_deref());
+        paths.check()?;
         let password = self.connection.password(place.first())?;
         let (inputs, jobs) = (inputs.to_vec(), self.jobs);
         let ledger = self.ledger.clone();
         // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
         let preparing = tokio::spawn(async move {
+            if options.new_files {
+                let target = place.connect(password).await?;
+                ledger.settle(&*target)?;
+                return prepare_files(target, place.shown(), &inputs, format, &text, options).await;
+            }
             let source = match relation {
                 Some(relation) => open_database(&inputs, relation, jobs).await?,
                 None => sources::open(&inputs, format, &text)?,
@@ -528,7 +545,7 @@ impl RowsArgs {
         let resumable = prepared.resumable();
         let load = prepared.run(progress.clone(), stop.clone());
         let ended = tokio::select! {
-            ended = load => ended?,
+            ended = load => ended,
             never = progress::show(show_style, progress, bytes_total) => match never {},
             interrupt = interrupted(stop, &first) => {
                 let message = "interrupted; what was not committed is undone";
@@ -536,6 +553,14 @@ impl RowsArgs {
                 let error = if resumable { error.hint("go on with --resume") } else { error };
                 return Ok(Ending::Interrupted(interrupt, error));
             }
+        };
+        let ended = match (ended, first.get()) {
+            (Ok(ended), _) => ended,
+            // Before the first row there is no account to give.
+            (Err(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
+                return Ok(Ending::Interrupted(*interrupt, error));
+            }
+            (Err(error), _) => return Err(error),
         };
         let written = match &self.report {
             Some(path) => write_report(path, &ended.report),

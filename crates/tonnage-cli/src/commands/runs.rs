@@ -1,12 +1,14 @@
 //! `tonnage runs`: what the ledger of a database knows.
+//!
+//! A run whose record cannot be read is still found by its id, so that it can be forgotten.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use tonnage::{
-    Error, Result,
+    Error, ErrorKind, Result,
     buffer::{is_abandoned, is_buffer},
-    ledger::RunRecord,
+    ledger::{Ledger, RUNS_KEPT, RunQuery, RunRecord},
     preparation::Pending,
     report::{Counted, Grouped},
 };
@@ -14,7 +16,12 @@ use tonnage::{
 use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
+    options::count,
+    paths::Paths,
 };
+
+/// The most runs that are pruned in one transaction.
+const PRUNED_AT_ONCE: u64 = 1_000;
 
 /// List the runs that a database's ledger knows, newest first
 #[derive(Debug, Args)]
@@ -27,6 +34,19 @@ pub struct RunsArgs {
     /// that was to take its place) is put right
     #[arg(long, value_name = "RUN")]
     forget: Option<String>,
+
+    /// Remove finished runs from the ledger but for the newest ones; the files that they loaded stay known to
+    /// `tonnage load --new-files`, and so does the newest run of each table
+    #[arg(long, conflicts_with = "forget")]
+    prune: bool,
+
+    /// How many finished runs --prune keeps
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = RUNS_KEPT, requires = "prune")]
+    keep: u64,
+
+    /// List at most N runs
+    #[arg(long, value_name = "N", value_parser = count, default_value_t = 100)]
+    limit: u64,
 
     /// The local file that holds the ledger, where a load was given one
     #[arg(long, value_name = "PATH")]
@@ -42,47 +62,92 @@ pub struct RunsArgs {
 /// Lists, or forgets.
 pub async fn run(args: &RunsArgs) -> Result<Ending> {
     let place = args.shards.place(&args.targets)?;
+    let mut paths = Paths::default();
+    paths.databases(&args.targets);
+    paths.writes("--ledger", args.ledger.as_deref());
+    paths.check()?;
     let target = place.connect(args.connection.password(place.first())?).await?;
     if let Some(path) = &args.ledger {
         target.keep_ledger(path)?;
     }
-    let runs = target.ledger().runs().await?;
+    let ledger = target.ledger();
     if let Some(asked) = &args.forget {
-        let matching: Vec<_> = runs
-            .iter()
-            .filter(|r| r.run_id.starts_with(asked.as_str()))
-            .collect();
-        let [run] = matching.as_slice() else {
-            let count = match matching.len() {
-                0 => "no run has".to_owned(),
-                several => format!("{several} runs have"),
-            };
-            return Err(Error::config(format!("{count} an id that begins with '{asked}'"))
-                .hint(format!("`tonnage runs {}` lists them", place.shown())));
-        };
-        target.ledger().forget(&run.run_id).await?;
-        let rows = Counted(run.counts.written, "row");
-        let left = match &run.detail.pending {
-            None => format!("it leaves {rows} in the table"),
-            Some(Pending { shadow: Some(_), .. }) => {
-                format!(
-                    "{} is as it was, and the table with its {rows} is dropped",
-                    run.detail.table
-                )
-            }
-            Some(_) => {
-                format!("it leaves {rows} in the table, and the indexes that it dropped are built again")
-            }
-        };
-        eprintln!("run {} is forgotten; {left}", run.run_id);
-        return Ok(Ending::Done);
+        return forget(ledger, asked, &place.shown()).await;
     }
+    if args.prune {
+        return prune(ledger, args.keep).await;
+    }
+    let limit = usize::try_from(args.limit).unwrap_or(usize::MAX - 1);
+    // One more says whether there are more.
+    let mut runs = ledger.runs(&RunQuery::Newest(limit + 1)).await?;
     if runs.is_empty() {
         eprintln!("no runs");
     }
+    let more = runs.len() > limit;
+    runs.truncate(limit);
     for run in &runs {
         println!("{}", line(run));
     }
+    if more {
+        eprintln!("there are older runs; --limit lists more of them");
+    }
+    Ok(Ending::Done)
+}
+
+async fn forget(ledger: &dyn Ledger, asked: &str, shown: &str) -> Result<Ending> {
+    let matching = ledger.ids(asked).await?;
+    let exact = matching.iter().find(|id| *id == asked);
+    let run_id = match (exact, matching.as_slice()) {
+        (Some(run_id), _) | (None, [run_id]) => run_id,
+        (None, several) => {
+            let count = match several {
+                [] => "no run has",
+                _ => "several runs have",
+            };
+            return Err(Error::config(format!("{count} an id that begins with '{asked}'"))
+                .hint(format!("`tonnage runs {shown}` lists them")));
+        }
+    };
+    let run = match ledger.runs(&RunQuery::Id(run_id.clone())).await {
+        Ok(runs) => runs.into_iter().next(),
+        // It is to go because of that.
+        Err(error) if error.kind() == ErrorKind::Schema => None,
+        Err(error) => return Err(error),
+    };
+    ledger.forget(run_id).await?;
+    let Some(run) = run else {
+        eprintln!("run {run_id} is forgotten; nothing more is known of it");
+        return Ok(Ending::Done);
+    };
+    let rows = Counted(run.counts.written, "row");
+    let left = match &run.detail.pending {
+        None => format!("it leaves {rows} in the table"),
+        Some(Pending { shadow: Some(_), .. }) => {
+            format!(
+                "{} is as it was, and the table with its {rows} is dropped",
+                run.detail.table
+            )
+        }
+        Some(_) => {
+            format!("it leaves {rows} in the table, and the indexes that it dropped are built again")
+        }
+    };
+    eprintln!("run {} is forgotten; {left}", run.run_id);
+    Ok(Ending::Done)
+}
+
+async fn prune(ledger: &dyn Ledger, keep: u64) -> Result<Ending> {
+    let mut pruned = 0;
+    loop {
+        match ledger.prune(keep, PRUNED_AT_ONCE).await? {
+            0 => break,
+            some => pruned += some,
+        }
+    }
+    eprintln!(
+        "{} pruned; the files that they loaded stay on record",
+        Counted(pruned, "finished run")
+    );
     Ok(Ending::Done)
 }
 

@@ -28,6 +28,7 @@ use crate::{
     connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count},
+    paths::Paths,
     progress::{self, Style},
     report::write_report,
 };
@@ -147,6 +148,11 @@ enum CompressionName {
 pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     let options = options(args)?;
     let place = args.shards.place(&args.targets)?;
+    let mut paths = Paths::default();
+    paths.databases(&args.targets);
+    paths.writes("-o", Some(&args.output));
+    paths.report(args.report.as_deref());
+    paths.check()?;
     let password = args.connection.password(place.first())?;
     let connecting = place.connect(password);
     let target = match unless_interrupted(connecting).await {

@@ -69,7 +69,8 @@ fn definition(place: &Place) -> Vec<String> {
              SELECT relname, pg_get_serial_sequence('\"or ders\"', 'number'), \
                     pg_get_serial_sequence('\"or ders\"', 'id') \
              FROM pg_class WHERE relkind IN ('r', 'S', 'i') AND relnamespace = 'public'::regnamespace \
-               AND relname NOT LIKE 'tonnage_runs%' AND relname NOT LIKE 'tonnage_slots%' ORDER BY 1",
+               AND relname NOT LIKE 'tonnage_runs%' AND relname NOT LIKE 'tonnage_slots%' \
+               AND relname NOT LIKE 'tonnage_inputs%' ORDER BY 1",
         ),
         MariaDb => unreachable!("it has neither option"),
     }

@@ -207,7 +207,10 @@ fn a_ledger_that_was_asked_for_keeps_nothing_of_a_run() {
     let place = Place::with(Database::Postgres, ORDERS, &[]);
     let report = bench(&place, &format!("{SMALL} --method array --jobs 1 --with-ledger"));
     assert_eq!(report["ledger"], true);
-    assert_eq!(tables(&place), ["orders", "tonnage_runs", "tonnage_slots"]);
+    assert_eq!(
+        tables(&place),
+        ["orders", "tonnage_inputs", "tonnage_runs", "tonnage_slots"]
+    );
     assert_eq!(place.sql("SELECT count(*) FROM tonnage_runs"), ["0"]);
     assert_eq!(place.sql("SELECT count(*) FROM tonnage_slots"), ["0"]);
 }

@@ -131,7 +131,7 @@ impl Account {
 
     /// The ledger, as text.
     fn check_ledger(&self) {
-        for table in ["tonnage_runs", "tonnage_slots"] {
+        for table in ["tonnage_runs", "tonnage_slots", "tonnage_inputs"] {
             let rows = match self.is_postgres() {
                 true => self.place.sql(&format!("SELECT t::text FROM {table} t")),
                 false => {

@@ -431,3 +431,34 @@ fn triggers_are_copied_where_they_are_asked_for_and_do_their_work() {
         assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
     }
 }
+
+#[test]
+fn columns_whose_values_travel_as_text_are_made_up_too() {
+    let place = Place::with(
+        Postgres,
+        "CREATE TYPE pair AS (x integer, y text); CREATE TYPE mood AS ENUM ('calm', 'cross'); CREATE DOMAIN tags AS text[];
+         CREATE TABLE t (id integer PRIMARY KEY, numbers integer[] NOT NULL, words tags NOT NULL, two pair NOT NULL,
+             pairs pair[] NOT NULL, mood mood NOT NULL, span int4range NOT NULL, spans int4multirange NOT NULL,
+             host inet NOT NULL, bits bit(5) NOT NULL, more varbit(9) NOT NULL, at point NOT NULL)",
+        &[],
+    );
+    let report = explain(&place, "t --rows 100");
+    assert_eq!(by(&report, "native")["rows"], 100, "{report:#}");
+    // Rows of its own.
+    place.sql(
+        "INSERT INTO t SELECT n, ARRAY[n, NULL], ARRAY['a b', 'c,d'], (n, 'x,y')::pair, ARRAY[(n, NULL)::pair], 'cross',
+             int4range(n, n + 5), '{[1,2), [5,6)}', '192.0.2.1', B'10101', B'1', point(n, 0) FROM generate_series(1, 100) n",
+    );
+    let report = explain(&place, "t --rows 100");
+    assert_eq!(report["rows_from"], "the table itself", "{report:#}");
+    assert_eq!(by(&report, "array")["rows"], 100, "{report:#}");
+
+    let place = Place::with(
+        MariaDb,
+        "CREATE TABLE t (id integer PRIMARY KEY, mood enum('calm','cross') NOT NULL, moods set('a','b') NOT NULL,
+             host inet6 NOT NULL, at point NOT NULL, form geometry NOT NULL)",
+        &[],
+    );
+    let report = explain(&place, "t --rows 100");
+    assert_eq!(by(&report, "native")["rows"], 100, "{report:#}");
+}

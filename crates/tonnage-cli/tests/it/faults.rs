@@ -14,7 +14,7 @@ mod planned;
 mod room;
 mod round;
 mod scenario;
-mod servers;
+pub mod servers;
 mod tally;
 mod target;
 mod wire;
@@ -63,11 +63,13 @@ pub enum Fault {
     Clock,
     /// Somebody else locks the table for a while.
     Lock,
+    /// A copy of the journal is opened beside it, or put in its place.
+    Copy,
 }
 
 impl Fault {
     /// Each with its name.
-    pub const ALL: [(Self, &str); 10] = [
+    pub const ALL: [(Self, &str); 11] = [
         (Self::Kill, "kill"),
         (Self::Server, "server"),
         (Self::Cut, "cut"),
@@ -78,6 +80,7 @@ impl Fault {
         (Self::Report, "report"),
         (Self::Clock, "clock"),
         (Self::Lock, "lock"),
+        (Self::Copy, "copy"),
     ];
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     database::Database,
-    process::{Running, tonnage},
+    process::{Ended, Running, tonnage},
     support::{BOTH, Place},
 };
 
@@ -314,10 +314,12 @@ impl Ingest {
                 "readings",
                 "--journal",
                 "journal",
-                "--ack",
-                "journaled",
             ])
             .args(["--rejects", "r.jsonl"])
+            .args(match further.contains(&"--ack") {
+                true => &[][..],
+                false => &["--ack", "journaled"],
+            })
             .args(further)
             .current_dir(directory)
             .stdin(Stdio::piped())
@@ -404,5 +406,195 @@ fn a_signal_ends_it_with_every_row_accounted_for() {
             assert_eq!(report["rows"]["written"], 300);
             assert_eq!(report["rows"]["unfinished"], 0);
         }
+    }
+}
+
+fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a journal") {
+        let entry = entry.expect("a file");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("a copy");
+    }
+}
+
+/// `tonnage ingest` of one row with a journal of that name.
+fn ingest_row(database: &Database, directory: &Path, journal: &str, id: u64, further: &[&str]) -> Ended {
+    std::fs::write(directory.join("row.jsonl"), line(id)).expect("a file");
+    let input = std::fs::File::open(directory.join("row.jsonl")).expect("the file");
+    let mut command = tonnage();
+    command
+        .args(["ingest", &database.url(), "-t", "readings", "--journal", journal])
+        .args(["--rejects", "r.jsonl", "--report", "report.json"])
+        .args(further)
+        .current_dir(directory);
+    Running::start_with(&mut command, input.into()).wait()
+}
+
+#[test]
+fn a_copy_of_a_journal_is_refused_and_an_accepted_loss_is_told_by_the_exit_code() {
+    for database in Database::all() {
+        database.run(READINGS);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = directory.path();
+        ingest_row(&database, directory, "journal", 1, &[]).expect(0);
+        copied(&directory.join("journal"), &directory.join("copy"));
+        ingest_row(&database, directory, "journal", 2, &[]).expect(0);
+        let refused = ingest_row(&database, directory, "copy", 3, &[]);
+        refused.expect(4);
+        assert!(
+            refused.stderr.contains("it is a copy or an older state")
+                && refused.stderr.contains("may be lost or doubled"),
+            "{}",
+            refused.stderr
+        );
+        ingest_row(&database, directory, "journal", 4, &[]).expect(0);
+        let ids = || database.rows("SELECT id FROM readings").len();
+        assert_eq!(ids(), 3, "{}", database.name());
+        // A backup that is put back, as there is nothing else.
+        let accepted = ingest_row(&database, directory, "copy", 5, &["--accept-loss"]);
+        accepted.expect(4);
+        assert!(
+            accepted.stderr.contains("may be lost or doubled"),
+            "{}",
+            accepted.stderr
+        );
+        let text = std::fs::read_to_string(directory.join("report.json")).expect("a report");
+        let account: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert_eq!(account["rows"]["written"], 1);
+        assert_eq!(account["recovery"]["uncertain"]["first"], 1);
+        assert_eq!(ids(), 4);
+        ingest_row(&database, directory, "copy", 6, &[]).expect(0);
+        ingest_row(&database, directory, "journal", 7, &[]).expect(4);
+        assert_eq!(ids(), 5);
+    }
+}
+
+/// Neither the journal nor the ledger of an earlier release names an opening.
+#[test]
+fn a_journal_of_an_earlier_release_is_gone_on_with() {
+    let database = Database::sqlite();
+    database.run(READINGS);
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let directory = directory.path();
+    ingest_row(&database, directory, "journal", 1, &[]).expect(0);
+    let path = directory.join("journal/journal.json");
+    let text = std::fs::read_to_string(&path).expect("journal.json");
+    let mut meta: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    meta["format"] = 2.into();
+    let members = meta.as_object_mut().expect("an object");
+    assert!(members.remove("opening").is_some() && members.remove("newest").is_some());
+    std::fs::write(&path, meta.to_string()).expect("a file");
+    database.run("UPDATE tonnage_runs SET detail = json_remove(detail, '$.opening')");
+    copied(&directory.join("journal"), &directory.join("copy"));
+    ingest_row(&database, directory, "journal", 2, &[]).expect(0);
+    ingest_row(&database, directory, "copy", 3, &[]).expect(4);
+    ingest_row(&database, directory, "journal", 4, &[]).expect(0);
+    assert_eq!(database.rows("SELECT id FROM readings").len(), 3);
+}
+
+/// Reads the next number; the ingest is killed where none comes.
+fn next_number(ingest: &mut Ingest, expected: u64) {
+    let (ended, watched) = std::sync::mpsc::channel::<()>();
+    let id = ingest.child.id();
+    let watch = std::thread::spawn(move || {
+        if watched.recv_timeout(std::time::Duration::from_secs(120)).is_err() {
+            let _ = std::process::Command::new("kill")
+                .arg("-9")
+                .arg(id.to_string())
+                .status();
+        }
+    });
+    let mut number = String::new();
+    ingest.numbers.read_line(&mut number).expect("a line");
+    let _ = ended.send(());
+    watch.join().expect("it is watched");
+    assert_eq!(number, format!("{expected}\n"));
+}
+
+/// One row under way, and its sender waits for it: there is nothing to gather for.
+#[test]
+fn a_row_that_is_waited_for_is_not_held_back() {
+    for numbering in [&[][..], &["--producer", "p"]] {
+        let database = Database::sqlite();
+        database.run(READINGS);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let unhurried = ["--ack", "committed", "--drain-age", "100000000"];
+        let mut ingest = Ingest::start(&database, directory.path(), &[&unhurried, numbering].concat());
+        for id in 1..=3 {
+            ingest.send(id..id + 1);
+            next_number(&mut ingest, id);
+            assert_eq!(database.rows("SELECT id FROM readings").len() as u64, id);
+        }
+        drop(ingest.child.stdin.take());
+        assert!(ingest.child.wait().expect("it ends").success());
+    }
+}
+
+/// A table that is altered between two rows: the next goes to what it is then.
+#[test]
+fn an_altered_table_gets_rows_as_it_is_now() {
+    for database in Database::all() {
+        database.run(READINGS);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut ingest = Ingest::start(&database, directory.path(), &["--ack", "committed"]);
+        let mut sent = 0;
+        let mut send = |text: &str| {
+            let input = ingest.child.stdin.as_mut().expect("a pipe to it");
+            writeln!(input, "{text}")
+                .and_then(|()| input.flush())
+                .expect("it reads");
+            sent += 1;
+            next_number(&mut ingest, sent);
+        };
+        send(r#"{"id": 1, "device": "a", "value": 1.5}"#);
+        database.run("ALTER TABLE readings ADD COLUMN place text");
+        send(r#"{"id": 2, "device": "a", "place": "attic"}"#);
+        database.run("ALTER TABLE readings RENAME COLUMN device TO sender");
+        send(r#"{"id": 3, "device": "a"}"#);
+        send(r#"{"id": 4, "sender": "b"}"#);
+        // Text goes there only as a number.
+        let retype = match &database {
+            Database::Sqlite(_) => {
+                "ALTER TABLE readings DROP COLUMN place; ALTER TABLE readings ADD COLUMN place integer"
+            }
+            Database::Postgres(_) => "ALTER TABLE readings ALTER COLUMN place TYPE bigint USING NULL",
+            Database::MariaDb(_) => {
+                "UPDATE readings SET place = NULL; ALTER TABLE readings MODIFY COLUMN place bigint"
+            }
+        };
+        database.run(retype);
+        send(r#"{"id": 5, "place": "cellar"}"#);
+        send(r#"{"id": 6, "place": 7}"#);
+        database.run("ALTER TABLE readings DROP COLUMN value");
+        send(r#"{"id": 7, "value": 0.5}"#);
+        send(r#"{"id": 8}"#);
+        drop(ingest.child.stdin.take());
+        assert_eq!(ingest.child.wait().expect("it ends").code(), Some(3));
+        let found = database.rows("SELECT id, sender, place FROM readings ORDER BY id");
+        let shown: Vec<String> = found
+            .into_iter()
+            .map(|row| {
+                row.into_iter()
+                    .map(|value| value.unwrap_or_else(|| "-".to_owned()))
+                    .collect::<Vec<_>>()
+                    .join("|")
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            ["1|a|-", "2|a|-", "4|b|-", "6|-|7", "8|-|-"],
+            "{}",
+            database.name()
+        );
+        let rejects = std::fs::read_to_string(directory.path().join("r.jsonl")).expect("rejects");
+        let rows: Vec<u64> = rejects
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).expect("JSON")["row"]
+                    .as_u64()
+                    .expect("a row")
+            })
+            .collect();
+        assert_eq!(rows, [3, 5, 7], "{}: {rejects}", database.name());
     }
 }

@@ -1,16 +1,20 @@
 //! The command line as people use it: the real program, real files, real databases. `make test` starts the
 //! servers; see scripts/with-servers.
 
+mod again;
 mod around;
 mod bench;
 mod broken;
 mod browser;
 mod cassandra;
+mod changed;
 mod comforts;
 mod conformance;
 mod connections;
+mod created;
 mod credentials;
 mod database;
+mod dense;
 mod dimensions;
 mod documents;
 mod events;
@@ -25,17 +29,24 @@ mod interrupts;
 mod keyspace;
 mod kill;
 mod mistakes;
+mod names;
+mod odd;
 mod options;
+mod packets;
 mod packing;
+mod pooler;
 mod process;
 mod proxy;
 mod readme;
 mod rejects;
 mod related;
+mod same_files;
 #[path = "../../../tonnage/tests/it/cassandra/session.rs"]
 mod session;
 mod sharded;
+mod silent;
 mod snapshots;
 mod support;
 mod unload;
+mod watch;
 mod whole;

@@ -1,5 +1,7 @@
 //! Bad rows: each costs its own rejection and nothing else.
 
+mod raised;
+
 use std::{collections::BTreeMap, io::Write, os::unix::fs::PermissionsExt};
 
 use crate::support::{

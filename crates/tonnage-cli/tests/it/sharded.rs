@@ -1,6 +1,7 @@
 //! One table over four databases: every row in the one that its shard key says, once, whoever is away meanwhile.
 
 mod failing;
+mod related;
 
 use std::{os::unix::fs::PermissionsExt, thread::sleep, time::Duration};
 

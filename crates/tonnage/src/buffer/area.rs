@@ -105,6 +105,8 @@ pub(super) struct State {
     pub journal_room_ahead: u64,
     /// Rows up to here are wanted at once.
     flush_to: u64,
+    /// How many follow the low mark, to tell producers of it.
+    followers: usize,
     /// No further rows are taken.
     pub closing: bool,
     /// The journal takes no further rows, as all that there will be are in it.
@@ -192,6 +194,7 @@ impl Area {
                 journal_room: 0,
                 journal_room_ahead: 0,
                 flush_to: 0,
+                followers: 0,
                 closing: false,
                 journal_done: false,
                 ended: false,
@@ -460,6 +463,7 @@ impl Area {
         let ripe = front.born + self.limits.drain_age;
         let due = state.queue_bytes >= self.limits.drain_bytes
             || front.first <= state.flush_to
+            || state.is_waited_for()
             || state.spilled.is_some()
             || state.closing
             || ripe <= Instant::now();
@@ -558,6 +562,18 @@ impl Area {
         }
     }
 
+    /// Waits until `mark` lies beyond `after`; none where it never will. Rows are not held back for more to come while
+    /// somebody follows the low mark for producers.
+    pub async fn beyond(&self, mark: Mark, after: u64) -> Option<u64> {
+        let _following = (mark == Mark::Committed).then(|| Following::new(self, after));
+        self.until(|state| match state.at(mark) {
+            at if at > after => Some(Some(at)),
+            _ if state.ended || state.failed.is_some() => Some(None),
+            _ => None,
+        })
+        .await
+    }
+
     /// Waits until `done` says something.
     pub async fn until<T>(&self, mut done: impl FnMut(&State) -> Option<T>) -> T {
         loop {
@@ -581,7 +597,41 @@ impl Area {
     }
 }
 
+/// Follows the low mark.
+struct Following<'a> {
+    area: &'a Area,
+    /// Not where it waits for no row, but for the end.
+    counts: bool,
+}
+
+impl<'a> Following<'a> {
+    fn new(area: &'a Area, after: u64) -> Self {
+        let mut state = area.lock();
+        let counts = after < state.next;
+        state.followers += usize::from(counts);
+        drop(state);
+        area.drain.notify_one();
+        Self { area, counts }
+    }
+}
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        self.area.lock().followers -= usize::from(self.counts);
+    }
+}
+
 impl State {
+    /// Whether somebody waits until everything that is under way is committed, so that there is nothing to gather for: what
+    /// comes while rows are being written gathers by itself.
+    pub fn is_waited_for(&self) -> bool {
+        self.followers > 0
+            || self
+                .wait_committed
+                .highest()
+                .is_some_and(|highest| highest + 1 >= self.next)
+    }
+
     /// Notes that the journal's files have become smaller, or fewer.
     pub fn shrink_journal(&mut self, bytes: u64) {
         self.journal_bytes = self.journal_bytes.saturating_sub(bytes);

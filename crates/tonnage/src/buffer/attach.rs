@@ -18,8 +18,9 @@ use super::{
     area::Area,
     drain::Drain,
     form::{Forms, Planner},
-    journal::{Marker, Reader},
-    own::{JournalIdentity, Owned, own},
+    journal::{Marker, Reader, Uncertain},
+    own::{Claim, Owned, own, refused},
+    shape::Shape,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -35,7 +36,8 @@ use crate::{
 pub(super) struct Attached {
     pub target: Arc<dyn Target>,
     pub handle: RunHandle,
-    pub planner: Planner,
+    /// The table, and how rows go to it.
+    pub shape: Arc<Shape>,
     pub plan: Arc<Plan>,
     pub rejects: Arc<RejectsFile>,
     /// Rows up to here were accounted for.
@@ -85,6 +87,7 @@ pub(super) async fn reach(options: &BufferOptions) -> Result<(Planner, Arc<Plan>
     let planner = Planner {
         context: ParseContext {
             timezone: load.timezone.as_deref().map(timezone).transpose()?,
+            bytes_as_written: false,
         },
         shown: format!("rows for {}", table.name).into(),
         table: Arc::new(table),
@@ -108,7 +111,7 @@ pub(super) async fn take(
     options: &BufferOptions,
     planner: &Planner,
     plan: &Plan,
-    journal: Option<&JournalIdentity<'_>>,
+    journal: Option<&Claim<'_>>,
 ) -> Result<(Owned, Arc<RejectsFile>)> {
     let target = &*planner.target;
     let owned = own(target, plan, journal, options.load.rejects.as_deref()).await?;
@@ -135,7 +138,8 @@ pub(super) async fn take(
 
 /// The drain that goes on from where the database stands.
 pub(super) fn begin(parts: &Parts, attached: Attached) -> Result<(Arc<Drain>, Forms)> {
-    let forms = Forms::new(attached.planner.clone(), attached.position)?;
+    let (_, planner) = attached.shape.planner();
+    let forms = Forms::new(planner, attached.position)?;
     let drain = Drain {
         area: parts.area.clone(),
         target: attached.target.clone(),
@@ -146,6 +150,7 @@ pub(super) fn begin(parts: &Parts, attached: Attached) -> Result<(Arc<Drain>, Fo
         progress: parts.progress.clone(),
         stop: parts.stop.clone(),
         rejected: parts.rejected.clone(),
+        shape: attached.shape.clone(),
     };
     parts.rejected.store(attached.rejected, Ordering::Relaxed);
     // Nobody else sets it.
@@ -200,18 +205,22 @@ pub(super) async fn arrive(parts: Parts, away: Away) {
 
 async fn attach(away: &Away) -> Result<Attached> {
     let (planner, plan) = reach(&away.options).await?;
-    let identity = JournalIdentity {
-        directory: away.marker.directory(),
-        id: away.marker.id(),
-        begun: true,
+    let claim = Claim {
+        marker: &away.marker,
+        check: &|position| match used_twice(&away.marker, position) {
+            Some(uncertain) => Err(refused(&away.marker, &uncertain)),
+            None => Ok(()),
+        },
+        // Rows have numbers already that go by what was known before.
+        accept_loss: false,
     };
-    let (owned, rejects) = take(&away.options, &planner, &plan, Some(&identity)).await?;
-    away.marker.check(owned.position)?;
+    let (owned, rejects) = take(&away.options, &planner, &plan, Some(&claim)).await?;
+    (claim.check)(owned.position)?;
     away.marker.settle(&columns(&planner.table))?;
     Ok(Attached {
         target: planner.target.clone(),
         handle: owned.handle,
-        planner,
+        shape: Shape::new(planner),
         plan,
         rejects,
         position: owned.position,
@@ -249,14 +258,13 @@ async fn find_table(target: &dyn Target, load: &LoadOptions) -> Result<Table> {
     })
 }
 
-/// The database has rows by numbers that the journal has given to others.
-pub(super) fn numbers_used_twice(directory: &std::path::Path, from: u64, position: u64) -> Error {
-    Error::new(
-        ErrorKind::Input,
-        format!(
-            "journal {}: rows {from} and on were taken while the database was away, which has row {position} already",
-            directory.display()
+/// Rows of the journal that have numbers by which the database has others.
+pub(super) fn used_twice(marker: &Marker, position: u64) -> Option<Uncertain> {
+    marker.used_twice(position).map(|first| Uncertain {
+        first,
+        last: Some(position),
+        reason: format!(
+            "rows {first} and on were taken while the database was away, which has row {position} already"
         ),
-    )
-    .hint("the disk lost rows that it had promised to keep, so nobody knows which of these are in the table")
+    })
 }

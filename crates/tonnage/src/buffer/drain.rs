@@ -1,7 +1,7 @@
 //! The drain: rows from the area, or read back from the journal, through a lane into the table.
 //!
 //! Two tasks, so that rows are read while others are written: one takes and reads them, one writes. Between them is
-//! room for one batch.
+//! room for what is taken once. What was put is kept until it is written: where the table is found altered, it is read anew.
 
 use std::{
     sync::{
@@ -19,6 +19,7 @@ use super::{
     form::{Batch, Forms},
     journal::Reader,
     row::Chunk,
+    shape::Shape,
 };
 use crate::{
     error::{Error, Result},
@@ -49,19 +50,52 @@ pub(super) struct Drain {
     pub stop: Stop,
     /// Rows put aside, over all openings of the journal.
     pub rejected: Arc<AtomicU64>,
+    pub shape: Arc<Shape>,
+}
+
+/// Rows as they were put and as they are to be written.
+struct Taken {
+    chunks: Vec<Chunk>,
+    batches: Vec<Batch>,
+    /// The shape of the table that they were read for.
+    shape: u64,
+}
+
+/// Plans, and the shape of the table that they are for.
+struct Formed {
+    forms: Forms,
+    shape: u64,
+}
+
+impl Formed {
+    /// Reads rows for the table as it is now.
+    fn read(&mut self, chunks: Vec<Chunk>, shape: &Shape) -> Result<Taken> {
+        if shape.number() != self.shape {
+            let (number, planner) = shape.planner();
+            self.forms = self.forms.anew(planner)?;
+            self.shape = number;
+        }
+        Ok(Taken {
+            batches: self.forms.read(&chunks)?,
+            chunks,
+            shape: self.shape,
+        })
+    }
 }
 
 impl Drain {
     /// Drains until the area says that nothing more will come, or until something ends the buffer.
     pub async fn run(self: Arc<Self>, forms: Forms, reader: Option<Reader>) {
-        let (batches_in, batches_out) = mpsc::channel(1);
+        let (taken_in, taken_out) = mpsc::channel(1);
+        // Until it is first used nobody alters it.
+        let formed = Formed { forms, shape: 0 };
         let feeding = {
             let drain = self.clone();
-            tokio::spawn(async move { drain.feed(forms, reader, batches_in).await })
+            tokio::spawn(async move { drain.feed(formed, reader, taken_in).await })
         };
         let writing = {
             let drain = self.clone();
-            tokio::spawn(async move { drain.write(batches_out).await })
+            tokio::spawn(async move { drain.write(taken_out).await })
         };
         // The writer first: what ends it ends the other.
         for part in [writing, feeding] {
@@ -76,9 +110,9 @@ impl Drain {
 
     async fn feed(
         &self,
-        mut forms: Forms,
+        mut formed: Formed,
         mut reader: Option<Reader>,
-        batches: mpsc::Sender<Batch>,
+        written: mpsc::Sender<Taken>,
     ) -> Result<()> {
         loop {
             let chunks: Vec<Chunk> = match self.area.take(TAKE_BYTES) {
@@ -110,24 +144,72 @@ impl Drain {
                 }
                 Take::End => return Ok(()),
             };
-            let (back, read) = blocking(move || {
-                let read = forms.read(&chunks);
-                Ok((forms, read))
+            let shape = self.shape.clone();
+            let (back, taken) = blocking(move || {
+                let taken = formed.read(chunks, &shape);
+                Ok((formed, taken))
             })
             .await?;
-            forms = back;
-            for batch in read? {
-                // A closed channel means that the writer has ended, and says why itself.
-                if batches.send(batch).await.is_err() {
-                    return Ok(());
-                }
+            formed = back;
+            // A closed channel means that the writer has ended, and says why itself.
+            if written.send(taken?).await.is_err() {
+                return Ok(());
             }
         }
     }
 
-    async fn write(self: &Arc<Self>, mut batches: mpsc::Receiver<Batch>) -> Result<()> {
-        let mut lanes: Vec<(Arc<Shared>, LaneTask)> = Vec::new();
-        while let Some(Batch { plan, mut pieces }) = batches.recv().await {
+    async fn write(self: &Arc<Self>, mut all: mpsc::Receiver<Taken>) -> Result<()> {
+        let mut lanes = Vec::new();
+        while let Some(mut taken) = all.recv().await {
+            // The mark when the table was last looked at, and how often it was since.
+            let (mut mark, mut looks) = (0, 0);
+            loop {
+                if taken.shape != self.shape.number() {
+                    lanes.clear();
+                    taken = self.read_anew(taken.chunks).await?;
+                }
+                let batches = std::mem::take(&mut taken.batches);
+                let Err(error) = self.write_batches(&mut lanes, batches).await else {
+                    break;
+                };
+                if self.area.lock().committed > mark {
+                    (mark, looks) = (self.area.lock().committed, 0);
+                }
+                looks += 1;
+                self.shape.look_again(error, looks, &self.stop).await?;
+                // What is written from here on is what was put, also for a table that is as it was.
+                lanes.clear();
+                taken = self.read_anew(taken.chunks).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the rows that are not committed for the table as it is now.
+    async fn read_anew(&self, chunks: Vec<Chunk>) -> Result<Taken> {
+        let committed = self.area.lock().committed;
+        // What was taken from it for rows that were not written is given back.
+        let rejected = self.rejected.load(Ordering::Relaxed);
+        self.rejects_taken.store(rejected, Ordering::Relaxed);
+        let shape = self.shape.clone();
+        blocking(move || {
+            let (number, planner) = shape.planner();
+            let chunks = chunks.into_iter().filter_map(|chunk| chunk.after(committed));
+            let mut formed = Formed {
+                forms: Forms::new(planner, committed)?,
+                shape: number,
+            };
+            formed.read(chunks.collect(), &shape)
+        })
+        .await
+    }
+
+    async fn write_batches(
+        self: &Arc<Self>,
+        lanes: &mut Vec<(Arc<Shared>, LaneTask)>,
+        batches: Vec<Batch>,
+    ) -> Result<()> {
+        for Batch { plan, mut pieces } in batches {
             let at = match lanes.iter().position(|(of, _)| Arc::ptr_eq(&of.plan, &plan)) {
                 Some(at) => at,
                 None => {

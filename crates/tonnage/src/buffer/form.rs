@@ -19,7 +19,7 @@ use super::row::{Chunk, Rows};
 use crate::{
     convert::suggested,
     error::{Error, ErrorKind, Result},
-    load::{Convert, Piece, Segment, arrow_bug},
+    load::{Convert, Piece, Segment, arrow_bug, reject},
     parse::ParseContext,
     plan::{LoadOptions, Mode, Plan, Premises, SlotBy, decide},
     preparation::{Foreseen, Preparation},
@@ -103,6 +103,7 @@ impl Planner {
             columns: columns.collect(),
             named: true,
             text: true,
+            header: None,
         };
         Ok((self.plan(&source)?, source))
     }
@@ -121,6 +122,7 @@ impl Planner {
             columns: columns.collect(),
             named: true,
             text: false,
+            header: None,
         };
         let plan = self.plan(&source)?;
         let convert = Convert::new(&plan, &source, &self.context)?;
@@ -204,6 +206,11 @@ impl Forms {
     /// A plan of this buffer, for what all of them have in common.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// The same of a table that has another shape by now.
+    pub fn anew(&self, planner: Planner) -> Result<Self> {
+        Self::new(planner, self.position)
     }
 
     /// Reads rows.
@@ -356,11 +363,11 @@ impl Forms {
             }
             Reader::Objects(..) => return Err(Error::bug("a batch read as objects")),
             Reader::None(problem) => {
-                // Checked when it was put; the table's plan has changed since.
-                for row in 0..count {
-                    let data = RejectData::Fields(Vec::new());
-                    rejects.push(refused(&shown, first + row as u64, problem.clone(), data));
-                }
+                // Checked when it was put, if the database answered; the table may have been altered since.
+                let fields = batch.schema_ref().fields().iter();
+                let names: Vec<Arc<str>> = fields.map(|field| Arc::from(field.name().as_str())).collect();
+                let given = origin(&shown, first, count as u32);
+                rejects.extend((0..count).map(|row| reject(batch, &names, &given, row, problem.clone())));
                 (
                     RecordBatch::new_empty(form.plan.schema()),
                     origin(&shown, first, 0),

@@ -59,6 +59,7 @@ mod process;
 mod producers;
 mod report;
 mod row;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod waits;
@@ -82,7 +83,7 @@ use self::{
     waits::block_on,
 };
 pub use self::{
-    journal::{Lost, Torn},
+    journal::{Lost, Torn, Uncertain},
     metrics::Metrics,
     options::{
         AREA_BYTES_LEAST, AREA_BYTES_MAX, Ack, BufferOptions, DRAIN_AGE, DRAIN_BYTES, JOURNAL_BYTES_LEAST,
@@ -118,8 +119,8 @@ struct Inner {
     ack: Ack,
     when_full: WhenFull,
     opened: report::Opened,
-    /// The schema of batches that was found to fit.
-    fits: Mutex<Option<SchemaRef>>,
+    /// The schema of batches that was found to fit, and which shape of the table.
+    fits: Mutex<Option<(u64, SchemaRef)>>,
     /// Of rows in, and rows out.
     speed: Mutex<Speed<2>>,
     /// Gone when the journal is closed.
@@ -273,18 +274,21 @@ impl Buffer {
     fn fits(&self, batch: &RecordBatch) -> Result<()> {
         let known = || self.shared.fits.lock().unwrap_or_else(PoisonError::into_inner);
         let schema = batch.schema_ref();
+        let attached = self.shared.parts.attached.get();
+        let shape = attached.map(|attached| attached.shape.number());
         if known()
             .as_ref()
-            .is_some_and(|fits| Arc::ptr_eq(fits, schema) || fits == schema)
+            .is_some_and(|(of, fits)| Some(*of) == shape && (Arc::ptr_eq(fits, schema) || fits == schema))
         {
             return Ok(());
         }
         // While the database is away nobody can say: rows that do not fit are put aside in their turn.
-        let Some(attached) = self.shared.parts.attached.get() else {
+        let Some(attached) = attached else {
             return Ok(());
         };
-        attached.planner.for_batches(schema)?;
-        *known() = Some(schema.clone());
+        let (shape, planner) = attached.shape.planner();
+        planner.for_batches(schema)?;
+        *known() = Some((shape, schema.clone()));
         Ok(())
     }
 
@@ -308,7 +312,8 @@ impl Buffer {
         self.shared.parts.area.lock().committed
     }
 
-    /// Waits until the low mark has reached `sequence`. `Config` for a row that was never put.
+    /// Waits until the low mark has reached `sequence`. `Config` for a row that was never put. Where it is the last row that
+    /// was put, so that everything under way is waited for, rows are drained at once.
     pub async fn wait(&self, sequence: u64) -> Result<()> {
         self.shared.parts.area.reached(Mark::Committed, sequence).await
     }
@@ -326,22 +331,13 @@ impl Buffer {
     /// The mark up to which rows are journaled, once it lies beyond `after`; none where it never will, as
     /// the buffer has ended. For whoever tells producers how far their rows have come.
     pub async fn journaled_beyond(&self, after: u64) -> Option<u64> {
-        self.beyond(Mark::Journaled, after).await
+        self.shared.parts.area.beyond(Mark::Journaled, after).await
     }
 
-    /// As [`Buffer::journaled_beyond`], for the low mark.
+    /// As [`Buffer::journaled_beyond`], for the low mark. While somebody waits so, rows are drained as they come: those that
+    /// come while others are being written go together.
     pub async fn committed_beyond(&self, after: u64) -> Option<u64> {
-        self.beyond(Mark::Committed, after).await
-    }
-
-    async fn beyond(&self, mark: Mark, after: u64) -> Option<u64> {
-        let area = &self.shared.parts.area;
-        area.until(|state| match state.at(mark) {
-            at if at > after => Some(Some(at)),
-            _ if state.ended || state.failed.is_some() => Some(None),
-            _ => None,
-        })
-        .await
+        self.shared.parts.area.beyond(Mark::Committed, after).await
     }
 
     /// Drains what this producer has put, without waiting for more, and waits until it is durable.

@@ -12,11 +12,12 @@ use std::{
 use super::{
     Buffer, BufferOptions, Inner, JournalOptions, Recovery,
     area::{Area, Limits},
-    attach::{Attached, Away, Parts, arrive, begin, columns, reach, take},
-    journal::{Journal, Reader, Store},
+    attach::{Attached, Away, Parts, arrive, begin, columns, reach, take, used_twice},
+    journal::{Journal, Lost, Reader, Store},
     metrics::Speed,
-    own::JournalIdentity,
+    own::{Claim, refused},
     report,
+    shape::Shape,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -48,25 +49,31 @@ impl Buffer {
             Some(asked) => Some(Journal::open(&asked.directory)?),
             None => None,
         };
-        let identity = journal.as_ref().map(|journal| JournalIdentity {
-            directory: journal.directory(),
-            id: journal.id(),
-            begun: journal.begun(),
+        let opened = journal.as_ref().zip(options.journal.as_ref());
+        let marker = journal.as_ref().map(Journal::marker);
+        let check = |position| match opened {
+            Some((journal, asked)) => recover(journal, asked, position).map(|_| ()),
+            None => Ok(()),
+        };
+        let claim = marker.as_ref().zip(opened).map(|(marker, (_, asked))| Claim {
+            marker,
+            check: &check,
+            accept_loss: asked.accept_loss,
         });
-        let (owned, rejects) = take(&options, &planner, &plan, identity.as_ref()).await?;
+        let (owned, rejects) = take(&options, &planner, &plan, claim.as_ref()).await?;
         let position = owned.position;
         let mut recovery = Recovery::default();
-        if let (Some(journal), Some(asked)) = (&journal, &options.journal) {
-            let marker = journal.marker();
-            marker.check(position)?;
-            marker.settle(&columns(&planner.table))?;
+        if let Some((journal, asked)) = opened {
             recovery = recover(journal, asked, position)?;
+            recovery.uncertain = owned.uncertain.or(recovery.uncertain);
+            journal.marker().settle(&columns(&planner.table))?;
+            tell(journal, &recovery);
         }
         let columns = columns(&planner.table);
         let attached = Attached {
             target: planner.target.clone(),
             handle: owned.handle,
-            planner,
+            shape: Shape::new(planner),
             plan,
             rejects,
             position,
@@ -101,11 +108,12 @@ impl Buffer {
         }
         let journal = Journal::open(&asked.directory)?;
         let (position, last) = (journal.position_least(), journal.last());
-        if !journal.begun() || journal.is_headless() || !journal.lost(position).is_empty() {
+        let is_whole = journal.lost(position).is_empty() && journal.uncertain(position).is_none();
+        if !journal.begun() || journal.is_headless() || !is_whole {
             return Err(error);
         }
         tracing::warn!("rows go to the journal until the database answers: {error}");
-        let mut marker = journal.marker();
+        let marker = journal.marker();
         marker.unsure(last.max(position) + 1)?;
         let opened = report::Opened {
             started,
@@ -116,7 +124,7 @@ impl Buffer {
             recovery: Recovery {
                 rows: last.saturating_sub(position),
                 torn: journal.torn().cloned(),
-                lost: Vec::new(),
+                ..Recovery::default()
             },
             columns: journal.columns().to_vec(),
         };
@@ -214,27 +222,56 @@ fn assemble(
     Ok((parts, buffer, reader))
 }
 
-/// Looks at what the journal holds behind `position`. `Input` where rows are gone, unless that is accepted.
+/// Looks at what the journal holds behind `position`. `Input` or `Uncertain` where rows are gone or may be, unless that is
+/// accepted.
 fn recover(journal: &Journal, asked: &JournalOptions, position: u64) -> Result<Recovery> {
     let lost = journal.lost(position);
     let rows_lost: u64 = lost.iter().map(|lost| lost.last - lost.first + 1).sum();
-    for lost in &lost {
-        let place = format!("{} at byte {}", lost.segment, lost.offset);
-        let what = format!("rows {} to {} cannot be read: {place}", lost.first, lost.last);
-        match asked.accept_loss {
-            true => tracing::warn!("journal {}: {what}", asked.directory.display()),
-            false => {
-                return Err(Error::input(format!(
-                    "journal {}: {what}; {rows_lost} rows are lost in all",
-                    asked.directory.display()
-                ))
-                .hint(
-                    "put the file back if there is a copy of it; or accept the loss, and the rest is drained",
-                ));
-            }
-        }
+    if let Some(lost) = lost.first()
+        && !asked.accept_loss
+    {
+        return Err(Error::input(format!(
+            "journal {}: {}; {rows_lost} rows are lost in all",
+            asked.directory.display(),
+            unreadable(lost)
+        ))
+        .hint("put the file back if there is a copy of it; or accept the loss, and the rest is drained"));
     }
-    if let Some(torn) = journal.torn() {
+    let marker = journal.marker();
+    let uncertain = used_twice(&marker, position).or_else(|| journal.uncertain(position));
+    if let Some(uncertain) = &uncertain
+        && !asked.accept_loss
+    {
+        return Err(refused(&marker, uncertain).hint(
+            "put back what is missing, if there is a copy of it; or accept the loss, and what is there is drained",
+        ));
+    }
+    Ok(Recovery {
+        rows: journal.last().saturating_sub(position).saturating_sub(rows_lost),
+        torn: journal.torn().cloned(),
+        lost,
+        uncertain,
+    })
+}
+
+fn unreadable(lost: &Lost) -> String {
+    format!(
+        "rows {} to {} cannot be read: {} at byte {}",
+        lost.first, lost.last, lost.segment, lost.offset
+    )
+}
+
+/// Warns of what was found.
+fn tell(journal: &Journal, recovery: &Recovery) {
+    let marker = journal.marker();
+    let directory = marker.directory().display();
+    for lost in &recovery.lost {
+        tracing::warn!("journal {directory}: {}", unreadable(lost));
+    }
+    if let Some(uncertain) = &recovery.uncertain {
+        tracing::warn!("journal {directory}: {uncertain}");
+    }
+    if let Some(torn) = &recovery.torn {
         tracing::warn!(
             "{}: a write was interrupted; {} bytes after byte {} are cut off",
             torn.segment,
@@ -242,16 +279,4 @@ fn recover(journal: &Journal, asked: &JournalOptions, position: u64) -> Result<R
             torn.offset
         );
     }
-    let last = journal.last();
-    if last < position && last > 0 {
-        tracing::warn!(
-            "journal {} ends at row {last} and the database has row {position}: its end was lost",
-            asked.directory.display()
-        );
-    }
-    Ok(Recovery {
-        rows: last.saturating_sub(position).saturating_sub(rows_lost),
-        torn: journal.torn().cloned(),
-        lost,
-    })
 }

@@ -55,7 +55,8 @@ pub struct JournalOptions {
     pub directory: PathBuf,
     /// The most bytes on disk, what is prepared for rows to come included. Producers are held when they are reached.
     pub bytes_max: u64,
-    /// Goes on without rows that are damaged; unless asked for, opening such a journal is refused.
+    /// Goes on without rows that are damaged or missing, and with a copy or an older state of a journal that was opened
+    /// since; unless asked for, opening such a journal is refused.
     pub accept_loss: bool,
 }
 

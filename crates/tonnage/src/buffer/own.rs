@@ -3,29 +3,38 @@
 //! Without a journal every opening is a run of its own, as a pipe is; if its process dies, the next opening of any buffer
 //! finishes it. With one, the run goes on from opening to
 //! opening: its identity is the journal's own, the table as created, the operation and its key.
+//!
+//! Of several copies of a journal one is gone on with. Each opening has a name of its own, which the ledger's record of the
+//! run gets by compare-and-set against the name of the opening before, as the journal knows it; docs/journal.md has the
+//! steps. A copy, or an older state, knows another one and is refused before anything is changed.
 
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::process::{self, is_abandoned};
+use super::{
+    journal::{Marker, Uncertain},
+    process::{self, is_abandoned},
+};
 use crate::{
-    error::{Error, Result},
-    ledger::{InputIdentity, NewRun, RunDetail, RunHandle},
+    error::{Error, ErrorKind, Result},
+    ledger::{
+        InputIdentity, NewRun, Opening, RUNS_KEPT, RUNS_PRUNED_MAX, RunDetail, RunHandle, RunQuery, RunRecord,
+    },
     load::{Attempts, RejectsFile},
     plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Plan},
     preparation::Preparation,
     target::Target,
 };
 
-/// A journal, as far as a run's identity goes.
-pub(super) struct JournalIdentity<'a> {
-    /// Where it is.
-    pub directory: &'a Path,
-    /// Its own identity.
-    pub id: &'a str,
-    /// Whether a run of it was begun before.
-    pub begun: bool,
+/// A journal that is to be gone on with.
+pub(super) struct Claim<'a> {
+    pub marker: &'a Marker,
+    /// What is not as the database knows it, once that has said how far it has come. An error where it is not to be gone
+    /// on with so.
+    pub check: &'a (dyn Fn(u64) -> Result<()> + Send + Sync),
+    /// Whether to go on also with a copy.
+    pub accept_loss: bool,
 }
 
 /// A run that this process owns.
@@ -39,33 +48,27 @@ pub(super) struct Owned {
     pub rejects: PathBuf,
     /// Whether it was begun just now.
     pub is_new: bool,
+    /// Of a journal of which another copy was opened since: what nobody knows.
+    pub uncertain: Option<Uncertain>,
 }
 
 /// Takes the run of a journal over, or begins a new one.
 pub(super) async fn own(
     target: &dyn Target,
     plan: &Plan,
-    journal: Option<&JournalIdentity<'_>>,
+    journal: Option<&Claim<'_>>,
     rejects: Option<&Path>,
 ) -> Result<Owned> {
     let run_id = uuid::Uuid::now_v7().simple().to_string();
     let identity = match journal {
-        Some(journal) => identity(journal.id, plan),
+        Some(journal) => identity(&journal.marker.id(), plan),
         None => format!("{}{run_id}", process::IDENTITY),
     };
     settle_abandoned(target).await;
+    // Of this opening.
+    let opening = uuid::Uuid::now_v7().simple().to_string();
     if let Some(journal) = journal {
-        let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
-        let runs = loop {
-            match target.ledger().runs().await {
-                Ok(runs) => break runs,
-                Err(error) => attempts.after(error).await?,
-            }
-        };
-        let found = runs
-            .iter()
-            .find(|r| r.identity == identity && r.finished.is_none());
-        if let Some(run) = found {
+        if let Some((run, uncertain)) = name_opening(target, journal, &identity, &opening).await? {
             let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
             let (handle, slots) = loop {
                 match target.ledger().take_over(&run.run_id).await {
@@ -85,12 +88,13 @@ pub(super) async fn own(
                 rejected: slots.first().map_or(0, |slot| slot.counts.rejected),
                 rejects: PathBuf::from(&run.detail.rejects),
                 is_new: false,
+                uncertain,
             });
         }
-        if journal.begun {
+        if journal.marker.begun() {
             return Err(Error::config(format!(
                 "journal {} belongs to another table, operation or database than {} of {}",
-                journal.directory.display(),
+                journal.marker.directory().display(),
                 plan.operation.name(),
                 plan.table.name
             ))
@@ -98,6 +102,8 @@ pub(super) async fn own(
                 "open it as it was made; or if that table is gone, or its run was forgotten, name a new journal",
             ));
         }
+        (journal.check)(0)?;
+        journal.marker.note_opening(None, &opening)?;
     }
     let rejects = match rejects {
         Some(path) => path.to_owned(),
@@ -112,7 +118,10 @@ pub(super) async fn own(
         identity,
         table: plan.table.name.clone(),
         preparation: Preparation::Keep,
-        detail: detail(plan, journal, &rejects),
+        detail: RunDetail {
+            opening: journal.map(|_| opening),
+            ..detail(plan, journal, &rejects)
+        },
         run_id,
     };
     let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
@@ -128,7 +137,82 @@ pub(super) async fn own(
         rejected: 0,
         rejects,
         is_new: true,
+        uncertain: None,
     })
+}
+
+/// Finds the unfinished run of a journal and has its record name this opening. What nobody knows where a copy of the journal
+/// was opened since and that is accepted.
+async fn name_opening(
+    target: &dyn Target,
+    journal: &Claim<'_>,
+    identity: &str,
+    opening: &str,
+) -> Result<Option<(RunRecord, Option<Uncertain>)>> {
+    let marker = journal.marker;
+    let mut uncertain = None;
+    let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
+    loop {
+        let named = async {
+            let found = RunQuery::Identity(identity.to_owned());
+            let mut runs = target.ledger().runs(&found).await?.into_iter();
+            let Some(run) = runs.find(|run| run.finished.is_none()) else {
+                return Ok(None);
+            };
+            let before = run.detail.opening.clone();
+            if before.as_deref() == Some(opening) {
+                return Ok(Some((run, true)));
+            }
+            let slots = target.ledger().slots(&run.run_id).await?;
+            let position = slots.first().map_or(0, |slot| slot.position.rows);
+            if !marker.knows(before.as_deref()) {
+                let found = copied(marker, position);
+                if !journal.accept_loss {
+                    return Err(refused(marker, &found).hint(
+                        "go on with the journal that was opened last; or accept the loss, and the rows of this one that \
+                         have higher numbers than those in the table are drained",
+                    ));
+                }
+                uncertain = Some(found);
+            }
+            (journal.check)(position)?;
+            marker.note_opening(before.as_deref(), opening)?;
+            let now = opening.to_owned();
+            let is_named = target
+                .ledger()
+                .note_opening(&run.run_id, &Opening { before, now })
+                .await?;
+            Ok::<_, Error>(Some((run, is_named)))
+        };
+        match named.await {
+            Ok(None) => return Ok(None),
+            Ok(Some((run, true))) => return Ok(Some((run, uncertain))),
+            // It is looked at anew.
+            Ok(Some((_, false))) => {
+                let between = "another opening of the journal came between";
+                attempts.after(Error::new(ErrorKind::Unsent, between)).await?;
+            }
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
+/// What nobody knows of a journal of which another copy was opened since.
+fn copied(marker: &Marker, position: u64) -> Uncertain {
+    let (first, last) = marker.rows();
+    Uncertain {
+        first: first.max(1),
+        last: Some(last.max(position)),
+        reason: format!(
+            "it is a copy or an older state of one that was opened since, of which the database has row {position}"
+        ),
+    }
+}
+
+/// The refusal of a journal that is not what the database knows it as.
+pub(super) fn refused(marker: &Marker, what: &Uncertain) -> Error {
+    let journal = marker.directory().display();
+    Error::new(ErrorKind::Uncertain, format!("journal {journal}: {what}"))
 }
 
 /// Finishes the runs of buffers without a journal whose processes have ended.
@@ -136,7 +220,7 @@ async fn settle_abandoned(target: &dyn Target) {
     let settled = async {
         for run in target
             .ledger()
-            .runs()
+            .runs(&RunQuery::Unfinished)
             .await?
             .iter()
             .filter(|run| is_abandoned(run))
@@ -166,10 +250,15 @@ pub(super) async fn finish(target: &dyn Target, handle: &RunHandle) -> Result<()
             }
         };
         match finished.await {
-            Ok(()) => return Ok(()),
+            Ok(()) => break,
             Err(error) => attempts.after(error).await?,
         }
     }
+    // What stays for now is pruned by a later one.
+    if let Err(error) = target.ledger().prune(RUNS_KEPT, RUNS_PRUNED_MAX).await {
+        tracing::debug!("the ledger was not pruned: {error}");
+    }
+    Ok(())
 }
 
 fn identity(journal: &str, plan: &Plan) -> String {
@@ -190,11 +279,11 @@ fn identity(journal: &str, plan: &Plan) -> String {
     format!("{:032x}", xxh3_128(text.as_bytes()))
 }
 
-fn detail(plan: &Plan, journal: Option<&JournalIdentity<'_>>, rejects: &Path) -> RunDetail {
+fn detail(plan: &Plan, journal: Option<&Claim<'_>>, rejects: &Path) -> RunDetail {
     let path = match journal {
         Some(journal) => {
-            let directory = std::path::absolute(journal.directory);
-            let directory = directory.unwrap_or_else(|_| journal.directory.to_owned());
+            let directory = std::path::absolute(journal.marker.directory());
+            let directory = directory.unwrap_or_else(|_| journal.marker.directory().to_owned());
             format!("journal {}", directory.display())
         }
         None => "a buffer".to_owned(),
@@ -204,6 +293,7 @@ fn detail(plan: &Plan, journal: Option<&JournalIdentity<'_>>, rejects: &Path) ->
             path,
             bytes: 0,
             modified_nanos: 0,
+            ..InputIdentity::default()
         }],
         options: match journal {
             Some(_) => Vec::new(),
@@ -224,5 +314,6 @@ fn detail(plan: &Plan, journal: Option<&JournalIdentity<'_>>, rejects: &Path) ->
         prepared_by: None,
         pending: None,
         member: None,
+        opening: None,
     }
 }

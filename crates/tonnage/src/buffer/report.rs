@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Instant};
 
 use serde::Serialize;
 
-use super::{Lost, Metrics, Torn, attach::Attached};
+use super::{Lost, Metrics, Torn, Uncertain, attach::Attached};
 use crate::{
     load::Progress,
     report::{Skipped, peak_memory_bytes, processor_seconds},
@@ -19,6 +19,9 @@ pub struct Recovery {
     pub torn: Option<Torn>,
     /// Rows that could not be read.
     pub lost: Vec<Lost>,
+    /// Rows of which nobody knows whether the table has them, where that was accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uncertain: Option<Uncertain>,
 }
 
 /// Rows by what became of them:

@@ -152,6 +152,20 @@ impl Rows {
         }
     }
 
+    /// Without the first `rows`, which are fewer than there are.
+    pub fn tail(self, rows: usize) -> Self {
+        match self {
+            Self::Arrow(batch) => Self::Arrow(batch.slice(rows, batch.num_rows() - rows)),
+            Self::Json { text, ends } => {
+                let start = ends[rows - 1];
+                Self::Json {
+                    text: text[start as usize..].to_vec(),
+                    ends: ends[rows..].iter().map(|end| end - start).collect(),
+                }
+            }
+        }
+    }
+
     /// Memory that they take, about.
     pub fn bytes(&self) -> usize {
         CHUNK_OVERHEAD_BYTES
@@ -175,6 +189,21 @@ impl Chunk {
     /// The sequence number of the last row.
     pub fn last(&self) -> u64 {
         self.first + self.rows.count() - 1
+    }
+
+    /// The rows behind row `position`; none where there are none.
+    pub fn after(self, position: u64) -> Option<Self> {
+        let last = self.last();
+        if position < self.first || position >= last {
+            return (position < self.first).then_some(self);
+        }
+        let before = position + 1 - self.first;
+        Some(Self {
+            first: position + 1,
+            born: self.born,
+            rows: self.rows.tail(before as usize),
+            tag: self.tag.map(|(name, first)| (name, first + before)),
+        })
     }
 
     /// Memory that it takes, about; its frame in the journal takes no more where its rows are objects.

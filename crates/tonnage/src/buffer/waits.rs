@@ -34,6 +34,11 @@ impl Waits {
         place
     }
 
+    /// The highest row that is waited for.
+    pub fn highest(&self) -> Option<u64> {
+        self.wakers.last_key_value().map(|((sequence, _), _)| *sequence)
+    }
+
     /// Takes those out whom a mark at `sequence` reaches.
     pub fn reached(&mut self, sequence: u64) -> BTreeMap<(u64, u64), Waker> {
         match self.wakers.first_key_value() {
@@ -80,7 +85,13 @@ impl Future for Reached<'_> {
         let waits = state.waits(this.mark);
         match this.place.and_then(|place| waits.wakers.get_mut(&place)) {
             Some(waker) => waker.clone_from(context.waker()),
-            None => this.place = Some(waits.add(this.sequence, context.waker().clone())),
+            None => {
+                this.place = Some(waits.add(this.sequence, context.waker().clone()));
+                if this.mark == Mark::Committed && state.is_waited_for() {
+                    drop(state);
+                    this.area.drain.notify_one();
+                }
+            }
         }
         Poll::Pending
     }

@@ -145,7 +145,7 @@ impl Family {
             Self::Decimal | Self::Decimal256 => {
                 matches!(
                     ty,
-                    C::Int16 | C::Int32 | C::Int64 | C::Decimal { .. } | C::Numeric
+                    C::Int16 | C::Int32 | C::Int64 | C::Float32 | C::Float64 | C::Decimal { .. } | C::Numeric
                 )
             }
             Self::Float32 | Self::Float64 => {

@@ -14,7 +14,7 @@ use super::{
     values::{map, texts},
 };
 use crate::{
-    parse::{Decimal, Fault, Notes, POWERS_OF_TEN, Parsed, numeric},
+    parse::{Decimal, Fault, Notes, POWERS_OF_TEN, Parsed, float32, float64, numeric},
     reject::sqlstate,
     types::ColumnType,
 };
@@ -187,7 +187,8 @@ fn write_float(text: &mut String, infinite: bool, float: &impl std::fmt::Debug) 
     }
 }
 
-/// From a decimal of 128 bits and any scale. None for types that hold no exact number.
+/// From a decimal of 128 bits and any scale. A float takes what it gives back, as it takes a text. None
+/// for types that hold no number.
 pub(super) fn from_decimal(
     array: &PrimitiveArray<Decimal128Type>,
     ty: &ColumnType,
@@ -206,6 +207,12 @@ pub(super) fn from_decimal(
         })),
         ColumnType::Int64 => boxed(map::<_, Int64Type>(values, nulls, ty, notes, |n| {
             fit_whole(whole(n), || text(n), ty)
+        })),
+        ColumnType::Float32 => boxed(map::<_, Float32Type>(values, nulls, ty, notes, |n| {
+            float32(text(n).as_bytes())
+        })),
+        ColumnType::Float64 => boxed(map::<_, Float64Type>(values, nulls, ty, notes, |n| {
+            float64(text(n).as_bytes())
         })),
         ColumnType::Decimal { precision, scale } => {
             let to = Decimal {
@@ -265,6 +272,12 @@ pub(super) fn from_decimal256(
         })),
         ColumnType::Int64 => boxed(map::<_, Int64Type>(values, nulls, ty, notes, |n| {
             fit_whole(whole(n), || digits(n), ty)
+        })),
+        ColumnType::Float32 => boxed(map::<_, Float32Type>(values, nulls, ty, notes, |n| {
+            float32(digits(n).as_bytes())
+        })),
+        ColumnType::Float64 => boxed(map::<_, Float64Type>(values, nulls, ty, notes, |n| {
+            float64(digits(n).as_bytes())
         })),
         ColumnType::Decimal { precision, scale } => {
             let to = Decimal {

@@ -7,7 +7,8 @@ use arrow::{
 
 use super::{boxed, values::texts};
 use crate::{
-    parse::{Notes, ParseContext, TextColumn, check_text, parse_values},
+    parse::{Fault, Notes, ParseContext, TextColumn, check_text, parse_values, shown},
+    reject::sqlstate,
     types::ColumnType,
 };
 
@@ -33,6 +34,14 @@ pub(super) fn from_text(
     context: &ParseContext,
     notes: &mut Notes<'_>,
 ) -> Option<ArrayRef> {
+    if *ty == ColumnType::Bytes && !context.bytes_as_written {
+        return match array.data_type() {
+            DataType::Utf8 => bytes_of_texts(array.as_string::<i32>().iter(), notes),
+            DataType::LargeUtf8 => bytes_of_texts(array.as_string::<i64>().iter(), notes),
+            DataType::Utf8View => bytes_of_texts(array.as_string_view().iter(), notes),
+            _ => None,
+        };
+    }
     match array.data_type() {
         DataType::Utf8 if ty.is_text() => boxed(check_text(array.as_string(), ty, notes)),
         DataType::Utf8 => {
@@ -49,6 +58,39 @@ pub(super) fn from_text(
         }
         _ => None,
     }
+}
+
+/// The bytes of texts as they are. A text that begins as bytes in hexadecimal do may be either: it is refused.
+fn bytes_of_texts<'a>(
+    values: impl ExactSizeIterator<Item = Option<&'a str>>,
+    notes: &mut Notes<'_>,
+) -> Option<ArrayRef> {
+    let mut column = TextColumn::with_capacity(values.len());
+    for (row, value) in values.enumerate() {
+        let pushed = match value {
+            None => {
+                column.push_null();
+                continue;
+            }
+            Some(text) if text.starts_with("\\x") => {
+                column.push_null();
+                Err(Fault::new(
+                    sqlstate::WOULD_CHANGE,
+                    format!(
+                        "{} is text, which may say bytes in hexadecimal or be them",
+                        shown(text.as_bytes())
+                    ),
+                )
+                .hint("make it bytes in the source, or load it into a column of text"))
+            }
+            Some(text) => column.push(text.as_bytes()),
+        };
+        if let Err(fault) = pushed {
+            notes.add(row, *fault);
+        }
+    }
+    let (offsets, bytes, nulls) = column.into_parts();
+    boxed(BinaryArray::new(offsets, bytes, nulls))
 }
 
 /// From bytes to bytes; those of a fixed length of 16 also to a uuid and, where they are known to be one, to

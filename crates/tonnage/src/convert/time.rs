@@ -16,13 +16,18 @@ use super::{
     values::{map, texts},
 };
 use crate::{
-    parse::{Fault, Notes, Parsed, instant_in_zone, text_of_date, text_of_time, text_of_timestamp},
+    parse::{
+        Fault, Notes, Parsed, TIME_MAX, instant_in_zone, spelled_date, spelled_timestamp, text_of_date,
+        text_of_time, text_of_timestamp,
+    },
     reject::sqlstate,
     types::ColumnType,
 };
 
 const DAY_MILLIS: i64 = 86_400_000;
 const DAY_MICROS: i64 = 86_400_000_000;
+/// Microseconds from the beginning of the year 1 to the end of the year 9999.
+const FOUR_DIGITS: std::ops::Range<i64> = -719_162 * DAY_MICROS..2_932_897 * DAY_MICROS;
 
 /// From days to dates, to timestamps at midnight, or to text. None for other types.
 pub(super) fn from_date32(
@@ -76,7 +81,7 @@ fn from_days<S: Copy>(
         )),
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
             boxed(texts(values, nulls, ty, notes, |value, text| {
-                text.push_str(&text_of_date(days(value)?));
+                text.push_str(&spelled_date(days(value)?));
                 Ok(())
             }))
         }
@@ -110,10 +115,12 @@ pub(super) fn from_time(
     };
     let unit = Unit(unit);
     let nulls = array.nulls();
+    let is_own = array.data_type() == &ColumnType::Time.arrow();
     let in_day = |value: i64| match unit.micros(value) {
         // The end of a day is a time of its own to databases that have it.
         Some((micros @ 0..DAY_MICROS, nanos)) => Ok((micros, nanos)),
         Some((DAY_MICROS, 0)) => Ok((DAY_MICROS, 0)),
+        Some((micros, 0)) if is_own && (-TIME_MAX..=TIME_MAX).contains(&micros) => Ok((micros, 0)),
         _ => Err(Fault::new(
             sqlstate::DATETIME_OVERFLOW,
             "the time of day is not within a day".to_owned(),
@@ -121,7 +128,8 @@ pub(super) fn from_time(
     };
     match ty {
         ColumnType::Time => {
-            let good = |row: usize| array.is_null(row) || (0..=DAY_MICROS).contains(&values[row]);
+            // Outside a day only databases have them; whether the column does is its target's to say.
+            let good = |row: usize| array.is_null(row) || (-TIME_MAX..=TIME_MAX).contains(&values[row]);
             if array.data_type() == &ty.arrow() && (0..array.len()).all(good) {
                 return Some(array.clone());
             }
@@ -188,7 +196,7 @@ pub(super) fn from_timestamp(
         }
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
             boxed(texts(&values, nulls, ty, notes, |value, text| {
-                text.push_str(&unit.text(value));
+                text.push_str(&unit.spelled(value, ""));
                 Ok(())
             }))
         }
@@ -221,8 +229,7 @@ pub(super) fn from_instant(
         )),
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
             boxed(texts(&values, nulls, ty, notes, |value, text| {
-                text.push_str(&Unit(unit).text(value));
-                text.push_str("+00:00");
+                text.push_str(&Unit(unit).spelled(value, "+00:00"));
                 Ok(())
             }))
         }
@@ -271,6 +278,15 @@ impl Unit {
             Some((micros, 0)) => Ok(micros),
             Some(_) => Err(too_fine(&self.text(value))),
             None => Err(beyond(ty)),
+        }
+    }
+
+    /// Date and time as text of a column, with `offset` behind them.
+    fn spelled(self, value: i64, offset: &str) -> String {
+        match self.micros(value) {
+            // Years that four digits do not have, and the ends of time.
+            Some((micros, 0)) if !FOUR_DIGITS.contains(&micros) => spelled_timestamp(micros, offset),
+            _ => self.text(value) + offset,
         }
     }
 

@@ -45,7 +45,10 @@ impl Known {
         let Some(found) = target.table(table).await? else {
             return Err(no_table(table, &target.table_names().await?));
         };
-        let context = ParseContext { timezone: None };
+        let context = ParseContext {
+            timezone: None,
+            bytes_as_written: true,
+        };
         let plan = Arc::new(decide(
             found,
             keys.schema(),

@@ -364,6 +364,20 @@ impl Nest {
             }
         };
         let column: ArrayRef = match inner.join.one {
+            true if starts.windows(2).any(|key| key[1] - key[0] > 1) => {
+                return Err(Error::schema(format!(
+                    "a row has more than one row of {} by {}, so they cannot be nested as one",
+                    inner.plan.table.name,
+                    inner
+                        .key
+                        .fields()
+                        .iter()
+                        .map(|field| field.name().as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ))
+                .hint("leave --nested out: each table then has a file of its own"));
+            }
             true => Arc::new(parents(&whole, of_row.iter().map(|key| of_key(key).next()))?),
             false => Arc::new(children(&whole, of_row.iter().map(of_key))?),
         };

@@ -20,6 +20,7 @@ use crate::{
     parse::{ParseContext, timezone},
     reader::{ReadColumn, no_table, schema},
     source::Source,
+    sources::empty,
     table::{ForeignKey, Table, TableName},
     target::Target,
 };
@@ -49,6 +50,7 @@ pub async fn prepare(
 ) -> Result<Prepared> {
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
+        bytes_as_written: true,
     };
     let Tables { tables, with, joins } = tables(&*target, options).await?;
     let needed = |table: usize| -> Vec<String> {
@@ -60,6 +62,17 @@ pub async fn prepare(
     let got = tables
         .next()
         .ok_or_else(|| Error::bug("there is no table to get from"))?;
+    let key = got
+        .keys
+        .first()
+        .map(|key| key.columns.clone())
+        .unwrap_or_default();
+    let key = if options.key.is_empty() {
+        key
+    } else {
+        options.key.clone()
+    };
+    let keys = empty::with_columns(keys, key);
     let mut plan = decide(got, keys.schema(), options, &needed(0), &context, processors)?;
     let moment = target.moment(plan.jobs * (1 + joins.len())).await?;
     plan.one_state = moment.is_some();

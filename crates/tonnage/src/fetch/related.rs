@@ -398,7 +398,12 @@ impl Joining<'_> {
 
     /// The one way from `table` to those that are joined; none where there is none.
     fn nearest(&self, table: usize) -> Result<Option<Join>> {
-        let mut ways: Vec<(Join, Option<&str>)> = Vec::new();
+        struct Way<'a> {
+            join: Join,
+            unlike: Option<&'a str>,
+            partial: Option<&'a str>,
+        }
+        let mut ways: Vec<Way<'_>> = Vec::new();
         for to in &self.joined {
             let children = self.keys[table]
                 .iter()
@@ -420,28 +425,65 @@ impl Joining<'_> {
                 to_columns: key.columns.clone(),
                 one: true,
             };
-            ways.extend(children.map(|key| (child(key), key.unlike.as_deref())));
-            ways.extend(parents.map(|key| (parent(key), None)));
+            ways.extend(children.map(|key| Way {
+                join: child(key),
+                unlike: key.unlike.as_deref(),
+                partial: key.partial.as_deref(),
+            }));
+            ways.extend(parents.map(|key| Way {
+                join: parent(key),
+                unlike: None,
+                partial: key.partial.as_deref(),
+            }));
         }
-        ways.dedup_by(|a, b| a.0 == b.0);
+        ways.dedup_by(|a, b| a.join == b.join);
         let names: Vec<TableName> = self.tables.iter().map(|table| table.name.clone()).collect();
         let name = &names[table];
         match ways.as_slice() {
             [] => Ok(None),
-            [(join, None)] => Ok(Some(join.clone())),
-            [(join, Some(why))] => Err(Error::schema(format!(
+            [
+                Way {
+                    join,
+                    unlike: None,
+                    partial: None,
+                },
+            ] => Ok(Some(join.clone())),
+            [
+                Way {
+                    join,
+                    partial: Some(why),
+                    ..
+                },
+            ] => Err(Error::schema(format!(
+                "the foreign key {} cannot be followed: {why}",
+                join.on(&names)
+            ))
+            .hint(format!(
+                "--on '{}' takes all rows that have its values",
+                join.on(&names)
+            ))),
+            [
+                Way {
+                    join,
+                    unlike: Some(why),
+                    ..
+                },
+            ] => Err(Error::schema(format!(
                 "the foreign key {} cannot be followed to its rows: {why}",
                 join.on(&names)
             ))
             .hint(format!("--on '{}' compares as {name} does", join.on(&names)))),
-            [(first, _), ..] => {
-                let shown: Vec<_> = ways.iter().map(|(way, _)| way.on(&names).to_string()).collect();
+            [first, ..] => {
+                let shown: Vec<_> = ways.iter().map(|way| way.join.on(&names).to_string()).collect();
                 Err(Error::config(format!(
                     "{name} can be joined in {} ways: {}",
                     ways.len(),
                     shown.join("; ")
                 ))
-                .hint(format!("--on names one of them: --on '{}'", first.on(&names))))
+                .hint(format!(
+                    "--on names one of them: --on '{}'",
+                    first.join.on(&names)
+                )))
             }
         }
     }
@@ -497,6 +539,7 @@ mod tests {
             table: TableName::bare(table),
             key: vec!["id".to_owned()],
             unlike: None,
+            partial: None,
         }
     }
 

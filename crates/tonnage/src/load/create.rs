@@ -2,31 +2,37 @@
 
 use crate::{
     error::{Error, Result},
-    plan::LoadOptions,
+    plan::{LoadOptions, mapped, replaces_header},
     source::Source,
-    table::{Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, columns_hint, find_by_name},
+    table::{
+        Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, columns_hint, find_by_name,
+        refused_columns,
+    },
+    target::{KeyPart, Target},
     types::ColumnType,
 };
 
-/// The table that `--create` makes for a source.
-pub fn spec(from: &dyn Source, options: &LoadOptions) -> Result<TableSpec> {
+/// The table that `--create` makes in `target` for a source. `Schema` that names all columns that it cannot have.
+pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Result<TableSpec> {
     let source = from.schema();
     let likeness = from.likeness();
-    if !source.named && options.columns.is_none() && source.columns.is_empty() {
-        return Err(Error::schema("the source has no columns to make a table of"));
+    if source.columns.is_empty() {
+        let nothing = format!(
+            "{} has no rows, and so no columns to make a table of",
+            source.shown
+        );
+        return Err(Error::schema(nothing).hint("make the table first; it then loads nothing into it"));
     }
     let mut columns: Vec<ColumnSpec> = Vec::new();
+    let mut wrong = Vec::new();
     // The new names of the key of the table that the rows come from.
     let mut key_of_source: Vec<Option<String>> = likeness
         .map(|table| vec![None; table.key.len()])
         .unwrap_or_default();
+    let named = source.named && !replaces_header(source, options);
     for (index, column) in source.columns.iter().enumerate() {
-        let mapped = options
-            .map
-            .iter()
-            .find(|(from, _)| from.to_lowercase() == column.name.to_lowercase())
-            .map_or(column.name.as_str(), |(_, to)| to.as_str());
-        let name = match (&options.columns, source.named) {
+        let mapped = mapped(source, options, &column.name);
+        let name = match (&options.columns, named) {
             (Some(names), false) => match names.get(index) {
                 Some(name) => name.as_str(),
                 None => continue,
@@ -40,21 +46,29 @@ pub fn spec(from: &dyn Source, options: &LoadOptions) -> Result<TableSpec> {
             .types
             .iter()
             .find(|(n, _)| n.to_lowercase() == name.to_lowercase());
-        let ty = match (asked, column.suggested) {
-            (Some((_, ty)), _) => *ty,
-            (None, Some(ty)) => ty,
-            (None, None) => {
-                return Err(Error::schema(format!(
-                    "column '{}': no table column can carry {} exactly",
-                    column.name, column.arrow
-                ))
-                .hint("leave it out: --columns names the columns to load"));
-            }
-        };
         let nullable = !options
             .key
             .iter()
             .any(|k| k.to_lowercase() == name.to_lowercase());
+        let part = match nullable {
+            true => KeyPart::No,
+            false => KeyPart::Of(options.key.len()),
+        };
+        let ty = match (asked, column.suggested, from.extents().get(index)) {
+            (Some((_, ty)), ..) => *ty,
+            (None, Some(ty), Some(extent)) => target.column_type(ty, extent, part),
+            (None, Some(ty), None) => ty,
+            (None, None, _) => {
+                wrong.push(
+                    Error::schema(format!(
+                        "column '{}': no table column can carry {} exactly",
+                        column.name, column.arrow
+                    ))
+                    .hint("leave it out: --columns names the columns to load"),
+                );
+                continue;
+            }
+        };
         let is_required = likeness.is_some_and(|table| table.required.contains(&column.name));
         let at = likeness.and_then(|table| table.key.iter().position(|part| *part == column.name));
         if let Some(part) = at.and_then(|at| key_of_source.get_mut(at)) {
@@ -66,6 +80,7 @@ pub fn spec(from: &dyn Source, options: &LoadOptions) -> Result<TableSpec> {
             nullable: nullable && !is_required,
         });
     }
+    refused_columns(&options.table, wrong)?;
     for (name, _) in &options.types {
         if find_by_name(&columns, name, |c| &c.name).is_none() {
             return Err(

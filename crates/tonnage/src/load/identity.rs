@@ -9,15 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use xxhash_rust::xxh3::xxh3_128;
-
 use super::{
+    earlier,
     rejects::{self, RejectsFile},
     retry::Attempts,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunRecord},
+    ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunQuery, RunRecord},
+    operation::Operation,
     plan::{Attempt, LoadOptions, OnError, Plan, SlotBy},
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
@@ -122,7 +122,7 @@ pub async fn own(
     let new_id = run_id();
     let resumable = reading.inputs.is_some();
     let detail = detail(plan, reading, options, &new_id);
-    let Some(identity) = identity(&detail, resumable) else {
+    if !resumable {
         if options.attempt == Attempt::Resume {
             return Err(
                 Error::config("the input cannot be read again, so its run cannot be resumed")
@@ -138,20 +138,16 @@ pub async fn own(
             detail,
         };
         return start(ledger, plan, run, false, Vec::new()).await;
-    };
-    let mut attempts = Attempts::new(plan);
-    let runs = loop {
-        match ledger.runs().await {
-            Ok(runs) => break runs,
-            Err(error) => attempts.after(error).await?,
-        }
-    };
-    // A finished run may have left another table behind than it found.
-    let left =
-        |r: &&RunRecord| r.finished.is_some() && self::identity(&r.detail, true).as_ref() == Some(&identity);
-    let mut same = runs.iter().filter(|r| r.identity == identity || left(r));
-    let unfinished = same.clone().find(|r| r.finished.is_none());
-    let finished = same.find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
+    }
+    let identity = detail.identity();
+    let mut same = find(ledger, plan, &RunQuery::Identity(identity.clone())).await?;
+    if let (true, Some(as_written)) = (same.is_empty(), as_written(plan, &detail)) {
+        same = find(ledger, plan, &RunQuery::Identity(as_written)).await?;
+    }
+    let unfinished = same.iter().find(|r| r.finished.is_none());
+    let finished = same
+        .iter()
+        .find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
     let mut notes = Vec::new();
     // Of a single transaction that was never committed nothing is there: it is begun anew, whatever was asked for.
     let void = unfinished.filter(|run| run.detail.single_transaction && run.counts.total() == 0);
@@ -200,6 +196,7 @@ pub async fn own(
                 }
                 return Ok(Ownership::over(run));
             }
+            notes.extend(begins_anew(ledger, plan, &detail, options).await?);
         }
         (None, _) => {
             if let Some(run) = finished {
@@ -214,11 +211,11 @@ pub async fn own(
     let same_file = |run: &&RunRecord| {
         run.finished.is_none() && run.identity != identity && run.detail.rejects == detail.rejects
     };
-    if let Some(other) = runs
-        .iter()
-        .find(same_file)
-        .filter(|_| plan.on_error == OnError::Reject)
-    {
+    let others = match plan.on_error {
+        OnError::Reject => find(ledger, plan, &RunQuery::Unfinished).await?,
+        OnError::Stop => Vec::new(),
+    };
+    if let Some(other) = others.iter().find(same_file) {
         return Err(Error::config(format!(
             "rejects file {} is that of run {}, which is unfinished",
             detail.rejects, other.run_id
@@ -233,6 +230,68 @@ pub async fn own(
         detail,
     };
     start(ledger, plan, run, true, notes).await
+}
+
+/// The runs that `query` asks for.
+async fn find(ledger: &dyn Ledger, plan: &Plan, query: &RunQuery) -> Result<Vec<RunRecord>> {
+    let mut attempts = Attempts::new(plan);
+    loop {
+        match ledger.runs(query).await {
+            Ok(runs) => return Ok(runs),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
+/// The identity of a run of a statement as an earlier version recorded it: by its text, not by its tokens.
+fn as_written(plan: &Plan, detail: &RunDetail) -> Option<String> {
+    let Operation::Statement { statement, .. } = &plan.operation else {
+        return None;
+    };
+    let object = detail.table_identity.object.strip_suffix(statement.normal())?;
+    let mut earlier = detail.clone();
+    earlier.table_identity.object = format!("{object}{}", statement.text());
+    Some(earlier.identity())
+}
+
+/// What is said of a run that was to go on with an earlier one and finds none. An error where an earlier one into this
+/// table has taken up an input of it: its rows would be there twice.
+async fn begins_anew(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    detail: &RunDetail,
+    options: &LoadOptions,
+) -> Result<Vec<String>> {
+    if options.new_files {
+        // Each of its files was looked up before, and none is among those of an earlier run.
+        return Ok(Vec::new());
+    }
+    let replaces = plan.preparation.truncates() || plan.preparation == Preparation::Recreate;
+    let mut attempts = Attempts::new(plan);
+    let shared = loop {
+        match earlier::shared(ledger, detail, replaces).await {
+            Ok(shared) => break shared,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
+    if let Some(obstacle) = &shared.obstacle {
+        return Err(earlier::refusal(obstacle, detail, changed));
+    }
+    let elsewhere = ledger
+        .elsewhere(&detail.identity(), &detail.table_identity.object)
+        .await?;
+    if let Some(place) = elsewhere {
+        return Err(Error::config(format!(
+            "the ledger in {place} has runs into {}, and this connection does not use it",
+            detail.table
+        ))
+        .hint(
+            "connect so that it comes first (PostgreSQL: ?options=-csearch_path=SCHEMA,public; MariaDB: the database of              the URL); or --restart, to begin anew in a ledger of this connection's own",
+        ));
+    }
+    let mut notes = vec!["no earlier run found: began anew".to_owned()];
+    notes.extend(shared.note);
+    Ok(notes)
 }
 
 /// What is done when the run starts; a single transaction empties the table itself.
@@ -254,9 +313,10 @@ async fn start(
         && let Err(error) = RejectsFile::check(Path::new(&run.detail.rejects))
     {
         // It may be that of another process, which has begun the same load just now.
-        let runs = ledger.runs().await.unwrap_or_default();
-        let rival = |r: &&RunRecord| r.finished.is_none() && r.identity == run.identity;
-        return Err(runs.iter().find(rival).map_or(error, refuse_unfinished));
+        let same = ledger.runs(&RunQuery::Identity(run.identity.clone())).await;
+        let same = same.unwrap_or_default();
+        let rival = same.iter().find(|r| r.finished.is_none());
+        return Err(rival.map_or(error, refuse_unfinished));
     }
     let mut attempts = Attempts::new(plan);
     let handle = loop {
@@ -344,10 +404,11 @@ async fn resume(
     let (handle, slots) = match take_over(ledger, plan, &run.run_id).await {
         Err(error) if error.kind() == ErrorKind::Fenced => {
             // Its process may have come to the end just now.
-            let runs = ledger.runs().await.unwrap_or_default();
-            let over = runs
-                .iter()
-                .find(|r| r.run_id == run.run_id && r.finished.is_some());
+            let runs = ledger
+                .runs(&RunQuery::Id(run.run_id.clone()))
+                .await
+                .unwrap_or_default();
+            let over = runs.iter().find(|r| r.finished.is_some());
             return over.map(Ownership::over).ok_or(error);
         }
         taken => taken?,
@@ -434,22 +495,8 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         prepared_by: plan.preparation.option().map(str::to_owned),
         pending: None,
         member: None,
+        opening: None,
     }
-}
-
-/// Hash over what makes two invocations the same run; none for an input that cannot be read again.
-fn identity(detail: &RunDetail, resumable: bool) -> Option<String> {
-    if !resumable {
-        return None;
-    }
-    let mut text = String::new();
-    let names = detail.inputs.iter().map(|i| i.path.as_str());
-    let rest = [detail.table_identity.object.as_str(), detail.operation.as_str()];
-    for part in names.chain(rest).chain(detail.key.iter().map(String::as_str)) {
-        text.push_str(part);
-        text.push('\0');
-    }
-    Some(format!("{:032x}", xxh3_128(text.as_bytes())))
 }
 
 /// What differs between a run and this attempt at it, where it may not.

@@ -20,7 +20,8 @@ use arrow::{
 use tokio::sync::mpsc;
 
 use super::{
-    deal::{Piece, arrow_bug, reject},
+    deal::{Piece, arrow_bug},
+    isolate::next_stride,
     keys::{Keys, without},
     rejects::Appended,
     retry::Attempts,
@@ -30,14 +31,11 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    plan::OnError,
-    reject::{Problem, Reject},
+    plan::Plan,
+    reject::Reject,
     slot::Advance,
     target::{Claim, Failure, Guard, Writer},
 };
-
-/// Rows tried at once after a bad one, where the database names the next bad one by itself.
-const STRIDE_NAMED: usize = 1_024;
 
 /// One lane of a run.
 pub struct LaneTask {
@@ -46,11 +44,11 @@ pub struct LaneTask {
     keys: Option<RowConverter>,
     /// Of the columns in whose order rows are sent.
     sent_by: Option<RowConverter>,
-    names: Vec<Arc<str>>,
+    pub(super) names: Vec<Arc<str>>,
     /// Rejects that the write at hand has taken from the run's allowance.
-    taken: u64,
+    pub(super) taken: u64,
     /// Rows of the transaction at hand that the operation left out.
-    left_out: u64,
+    pub(super) left_out: u64,
     /// The most rows of a write, smaller than the plan's after an overload.
     rows_max: usize,
     /// The open transaction of a run that is one.
@@ -90,6 +88,9 @@ pub(super) enum Trouble {
     Doubt(Error, Doubt),
     /// More rejects than are allowed; the first `usize` rows can still be committed.
     Full(usize),
+    /// A refusal has ended the transaction with all that was in it; the first `usize` rows, at least one, can be
+    /// committed by themselves, and the others after them.
+    Ended(usize),
     /// As it says.
     Failed(Error),
 }
@@ -224,7 +225,10 @@ impl LaneTask {
     async fn settle(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
         let shared = self.shared.clone();
         let mut doubt = None;
+        // What is left of the write once rows at its front are committed.
+        let mut rest: Option<Write> = None;
         loop {
+            let write = rest.as_ref().unwrap_or(write);
             let waiting = Instant::now();
             let Some(turn) = shared.throttle.turn().await else {
                 return Err(Error::bug("a lane without turns"));
@@ -251,6 +255,15 @@ impl LaneTask {
                         Box::pin(self.settle(&head, Attempts::new(&shared.plan))).await?;
                     }
                     return Err(self.shared.too_many_rejects());
+                }
+                Err(Trouble::Ended(rows)) => {
+                    self.shared.give_back(std::mem::take(&mut self.taken));
+                    self.rollback().await?;
+                    drop(turn);
+                    let (head, tail) = (write.head(rows), write.tail(rows));
+                    Box::pin(self.settle(&head, Attempts::new(&shared.plan))).await?;
+                    rest = Some(tail);
+                    continue;
                 }
                 Err(Trouble::Doubt(error, doubted)) => {
                     if self.shared.handle.is_none() {
@@ -401,7 +414,9 @@ impl LaneTask {
                     if self.begin(steps, &mut None).await?.is_some() {
                         return Err(Error::bug("a write was committed by nobody").into());
                     }
-                } else if !failure.intact || failure.applied > 0 {
+                } else if !failure.intact {
+                    return Err(Trouble::Failed(ended_with_all(failure.error)));
+                } else if failure.applied > 0 {
                     return Err(Trouble::Failed(failure.error));
                 }
                 self.left_out = 0;
@@ -409,7 +424,7 @@ impl LaneTask {
                 let suspect = failure.suspect.filter(|_| as_it_stands);
                 stride = suspect.unwrap_or(sent.num_rows() / 2).max(1);
             }
-            let isolated = self.isolate(write, keys.as_ref(), first, stride, &mut rejected);
+            let isolated = self.isolate(write, steps, keys.as_ref(), (first, stride), &mut rejected);
             if let Err(trouble) = isolated.await {
                 if let (true, Trouble::Full(_)) = (single, &trouble) {
                     // None of them will be committed, but they tell what is wrong.
@@ -419,7 +434,7 @@ impl LaneTask {
             }
         }
         if let Some(doom) = &write.doom {
-            return Err(Trouble::Failed(stopped_by(doom)));
+            return Err(Trouble::Failed(stopped_by(doom, &self.shared.plan)));
         }
         let rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).collect();
         let mut counted = match written_otherwise {
@@ -474,15 +489,18 @@ impl LaneTask {
         let Some(writer) = &mut self.writer else {
             return Err(Error::bug("a lane without a writer"));
         };
-        match shared.times.begin(self.lane, writer.begin(steps)).await? {
+        let claim = match shared.times.begin(self.lane, writer.begin(steps)).await {
+            // The slots stand where the transaction in doubt was to move them from.
+            Err(error) if error.kind() == ErrorKind::Altered => {
+                self.retract(doubt)?;
+                return Err(error);
+            }
+            claim => claim?,
+        };
+        match claim {
             Claim::Held => {
-                if let Some(mut doubt) = doubt.take() {
-                    // The transaction in doubt was not committed: this one holds its ledger rows.
-                    if shared.rejects.is_some() {
-                        shared.rejects()?.retract(&mut doubt.appended)?;
-                    }
-                    shared.give_back(doubt.taken);
-                }
+                // The transaction in doubt was not committed: this one holds its ledger rows.
+                self.retract(doubt)?;
                 Ok(None)
             }
             Claim::Moved => {
@@ -507,8 +525,19 @@ impl LaneTask {
         }
     }
 
+    /// Takes back what a commit in doubt would have put aside, which has not happened.
+    fn retract(&self, doubt: &mut Option<Doubt>) -> Result<()> {
+        if let Some(mut doubt) = doubt.take() {
+            if self.shared.rejects.is_some() {
+                self.shared.rejects()?.retract(&mut doubt.appended)?;
+            }
+            self.shared.give_back(doubt.taken);
+        }
+        Ok(())
+    }
+
     /// Sends `rows`, which are those of `write` that `sent` says.
-    async fn send(
+    pub(super) async fn send(
         &mut self,
         write: &Write,
         (rows, sent): (&RecordBatch, Sent<'_>),
@@ -535,87 +564,6 @@ impl LaneTask {
             .fetch_add(outcome.bytes_sent, Ordering::Relaxed);
         self.left_out += outcome.skipped;
         Ok(outcome.failure)
-    }
-
-    /// Applies the rows from `first` on, finding the bad ones. The number tried at once shrinks where rows fail and
-    /// grows where they do not, so a few bad rows cost a few statements each, and many cost one statement a row.
-    async fn isolate(
-        &mut self,
-        write: &Write,
-        keys: Option<&Keys>,
-        first: usize,
-        stride: usize,
-        rejected: &mut Vec<(usize, Reject)>,
-    ) -> Result<(), Trouble> {
-        let (mut row, mut stride) = (first, stride);
-        let rows = write.rows.num_rows();
-        while row < rows {
-            if self.shared.stopped() {
-                return Err(Trouble::Failed(Error::new(
-                    ErrorKind::Cancelled,
-                    "stopped on request",
-                )));
-            }
-            let mut tried = stride.clamp(1, rows - row);
-            if let Some(keys) = keys {
-                tried = keys.distinct(row, tried);
-            }
-            let sent = (&write.rows.slice(row, tried), Sent::From(row));
-            let Some(failure) = self.send(write, sent, Guard::Savepoint).await? else {
-                row += tried;
-                stride = tried.saturating_mul(4);
-                continue;
-            };
-            if !failure.intact {
-                return Err(Trouble::Failed(failure.error));
-            }
-            row += failure.applied;
-            if tried > 1 {
-                stride = next_stride(&failure, tried);
-                continue;
-            }
-            let found = self.rejected(write, row, &failure);
-            if self.shared.plan.on_error == OnError::Stop {
-                return Err(Trouble::Failed(stopped_by(&found)));
-            }
-            if !self.shared.take_reject() {
-                return Err(Trouble::Full(row));
-            }
-            self.taken += 1;
-            rejected.push((row, found));
-            row += 1;
-            stride = if failure.suspect.is_some() {
-                STRIDE_NAMED
-            } else {
-                1
-            };
-        }
-        Ok(())
-    }
-
-    fn rejected(&self, write: &Write, row: usize, failure: &Failure) -> Reject {
-        let problem = Problem {
-            column: failure.column.clone(),
-            code: failure.error.code_text().unwrap_or_default().to_owned(),
-            message: failure.error.to_string(),
-            hint: failure.error.hint_text().map(str::to_owned),
-        };
-        match write.place(row) {
-            Some((_, origin, at)) => {
-                let mut found = reject(&write.rows.slice(row, 1), &self.names, origin, 0, problem);
-                found.file = origin.file(at);
-                found.row = origin.row(at);
-                found.offset = origin.offset(at);
-                found
-            }
-            None => Reject {
-                file: "".into(),
-                row: 0,
-                offset: None,
-                problem,
-                data: crate::reject::RejectData::Fields(Vec::new()),
-            },
-        }
     }
 
     /// The rows in the order in which they are to be sent; none where they are.
@@ -658,16 +606,30 @@ async fn connect(shared: &Shared, shard: Option<usize>) -> Result<Box<dyn Writer
     }
 }
 
+/// The refusal of a row that has ended the one transaction of a run.
+pub(super) fn ended_with_all(error: Error) -> Error {
+    error.hint("the refusal has ended the transaction, and all rows with it: load without --single-transaction, or without this row")
+}
+
 /// The error that a bad row ends a run with.
-pub fn stopped_by(reject: &Reject) -> Error {
+pub fn stopped_by(reject: &Reject, plan: &Plan) -> Error {
     let place = match &reject.problem.column {
         Some(column) => format!("{} row {}, column '{column}'", reject.file, reject.row),
         None => format!("{} row {}", reject.file, reject.row),
     };
-    let hint = match &reject.problem.hint {
+    let mut hint = match &reject.problem.hint {
         Some(hint) => hint.clone(),
         None => "--on-error reject puts bad rows aside and goes on".to_owned(),
     };
+    // A constraint has refused what its type takes.
+    let is_of_type = !reject.problem.code.starts_with("23");
+    let column = reject.problem.column.as_ref();
+    if let Some(column) = column.filter(|column| is_of_type && plan.inferred.contains(column)) {
+        hint.push_str(&format!(
+            "; the column's type was inferred from the first rows: --create=replace --scan all infers it from all of \
+             them, --create=replace --type '{column}=text' sets it"
+        ));
+    }
     Error::new(ErrorKind::Rejected, &reject.problem.message)
         .at(place)
         .hint(hint)
@@ -682,14 +644,5 @@ fn leave_out(advances: &mut [Advance], mut left_out: u64) {
         advance.counts.written -= skipped;
         advance.counts.skipped += skipped;
         left_out -= skipped;
-    }
-}
-
-/// How many rows to try after `failure` of `tried` rows.
-fn next_stride(failure: &Failure, tried: usize) -> usize {
-    match failure.suspect {
-        Some(suspect) if suspect > failure.applied && suspect < tried => suspect - failure.applied,
-        Some(_) => 1,
-        None => ((tried - failure.applied.min(tried)) / 2).max(1),
     }
 }

@@ -4,13 +4,16 @@
 
 mod create;
 mod deal;
+mod earlier;
 mod identity;
+mod isolate;
 mod keys;
 mod lane;
 mod pace;
 mod rejects;
 pub(crate) mod retry;
 mod run;
+mod select;
 mod shards;
 mod sort;
 mod stages;
@@ -22,13 +25,13 @@ mod whole;
 mod write;
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Instant,
 };
 
 pub(crate) use self::{
     create::spec as create_spec,
-    deal::{Convert, Piece, Segment, arrow_bug},
+    deal::{Convert, Piece, Segment, arrow_bug, reject},
     identity::check_owned,
     lane::LaneTask,
     rejects::RejectsFile,
@@ -39,7 +42,8 @@ use self::{
     create::{provisional, spec},
     deal::Dealer,
     identity::{Ownership, Reading, own, rejects_file},
-    run::run,
+    run::{beside, run},
+    select::Selection,
     shards::Shards,
     sort::Sorted,
     stages::Times,
@@ -47,6 +51,7 @@ use self::{
 pub use self::{
     pace::Pace,
     run::{Progress, Stop},
+    select::prepare_files,
     shards::ShardReport,
     stages::{LaneReport, Stages},
     throttle::OverloadReport,
@@ -54,17 +59,18 @@ pub use self::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{RunHandle, RunRecord},
+    ledger::{RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
     parse::{ParseContext, timezone},
-    plan::{Create, LedgerPlace, LoadOptions, Plan, Premises, Sort, decide},
+    plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, Premises, Sort, decide},
     preparation::{Foreseen, Preparation, shadow},
     reject::Reject,
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
-    slot::{Counts, SlotState},
+    slot::{BlockMark, Counts, Position, SlotState},
     source::{ReadRequest, Source, SourceSchema},
+    sources::{damage::has_changed, empty},
     statement::Statement,
-    table::{Table, TableSpec, nearest},
-    target::{Routed, Target},
+    table::{Numbered, Table, TableSpec, nearest},
+    target::{self, Routed, Target},
 };
 
 /// A load that has been decided and not begun.
@@ -75,9 +81,12 @@ pub struct Prepared {
     options: LoadOptions,
     context: ParseContext,
     create: Option<TableSpec>,
+    /// What is dropped before it.
+    replaces: Option<Table>,
     plan: Plan,
     watch: Option<Watch>,
     between: Option<Arc<dyn Between>>,
+    selection: Option<Selection>,
 }
 
 /// Told of rows that were put aside, once the commit that skips them is known.
@@ -115,11 +124,29 @@ pub async fn prepare(
     source: Box<dyn Source>,
     options: LoadOptions,
 ) -> Result<Prepared> {
+    if options.new_files {
+        return Err(
+            Error::config("--new-files chooses among files, and the source is none of its own")
+                .hint("leave --new-files out, or name files"),
+        );
+    }
+    prepare_source(target, url, source, options).await
+}
+
+/// [`prepare`] of a source whose files were chosen.
+async fn prepare_source(
+    target: Arc<dyn Target>,
+    url: String,
+    source: Box<dyn Source>,
+    mut options: LoadOptions,
+) -> Result<Prepared> {
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
+        bytes_as_written: false,
     };
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
+        let source = empty::with_columns(source, fillable(&table));
         let outlook = Outlook {
             routed: target.statement_router(&statement, &table).await?,
             ..Outlook::default()
@@ -141,13 +168,27 @@ pub async fn prepare(
             options,
             context,
             create: None,
+            replaces: None,
             plan,
             watch: None,
             between: None,
+            selection: None,
         });
     }
+    check_replaced(&options)?;
     let found = target.table(&options.table).await?;
+    let mut replaces = None;
     let (table, create) = match (found, options.create) {
+        (Some(table), Create::Replace) => {
+            // What earlier attempts have written goes with the table.
+            options.attempt = Attempt::Restart;
+            let spec = TableSpec {
+                name: table.name.clone(),
+                ..spec(&*source, &options, &*target)?
+            };
+            replaces = Some(table);
+            (provisional(&spec), Some(spec))
+        }
         (Some(table), Create::New) => {
             return Err(Error::config(format!("table {} exists", table.name))
                 .hint("--create=missing loads into it, --truncate empties it first"));
@@ -155,10 +196,11 @@ pub async fn prepare(
         (Some(table), _) => (table, None),
         (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
         (None, _) => {
-            let spec = spec(&*source, &options)?;
+            let spec = spec(&*source, &options, &*target)?;
             (provisional(&spec), Some(spec))
         }
     };
+    let source = empty::with_columns(source, fillable(&table));
     let outlook = match create {
         // It will have what it is created with.
         Some(_) => Outlook {
@@ -170,7 +212,7 @@ pub async fn prepare(
             routed: target.router(&table).await?,
         },
     };
-    let plan = decide_for(
+    let mut plan = decide_for(
         &*target,
         table,
         None,
@@ -179,6 +221,12 @@ pub async fn prepare(
         &options,
         outlook,
     )?;
+    if let Some(replaced) = &replaces {
+        plan.notes.push(format!(
+            "{} is dropped with its rows, its indexes and all that belongs to it, and made anew",
+            replaced.name
+        ));
+    }
     // Refuses now what cannot be carried exactly.
     Convert::new(&plan, source.schema(), &context)?;
     Ok(Prepared {
@@ -188,10 +236,61 @@ pub async fn prepare(
         options,
         context,
         create,
+        replaces,
         plan,
         watch: None,
         between: None,
+        selection: None,
     })
+}
+
+/// The columns that take what a file gives them.
+fn fillable(table: &Table) -> Vec<String> {
+    let columns = table.columns.iter();
+    let fillable = columns.filter(|column| {
+        column.ty.is_some() && !column.generated && column.numbered != Some(Numbered::Always)
+    });
+    fillable.map(|column| column.name.clone()).collect()
+}
+
+/// Refuses to drop what is to be gone on with.
+fn check_replaced(options: &LoadOptions) -> Result<()> {
+    if options.create == Create::Replace && options.attempt == Attempt::Resume {
+        return Err(
+            Error::config("--resume goes on with what is there, and --create=replace drops it")
+                .hint("leave one of them out"),
+        );
+    }
+    Ok(())
+}
+
+/// Forgets unfinished runs into a table that is to be dropped: there will be nothing that they could go on with.
+async fn forget_replaced(target: &dyn Target, plan: &Plan, table: &Table) -> Result<()> {
+    if plan.ledger == LedgerPlace::None {
+        return Ok(());
+    }
+    let name = table.name.to_string();
+    for run in target.ledger().runs(&RunQuery::Unfinished).await? {
+        if run.finished.is_none() && run.detail.table == name {
+            target.ledger().forget(&run.run_id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Drops a table that this run has made and not written to, so that the same command finds all as it was.
+async fn drop_made(target: &dyn Target, table: &Table) {
+    match target.drop_table(table, target::Rows::Keep).await {
+        Ok(true) => tracing::info!(
+            "table {}, which was made for this run, is dropped again",
+            table.name
+        ),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(
+            "table {}, which was made for this run, stays: {error}",
+            table.name
+        ),
+    }
 }
 
 /// A statement, and the table of its parameters. Which run it is depends on its text and on the table that it names.
@@ -215,8 +314,13 @@ async fn describe(target: &dyn Target, text: &str) -> Result<(Statement, Table)>
         .map_or(statement.table(), |named| &named.name)
         .clone();
     let object = named.map(|named| named.identity.object).unwrap_or_default();
-    table.identity.object = format!("{object} {}", statement.text());
+    table.identity.object = identity_of_statement(&object, statement.normal());
     Ok((statement, table))
+}
+
+/// The identity of a table of parameters: that of the table which the statement names, and what it does there.
+fn identity_of_statement(object: &str, statement: &str) -> String {
+    format!("{object} {statement}")
 }
 
 fn decide_for(
@@ -298,8 +402,71 @@ impl Prepared {
     }
 
     /// Moves the rows. Errors before the first row are returned as such; one that stops the run later comes with the
-    /// account, and the run can then be resumed if its input can.
-    pub async fn run(self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
+    /// account, and the run can then be resumed if its input can. A table that is made for the run is dropped again
+    /// where nothing was committed.
+    pub async fn run(mut self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
+        let is_idle = self.selection.as_ref().is_some_and(|selection| selection.nothing);
+        let Some(spec) = self.create.take().filter(|_| !is_idle) else {
+            return self.carry_out(progress, stop).await;
+        };
+        let target = self.target.clone();
+        if let Some(replaced) = &self.replaces {
+            forget_replaced(&*target, &self.plan, replaced).await?;
+        }
+        if let Some(replaced) = &self.replaces
+            && !target.drop_table(replaced, target::Rows::Drop).await?
+        {
+            return Err(Error::schema(format!(
+                "table {} is not the one any more that was to be replaced",
+                replaced.name
+            ))
+            .hint("run the command again"));
+        }
+        target.create(&spec).await?;
+        let table = target.table(&spec.name).await?;
+        let table =
+            table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
+        let is_new = self.replaces.is_none();
+        let ended = match self.onto_made(table.clone()).await {
+            Ok(prepared) => prepared.carry_out(progress.clone(), stop).await,
+            Err(error) => Err(error),
+        };
+        let error = match &ended {
+            Ok(ended) => ended.error.as_ref(),
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error
+            && is_new
+            && !matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt)
+            && !progress.recorded.load(Ordering::Relaxed)
+            && progress.commits.load(Ordering::Relaxed) == 0
+        {
+            drop_made(&*target, &table).await;
+        }
+        ended
+    }
+
+    /// The same load into the table that was made for it.
+    async fn onto_made(mut self, table: Table) -> Result<Self> {
+        let outlook = Outlook {
+            foreseen: self.target.foresee(&table, self.plan.preparation).await?,
+            routed: self.target.router(&table).await?,
+        };
+        // The table has the types that were asked for, which may read otherwise now: a varchar of SQLite is TEXT.
+        let options = LoadOptions {
+            types: Vec::new(),
+            ..self.options.clone()
+        };
+        let decided = decide_for(&*self.target, table, None, None, &*self.source, &options, outlook)?;
+        self.plan = Plan {
+            create: self.plan.create,
+            inferred: self.plan.inferred,
+            ..decided
+        };
+        Ok(self)
+    }
+
+    async fn carry_out(self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
         let started = Instant::now();
         let Self {
             target,
@@ -307,24 +474,21 @@ impl Prepared {
             mut source,
             options,
             context,
-            create,
-            mut plan,
+            plan,
             watch,
             between,
+            selection,
+            ..
         } = self;
-        if let Some(spec) = &create {
-            target.create(spec).await?;
-            let table = target.table(&spec.name).await?;
-            let table =
-                table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
-            let outlook = Outlook {
-                foreseen: target.foresee(&table, plan.preparation).await?,
-                routed: target.router(&table).await?,
+        if let Some(selection) = selection.as_ref().filter(|selection| selection.nothing) {
+            let ownership = Ownership {
+                finished: true,
+                notes: selection.notes.clone(),
+                ..Ownership::unrecorded(&plan, &options)
             };
-            plan = Plan {
-                create: plan.create,
-                ..decide_for(&*target, table, None, None, &*source, &options, outlook)?
-            };
+            let idle = (&Shards::default(), &Times::default());
+            let report = report(&plan, &ownership, &progress, idle, url, started, None);
+            return Ok(Ended { report, error: None });
         }
         let plan = Arc::new(plan);
         let mut dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
@@ -350,6 +514,13 @@ impl Prepared {
                 Ownership::unrecorded(&plan, &options)
             }
         };
+        progress
+            .recorded
+            .store(ownership.handle.is_some(), Ordering::Relaxed);
+        if let Some(selection) = &selection {
+            selection.confirm(&*target, &plan, &ownership).await?;
+            ownership.notes.extend(selection.notes.iter().cloned());
+        }
         if ownership.finished {
             return Ok(Ended {
                 report: report(
@@ -373,20 +544,20 @@ impl Prepared {
             false => plan,
         };
         let rejects = rejects_file(target.ledger(), &ownership, &plan).await;
-        let begin = || -> Result<_> {
+        let begin = async {
             let rejects = rejects?;
             if plan.sort == Sort::Full {
                 let convert = Convert::new(&plan, source.schema(), &context)?;
-                source = Box::new(Sorted::new(source, plan.clone(), convert)?);
+                source = Box::new(Sorted::new(source, plan.clone(), convert, stop.clone())?);
                 dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
             }
-            seek(&mut *source, &ownership, &plan, &progress)?;
+            let source = sought(source, &ownership, &plan, (&progress, &stop)).await?;
             Ok((rejects, source, dealer))
         };
-        let (rejects, source, mut dealer) = match begin() {
+        let (rejects, source, mut dealer) = match begin.await {
             Ok(begun) => begun,
             Err(error) => {
-                forget_unbegun(&*target, &ownership, None, &error).await;
+                forget_unbegun(&*target, &ownership, None, &error, &progress).await;
                 return Err(error);
             }
         };
@@ -394,7 +565,7 @@ impl Prepared {
         let writing = match destination(&*target, &plan, &ownership).await {
             Ok(writing) => writing,
             Err(error) => {
-                forget_unbegun(&*target, &ownership, None, &error).await;
+                forget_unbegun(&*target, &ownership, None, &error, &progress).await;
                 return Err(error);
             }
         };
@@ -435,7 +606,7 @@ impl Prepared {
             });
         }
         if let Some(error) = &error {
-            forget_unbegun(&*target, &ownership, shared.rejects.as_deref(), error).await;
+            forget_unbegun(&*target, &ownership, shared.rejects.as_deref(), error, &progress).await;
         }
         let mut report = report(
             &plan,
@@ -513,6 +684,7 @@ async fn forget_unbegun(
     ownership: &Ownership,
     rejects: Option<&RejectsFile>,
     error: &Error,
+    progress: &Progress,
 ) {
     let Some(handle) = &ownership.handle else { return };
     // A commit in doubt may still come about, and would be one that nobody has recorded.
@@ -523,6 +695,7 @@ async fn forget_unbegun(
     match target.ledger().forget_unbegun(handle).await {
         // Records of a write in doubt that did not come about are nobody's any more.
         Ok(true) => {
+            progress.recorded.store(false, Ordering::Relaxed);
             if let Some(Err(failed)) = rejects.map(RejectsFile::clear) {
                 tracing::warn!("{failed}");
             }
@@ -532,20 +705,62 @@ async fn forget_unbegun(
     }
 }
 
-/// Goes to the first block that any slot still needs.
-fn seek(source: &mut dyn Source, ownership: &Ownership, plan: &Plan, progress: &Progress) -> Result<()> {
+/// The source where the run goes on, which may mean to read all that lies before.
+async fn sought(
+    mut source: Box<dyn Source>,
+    ownership: &Ownership,
+    plan: &Arc<Plan>,
+    (progress, stop): (&Arc<Progress>, &Stop),
+) -> Result<Box<dyn Source>> {
+    if ownership
+        .slots
+        .iter()
+        .all(|slot| slot.position == Position::default())
+    {
+        return Ok(source);
+    }
+    let (slots, plan, progress) = (ownership.slots.clone(), plan.clone(), progress.clone());
+    let seeking = beside(move || go_on(&mut *source, &slots, &plan, &progress).map(|()| source))?;
+    match stop.unless(seeking).await {
+        Some(sought) => sought.unwrap_or_else(|_| Err(Error::bug("the source ended while it was searched"))),
+        None => Err(Error::new(ErrorKind::Cancelled, "stopped on request")),
+    }
+}
+
+/// Goes to the first block that any slot still needs, once it is known that all rows that were handled are still in the
+/// input as they were.
+fn go_on(source: &mut dyn Source, slots: &[SlotState], plan: &Plan, progress: &Progress) -> Result<()> {
     let used = match plan.slot_by {
         crate::plan::SlotBy::One => plan.databases(),
-        _ => ownership.slots.len(),
+        _ => slots.len(),
     };
-    let Some(first) = ownership.slots.iter().take(used).min_by_key(|s| s.position.block) else {
+    let slots = || slots.iter().take(used);
+    let (Some(first), Some(last)) = (
+        slots().min_by_key(|s| s.position.block),
+        slots().max_by_key(|s| s.position),
+    ) else {
         return Ok(());
     };
-    if first.position.block > 0 {
-        source.seek(first.position.block, &first.mark)?;
-        progress.read.store(first.mark.rows, Ordering::Relaxed);
-        progress.resumed.store(first.mark.rows, Ordering::Relaxed);
+    // What lies before the last slot lies before all of them, and rows may not be mixed from two versions of a file.
+    let hashed = |hash: u64, mark: BlockMark| BlockMark { hash, ..mark };
+    let (from, to) = (first.position.block, last.position.block);
+    match (plan.sort, last.position.rows) {
+        // Every mark has the hash of the whole input, and sorting it once is enough.
+        (Sort::Full, _) => source.seek(from, &hashed(last.mark.hash, first.mark))?,
+        (_, 0) => source.seek(to, &last.mark)?,
+        _ => {
+            source.seek(to, &hashed(0, last.mark))?;
+            let end = source.next()?.map(|block| block.end.hash);
+            if last.mark.hash != 0 && end != Some(last.mark.hash) {
+                return Err(has_changed(&source.schema().shown));
+            }
+        }
     }
+    if plan.sort != Sort::Full && (from, 0) != (to, last.position.rows) {
+        source.seek(from, &hashed(0, first.mark))?;
+    }
+    progress.read.store(first.mark.rows, Ordering::Relaxed);
+    progress.resumed.store(first.mark.rows, Ordering::Relaxed);
     Ok(())
 }
 
@@ -580,14 +795,12 @@ async fn finish(
     };
     if counts != here || before.total() != progress.resumed.load(Ordering::Relaxed) {
         // Who has taken the run over may have finished it by now, and its slots are gone.
-        let runs = target.ledger().runs().await?;
+        let runs = target.ledger().runs(&RunQuery::Id(handle.run_id.clone())).await?;
         let is_ours = |run: &RunRecord| run.finished.is_none() && run.epoch <= handle.epoch;
-        return Err(
-            match runs.iter().any(|r| r.run_id == handle.run_id && is_ours(r)) {
-                true => Error::bug(format!("the ledger counts {counts:?}, this run {here:?}")),
-                false => Error::fenced(),
-            },
-        );
+        return Err(match runs.iter().any(is_ours) {
+            true => Error::bug(format!("the ledger counts {counts:?}, this run {here:?}")),
+            false => Error::fenced(),
+        });
     }
     let mut attempts = Attempts::new(plan);
     let owed = matches!(
@@ -597,10 +810,15 @@ async fn finish(
     progress.completing.store(owed, Ordering::Relaxed);
     loop {
         match target.ledger().finish(handle, counts).await {
-            Ok(()) => return Ok(()),
+            Ok(()) => break,
             Err(error) => attempts.after(error).await?,
         }
     }
+    // The run is over; what stays for now is pruned by a later one.
+    if let Err(error) = target.ledger().prune(RUNS_KEPT, RUNS_PRUNED_MAX).await {
+        tracing::debug!("the ledger was not pruned: {error}");
+    }
+    Ok(())
 }
 
 fn report(
@@ -636,6 +854,14 @@ fn report(
     let stages = times.report(seconds, |lane| shards.name_of_lane(lane));
     let mut notes = plan.notes.clone();
     notes.extend(ownership.notes.iter().cloned());
+    notes.extend(
+        progress
+            .remarks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .cloned(),
+    );
     Report {
         run_id: ownership.handle.as_ref().map(|h| h.run_id.clone()),
         state: match (error, ownership.finished) {

@@ -4,12 +4,17 @@
 //! lane, and the room of rows is given back when they are committed or given up. A lane that waits for more rows holds
 //! room for less than a write, and no piece asks for more than what is then left, so the dealer never waits for lanes
 //! that wait for the dealer.
+//!
+//! A run that was stopped, or that a part has failed of, ends although its source is silent: nothing but the reader
+//! waits for the source, and the reader is waited for at most [`READER_WAIT_MAX`]. A thread that stands in a read of a
+//! pipe is left there; it ends with the read.
 
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -17,7 +22,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
 
@@ -46,6 +51,10 @@ use crate::{
 const BLOCKS_QUEUED: usize = 2;
 /// Queue room is counted in this many bytes, since a semaphore counts to 2^32.
 const ROOM_UNIT: usize = 1024;
+/// How often it is looked whether the run was stopped.
+const STOP_LOOK: Duration = Duration::from_millis(100);
+/// How long the reader of a run that was stopped may take to its end, which is mostly that of a block.
+const READER_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Counters of a run while it goes on; read by progress displays and by the report.
 #[derive(Debug, Default)]
@@ -78,9 +87,13 @@ pub struct Progress {
     pub writes: WriteTimes,
     /// The same from when they were due, and whether they began then, where rows are offered at a rate.
     pub pace: Pace,
+    /// Whether the ledger has the run.
+    pub recorded: AtomicBool,
     /// Whether all rows are there and what the table is still owed is being done: its indexes built, its successor
     /// put into its place.
     pub completing: AtomicBool,
+    /// What the source says of what was read: [`Source::remarks`].
+    pub remarks: Mutex<Vec<String>>,
 }
 
 /// Asks a run to stop: what is being written is finished, the rest is left for a resume.
@@ -96,6 +109,20 @@ impl Stop {
     /// Whether it was asked for.
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+
+    /// Does `work` unless it is asked for before; none then.
+    pub(crate) async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let asked = async {
+            while !self.requested() {
+                tokio::time::sleep(STOP_LOOK).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = asked => None,
+        }
     }
 }
 
@@ -186,6 +213,13 @@ impl Shared {
         self.stop.requested() || self.failed.load(Ordering::Relaxed)
     }
 
+    /// Ends once [`Shared::stopped`].
+    async fn halted(&self) {
+        while !self.stopped() {
+            tokio::time::sleep(STOP_LOOK).await;
+        }
+    }
+
     /// The rejects file.
     pub fn rejects(&self) -> Result<&RejectsFile> {
         self.rejects
@@ -198,12 +232,20 @@ impl Shared {
         self.take_rejects(1) == 1
     }
 
+    fn rejects_allowed(&self) -> u64 {
+        let read = self.progress.read.load(Ordering::Relaxed);
+        self.plan.rejects_max.allowed(read)
+    }
+
+    /// What is left of the allowance.
+    pub fn rejects_left(&self) -> u64 {
+        let taken = self.rejects_taken.load(Ordering::Relaxed);
+        self.rejects_allowed().saturating_sub(taken)
+    }
+
     /// Takes up to `wanted` rejects from the allowance; says how many it gave.
     pub fn take_rejects(&self, wanted: u64) -> u64 {
-        let allowed = self
-            .plan
-            .rejects_max
-            .allowed(self.progress.read.load(Ordering::Relaxed));
+        let allowed = self.rejects_allowed();
         let mut given = 0;
         let _ = self
             .rejects_taken
@@ -374,7 +416,7 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
     }
     let reader = {
         let shared = shared.clone();
-        tokio::task::spawn_blocking(move || read(&shared, source, &blocks_in))
+        beside(move || read(&shared, source, &blocks_in))?
     };
     let dealing = {
         let shared = shared.clone();
@@ -393,7 +435,10 @@ pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -
         }
     }
     errors.extend(joined(dealing.await).err());
-    errors.extend(joined(reader.await).err());
+    if !errors.is_empty() {
+        shared.failed.store(true, Ordering::Relaxed);
+    }
+    errors.extend(end_of(&shared, reader).await.err());
     if shared.plan.single_transaction && errors.is_empty() && !shared.stopped() {
         for lane in &mut ended_lanes {
             errors.extend(lane.conclude().await.err());
@@ -419,8 +464,62 @@ fn joined<T>(ended: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     }
 }
 
+/// Starts what a source is to do, which may be to wait, on a thread of its own that nobody has to wait for: those of the
+/// async runtime are waited for at its end.
+pub(super) fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<oneshot::Receiver<Result<T>>> {
+    let (send, ended) = oneshot::channel();
+    let runtime = Handle::current();
+    let working = move || {
+        // A source that is a database may have something to tell it at its end.
+        let _runtime = runtime.enter();
+        // Nobody waiting means nobody to tell.
+        let _ = send.send(work());
+    };
+    let started = thread::Builder::new().name("source".to_owned()).spawn(working);
+    started
+        .map_err(|error| Error::new(ErrorKind::Refused, format!("no thread could be started: {error}")))?;
+    Ok(ended)
+}
+
+/// How the reader has ended; a run that was stopped does not wait for it without end.
+async fn end_of(shared: &Shared, reader: oneshot::Receiver<Result<()>>) -> Result<()> {
+    let given_up = async {
+        shared.halted().await;
+        tokio::time::sleep(READER_WAIT_MAX).await;
+    };
+    tokio::select! {
+        biased;
+        ended = reader => ended.unwrap_or_else(|_| Err(Error::bug("the reader ended unexpectedly"))),
+        () = given_up => {
+            tracing::debug!("the source is silent: its reader is left behind");
+            Ok(())
+        }
+    }
+}
+
+/// The next block; none at the end, and once the run was stopped.
+async fn next_block(shared: &Shared, blocks: &mut mpsc::Receiver<Block>) -> Option<Block> {
+    tokio::select! {
+        biased;
+        block = blocks.recv() => block,
+        () = shared.halted() => None,
+    }
+}
+
 /// The reader's thread.
 fn read(shared: &Shared, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Block>) -> Result<()> {
+    let ended = read_blocks(shared, &mut *source, blocks);
+    *shared
+        .progress
+        .remarks
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = source.remarks();
+    ended
+}
+
+fn read_blocks(shared: &Shared, source: &mut dyn Source, blocks: &mpsc::Sender<Block>) -> Result<()> {
     while !shared.stopped() {
         let reading = Instant::now();
         let read = source.next();
@@ -478,7 +577,7 @@ fn deal(
         lanes: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
         slots: (0..shared.plan.slots).map(|_| Mutex::new((0, 0))).collect(),
     });
-    while let Some(block) = blocks.blocking_recv() {
+    while let Some(block) = handle.block_on(next_block(shared, &mut blocks)) {
         if shared.stopped() {
             break;
         }

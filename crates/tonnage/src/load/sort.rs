@@ -12,7 +12,10 @@ use arrow::{
     datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type, UInt64Type},
 };
 
-use super::deal::{Convert, arrow_bug};
+use super::{
+    deal::{Convert, arrow_bug},
+    run::Stop,
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::InputIdentity,
@@ -39,14 +42,18 @@ pub struct Sorted {
     files: Vec<Arc<str>>,
     rejects: VecDeque<Reject>,
     merge: Option<Merge>,
+    stop: Stop,
     at: BlockMark,
     index: u64,
     rows_total: u64,
+    /// The hash of all that was read, and what is to be known of it.
+    hash: u64,
+    remarks: Vec<String>,
 }
 
 impl Sorted {
-    /// Sorts what `source`, whose request has been made, yields.
-    pub fn new(source: Box<dyn Source>, plan: Arc<Plan>, convert: Convert) -> Result<Self> {
+    /// Sorts what `source`, whose request has been made, yields, unless `stop` asks for the end before.
+    pub fn new(source: Box<dyn Source>, plan: Arc<Plan>, convert: Convert, stop: Stop) -> Result<Self> {
         let mut schema = source.schema().clone();
         // Rows come out in the plan's types, as those of a text source do.
         schema.text = true;
@@ -60,9 +67,12 @@ impl Sorted {
             files: Vec::new(),
             rejects: VecDeque::new(),
             merge: None,
+            stop,
             at: BlockMark::default(),
             index: 0,
             rows_total: 0,
+            hash: 0,
+            remarks: Vec::new(),
         })
     }
 
@@ -79,8 +89,12 @@ impl Sorted {
         )?;
         let limit = self.plan.limit.unwrap_or(u64::MAX);
         while let Some(mut block) = source.next()? {
+            if self.stop.requested() {
+                return Err(Error::new(ErrorKind::Cancelled, "stopped on request"));
+            }
             super::run::truncate(&mut block, limit);
             let end = block.end.rows;
+            self.hash = block.end.hash;
             let Block {
                 rows,
                 origin,
@@ -104,6 +118,7 @@ impl Sorted {
                 break;
             }
         }
+        self.remarks = source.remarks();
         self.rows_total = self.rejects.len() as u64;
         let bounds = MergedBounds {
             rows_max: self.plan.block_rows,
@@ -179,6 +194,10 @@ impl Source for Sorted {
         Vec::new()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        self.remarks.clone()
+    }
+
     fn bytes_total(&self) -> Option<u64> {
         self.bytes_total
     }
@@ -190,12 +209,18 @@ impl Source for Sorted {
     }
 
     fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
+        self.sort()?;
         while self.index < index {
             if self.next()?.is_none() {
                 break;
             }
         }
-        match self.at == *mark {
+        let same = self.at
+            == BlockMark {
+                hash: self.at.hash,
+                ..*mark
+            };
+        match same && (mark.hash == 0 || mark.hash == self.hash) {
             true => Ok(()),
             false => Err(
                 Error::input("the input has changed since the run began: it sorts otherwise")
@@ -227,6 +252,7 @@ impl Source for Sorted {
             offset: start.offset + count,
             file_rows: start.file_rows + count,
             rows: start.rows + count,
+            hash: self.hash,
             ..start
         };
         self.index += 1;

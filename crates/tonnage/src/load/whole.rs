@@ -53,6 +53,9 @@ impl LaneTask {
             Ok(None) => Err(Error::bug("a write was committed before its transaction")),
             Err(Trouble::Failed(error) | Trouble::Doubt(error, _)) => Err(error),
             Err(Trouble::Full(_)) => Err(self.shared.too_many_rejects()),
+            Err(Trouble::Ended(_)) => Err(Error::bug(
+                "a part of one transaction was to be committed by itself",
+            )),
         }
     }
 

@@ -107,10 +107,14 @@ impl Write {
                 skipped,
                 rejected: bad + part.rejects.len() as u64,
             };
-            let mark = if part.to.rows == 0 {
-                part.marks.1
-            } else {
-                part.marks.0
+            let (begin, end) = part.marks;
+            // Within a block the hash has to cover the rows that are handled.
+            let mark = match part.to.rows {
+                0 => end,
+                _ => BlockMark {
+                    hash: end.hash,
+                    ..begin
+                },
             };
             let step = Advance {
                 slot: part.slot,

@@ -276,10 +276,11 @@ impl Explain {
         }
         let fed = self.fed();
         let columns: Vec<&Column> = fed.iter().filter_map(|name| self.table.column(name)).collect();
+        let samples = gauge(&*self.target)?.samples(&self.table).await?;
         let directory = tempfile::tempdir()
             .map_err(|e| Error::new(ErrorKind::Refused, format!("no temporary directory: {e}")))?;
         let path = directory.path().join(MADE_UP);
-        std::fs::write(&path, made_up(&columns, wanted))
+        std::fs::write(&path, made_up(&columns, &samples, wanted))
             .map_err(|e| Error::new(ErrorKind::Refused, format!("{}: {e}", path.display())))?;
         let told = format!("made up, as the table has fewer than {wanted} rows to take");
         Ok((Feed::MadeUp(directory), told))

@@ -5,7 +5,7 @@
 //!   is made, changed or emptied.
 //! - Whatever was made for a name is gone after [`Gauge::discard`], which succeeds where nothing is there.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -188,6 +188,10 @@ pub trait Gauge: Send + Sync {
     /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`; with its
     /// triggers where `triggers` asks for them. What these do to other tables they do.
     async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied>;
+
+    /// A value, as text, for each column of `table` whose values are none that its type has elsewhere (an array, a label of
+    /// an enumeration), by the column's name: rows are made up of them.
+    async fn samples(&self, table: &Table) -> Result<BTreeMap<String, String>>;
 
     /// Removes all that was made for `name`. Nothing may use it any more.
     async fn discard(&self, name: &str) -> Result<()>;

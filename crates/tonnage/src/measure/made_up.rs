@@ -1,15 +1,15 @@
 //! Rows for a table of which nothing is known but its columns, as CSV: values that its types take, no two rows alike.
 //! What checks and references between columns ask for cannot be guessed; such a table refuses them by name.
 
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{table::Column, types::ColumnType};
 
 /// Characters of a text that may have more.
 const TEXT_CHARS: u32 = 24;
 
-/// `rows` rows of `columns`, which all have a type, below a header.
-pub(super) fn made_up(columns: &[&Column], rows: u64) -> String {
+/// `rows` rows of `columns`, which all have a type, below a header; those that `samples` names have its values.
+pub(super) fn made_up(columns: &[&Column], samples: &BTreeMap<String, String>, rows: u64) -> String {
     let mut text = String::new();
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let names: Vec<_> = columns.iter().map(|column| quoted(&column.name)).collect();
@@ -17,7 +17,10 @@ pub(super) fn made_up(columns: &[&Column], rows: u64) -> String {
     for row in 0..rows {
         let values: Vec<_> = columns
             .iter()
-            .map(|column| quoted(&value(column.ty.unwrap_or(ColumnType::Any), row)))
+            .map(|column| match samples.get(&column.name) {
+                Some(sample) => quoted(sample),
+                None => quoted(&value(column.ty.unwrap_or(ColumnType::Any), row)),
+            })
             .collect();
         let _ = writeln!(text, "{}", values.join(","));
     }

@@ -194,7 +194,7 @@ impl OwnRows {
             }
             None if self.files.is_empty() => Err(Error::config("neither files nor a table are named")
                 .hint("--rows-from FILE, or --table TABLE")),
-            None => self.for_tables_made(),
+            None => self.for_tables_made(&**target),
         }
     }
 
@@ -227,7 +227,7 @@ impl OwnRows {
     }
 
     /// Rows of files for tables that are made for them, as a load makes one.
-    fn for_tables_made(&self) -> Result<Supply> {
+    fn for_tables_made(&self, target: &dyn Target) -> Result<Supply> {
         let source = self.source()?;
         let spec = create_spec(
             &*source,
@@ -235,6 +235,7 @@ impl OwnRows {
                 key: self.key.clone(),
                 ..LoadOptions::new(TableName::bare("rows"))
             },
+            target,
         )?;
         let columns = spec.columns.iter().enumerate();
         Ok(Supply {

@@ -69,6 +69,10 @@ impl Source for Rotated {
         self.source.options()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        self.source.remarks()
+    }
+
     fn bytes_total(&self) -> Option<u64> {
         self.source.bytes_total()
     }

@@ -1,8 +1,8 @@
 //! From text to typed Arrow columns, exactly or not at all.
 //!
 //! Invariants:
-//! - A value is read as what it says or noted as a problem: nothing is truncated, clamped or guessed. The one
-//!   rounding is that of the floats, which take the nearest value as every database does.
+//! - A value is read as what it says or noted as a problem: nothing is truncated, clamped, rounded or guessed. A float
+//!   is the nearest one to a text, if it gives the digits of the text back.
 //! - A column has as many rows as values came in; a row with a problem is null.
 //! - The type is matched once a column; its loop then knows what it reads.
 //!
@@ -41,10 +41,11 @@ use crate::{
 pub(crate) use self::{
     decimal::{Decimal, POWERS_OF_TEN, numeric},
     fault::{Fault, Notes, NullHint, Parsed, is_null_word, shown, shown_bare},
+    number::{float32, float64},
     text::{TextColumn, TextLimit, check_text},
     time::{
-        date, instant, instant_in_zone, text_of_date, text_of_time, text_of_timestamp, time as time_of_day,
-        timestamp,
+        TIME_MAX, date, instant, instant_in_zone, spelled_date, spelled_timestamp, text_of_date,
+        text_of_time, text_of_timestamp, time as time_of_day, timestamp,
     },
 };
 
@@ -53,6 +54,9 @@ pub(crate) use self::{
 pub struct ParseContext {
     /// Zone of times that carry none, for [`ColumnType::TimestampTz`].
     pub timezone: Option<jiff::tz::TimeZone>,
+    /// Text of a typed source is read as that of a text file is also where it becomes bytes: `\x41` is one byte. True of
+    /// keys, which people write.
+    pub bytes_as_written: bool,
 }
 
 /// The time zone of an IANA name (`Europe/Berlin`, `UTC`), from the system's database. `Config` if there is
@@ -72,10 +76,13 @@ pub fn timezone(name: &str) -> Result<jiff::tz::TimeZone> {
 /// - integers with a sign or none; floats also as `inf`, `-infinity`, `nan` in any case; truth values as
 ///   `true t yes y on 1` and `false f no n off 0` in any case;
 /// - decimals with or without an exponent, if every digit fits the column;
-/// - dates as `2023-12-31`, times as `23:59`, `23:59:58`, `23:59:58.123456`, `24:00:00`, timestamps as both with a space
-///   or `T` between; instants with `Z`, `+01`, `+0100` or `+01:00` behind, or without if `context` has a
-///   zone;
-/// - bytes as `\\x` and hexadecimal digits, else as the bytes of the text themselves;
+/// - dates as `2023-12-31`, times as `23:59`, `23:59:58`, `23:59:58.123456`, `24:00:00`, and outside a day up to
+///   `838:59:59` of either sign; timestamps as both with a space
+///   or `T` between, or a date alone, which is its midnight; instants with `Z`, `+01`, `+0100` or `+01:00` behind, or
+///   without if `context` has a zone; of other years than 1 to 9999 as PostgreSQL writes them (`0044-03-15 BC`), also
+///   `infinity` and `-infinity`;
+/// - bytes as `\\x` and hexadecimal digits, else as the bytes of the text themselves, where `\\` is a backslash and
+///   `\ooo` the byte of three octal digits;
 /// - text as UTF-8 without U+0000, no longer than the column takes.
 pub fn parse_column<'a>(
     ty: &ColumnType,
@@ -127,12 +134,14 @@ pub(crate) fn parse_values<'a>(
         },
         ColumnType::Json => texts(values, notes, text::json),
         ColumnType::Bytes => binaries(values, notes),
-        ColumnType::Date => primitives::<Date32Type>(ty, values, notes, time::date),
-        ColumnType::Time => primitives::<Time64MicrosecondType>(ty, values, notes, time::time_or_end),
-        ColumnType::Timestamp => primitives::<TimestampMicrosecondType>(ty, values, notes, time::timestamp),
+        ColumnType::Date => primitives::<Date32Type>(ty, values, notes, time::any_date),
+        ColumnType::Time => primitives::<Time64MicrosecondType>(ty, values, notes, time::any_time),
+        ColumnType::Timestamp => {
+            primitives::<TimestampMicrosecondType>(ty, values, notes, time::any_timestamp)
+        }
         ColumnType::TimestampTz => {
             let zone = context.timezone.as_ref();
-            primitives::<TimestampMicrosecondType>(ty, values, notes, |value| time::instant(value, zone))
+            primitives::<TimestampMicrosecondType>(ty, values, notes, |value| time::any_instant(value, zone))
         }
         ColumnType::Uuid => uuids(values, notes),
     }

@@ -1,8 +1,12 @@
 //! Integers, floats and truth values.
+//!
+//! A float is written in decimal, so its text is hardly ever the number itself. A text is taken if it is how the nearest
+//! float is written with so many digits; a text with digits that the float does not give back would be rounded, and is
+//! refused.
 
-use crate::types::ColumnType;
+use crate::{reject::sqlstate, types::ColumnType};
 
-use super::fault::{Fault, Parsed};
+use super::fault::{Fault, Parsed, shown};
 
 /// Digits of which any number fits a `u64`.
 const DIGITS_SAFE: usize = 19;
@@ -101,9 +105,13 @@ pub(super) fn non_finite(text: &[u8]) -> Option<NonFinite> {
     })
 }
 
-/// A float: the nearest one, but never infinity for a finite text nor zero for one that is not.
+/// Digits that no float has more of, written out in full.
+const FLOAT_DIGITS_MAX: usize = 1_100;
+
+/// A float: the nearest one, if it gives the digits back; never infinity for a finite text nor zero for one that is not.
+/// With `$digits` digits or fewer it always does.
 macro_rules! float {
-    ($name:ident, $float:ty, $ty:expr) => {
+    ($name:ident, $float:ty, $ty:expr, $digits:expr) => {
         pub(crate) fn $name(value: &[u8]) -> Parsed<$float> {
             let trimmed = value.trim_ascii();
             // The standard parser takes words, too, but also a NaN with a sign.
@@ -122,12 +130,48 @@ macro_rules! float {
             if !number.is_finite() || (number == 0.0 && !is_zero(trimmed)) {
                 return Err(Fault::out_of_range(value, &$ty));
             }
+            if trimmed.len() > $digits {
+                let digits = significant(trimmed);
+                let gives_back = |text: String| significant(text.as_bytes()) == digits;
+                let kept = digits.len() <= $digits
+                    || gives_back(format!("{number:e}"))
+                    || (digits.len() <= FLOAT_DIGITS_MAX
+                        && gives_back(format!("{number:.*e}", digits.len() - 1)));
+                if !kept {
+                    return Err(rounded(value, &format!("{number:?}"), &$ty));
+                }
+            }
             Ok(number)
         }
     };
 }
-float!(float32, f32, ColumnType::Float32);
-float!(float64, f64, ColumnType::Float64);
+float!(float32, f32, ColumnType::Float32, 6);
+float!(float64, f64, ColumnType::Float64, 15);
+
+/// The digits of a decimal text, without its point, its exponent and the zeros at either end.
+fn significant(text: &[u8]) -> Vec<u8> {
+    let mantissa = text.iter().take_while(|b| !matches!(b, b'e' | b'E'));
+    let mut digits: Vec<u8> = mantissa
+        .copied()
+        .filter(u8::is_ascii_digit)
+        .skip_while(|b| *b == b'0')
+        .collect();
+    while digits.last() == Some(&b'0') {
+        digits.pop();
+    }
+    digits
+}
+
+/// `'9007199254740993' would become 9007199254740992 as float64`.
+#[cold]
+fn rounded(value: &[u8], number: &str, ty: &ColumnType) -> Box<Fault> {
+    let number = number.strip_suffix(".0").unwrap_or(number);
+    Fault::new(
+        sqlstate::WOULD_CHANGE,
+        format!("{} would become {number} as {ty}", shown(value)),
+    )
+    .hint("a numeric column keeps every digit; for one of floats round the values in the source")
+}
 
 /// Whether every digit of the mantissa is zero.
 fn is_zero(text: &[u8]) -> bool {

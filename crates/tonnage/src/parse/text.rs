@@ -229,10 +229,14 @@ pub(crate) fn json(value: &[u8]) -> Parsed<&[u8]> {
     Ok(value)
 }
 
-/// Bytes: PostgreSQL's hex form (`\x6869`) decoded, anything else as it stands.
+/// Bytes in either of PostgreSQL's forms: hexadecimal (`\x6869`), or the bytes themselves with `\\` for a backslash and
+/// `\ooo` for any byte.
 pub(crate) fn bytes(value: &[u8]) -> Parsed<Cow<'_, [u8]>> {
     let Some(digits) = value.strip_prefix(b"\\x") else {
-        return Ok(Cow::Borrowed(value));
+        return match memchr::memchr(b'\\', value) {
+            None => Ok(Cow::Borrowed(value)),
+            Some(first) => escaped_bytes(value, first).map(Cow::Owned),
+        };
     };
     let bad = || {
         let text = shown(value);
@@ -250,6 +254,37 @@ pub(crate) fn bytes(value: &[u8]) -> Parsed<Cow<'_, [u8]>> {
         .map(|pair| Some(hex_digit(pair[0])? << 4 | hex_digit(pair[1])?))
         .collect();
     decoded.map(Cow::Owned).ok_or_else(bad)
+}
+
+/// Bytes in PostgreSQL's escape form, whose first backslash is at `first`.
+fn escaped_bytes(value: &[u8], first: usize) -> Parsed<Vec<u8>> {
+    let (plain, mut rest) = value.split_at(first);
+    let mut bytes = plain.to_vec();
+    let octal = |digit: &u8| matches!(digit, b'0'..=b'7');
+    loop {
+        rest = match rest {
+            [] => return Ok(bytes),
+            [b'\\', b'\\', rest @ ..] => {
+                bytes.push(b'\\');
+                rest
+            }
+            [b'\\', a @ b'0'..=b'3', b, c, rest @ ..] if octal(b) && octal(c) => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest
+            }
+            [b'\\', ..] => {
+                return Err(Fault::new(
+                    sqlstate::INVALID_TEXT,
+                    format!("{} has a backslash that stands for no byte", shown(value)),
+                )
+                .hint("write \\\\ for a backslash, \\ooo for a byte in octal, or all bytes as \\x and hexadecimal digits"));
+            }
+            [byte, rest @ ..] => {
+                bytes.push(*byte);
+                rest
+            }
+        };
+    }
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {

@@ -2,6 +2,10 @@
 //!
 //! The calendar is the proleptic Gregorian one, years 1 to 9999 in text. Times are microseconds; a finer text
 //! is taken only if the digits beyond are zeros. Only named time zones ask a time zone database.
+//!
+//! Columns of tables may hold more: other years, and PostgreSQL's `infinity` and `-infinity`, for which the largest and
+//! the smallest number of days or microseconds stand. [`spelled_date`] and its siblings write them as PostgreSQL does
+//! (`0044-03-15 BC`), [`any_date`] and its siblings read them so.
 
 use std::fmt::Write;
 
@@ -93,6 +97,128 @@ impl Bad {
 
 type Read<T> = std::result::Result<T, Bad>;
 
+/// A date of any year, or an infinite one; see [`date`].
+pub(crate) fn any_date(value: &[u8]) -> Parsed<i32> {
+    date(value).or_else(|fault| {
+        let text = value.trim_ascii();
+        match infinite(text) {
+            Some(Infinite::Later) => Ok(i32::MAX),
+            Some(Infinite::Earlier) => Ok(i32::MIN),
+            None => far_date(text)
+                .and_then(|days| i32::try_from(days).ok())
+                .filter(|days| !matches!(*days, i32::MAX | i32::MIN))
+                .ok_or(fault),
+        }
+    })
+}
+
+/// A date and time of any year, an infinite one, or a date alone, which is its midnight; see [`timestamp`].
+pub(crate) fn any_timestamp(value: &[u8]) -> Parsed<i64> {
+    timestamp(value).or_else(|fault| {
+        let text = value.trim_ascii();
+        if let Some(end) = infinite(text) {
+            return Ok(end.micros());
+        }
+        match far_timestamp(text) {
+            Some((micros, "")) => Ok(micros),
+            _ => Err(fault),
+        }
+    })
+}
+
+/// An instant of any year, or an infinite one; see [`instant`]. A date alone is its midnight in `zone`.
+pub(crate) fn any_instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> {
+    instant(value, zone).or_else(|fault| {
+        let text = value.trim_ascii();
+        if let Some(end) = infinite(text) {
+            return Ok(end.micros());
+        }
+        let Some((local, rest)) = far_timestamp(text) else {
+            return Err(fault);
+        };
+        match (rest, zone) {
+            ("", None) => Err(Bad::ZoneMissing.fault(value, &ColumnType::TimestampTz)),
+            ("", Some(zone)) => instant_in_zone(local, zone),
+            _ => match read_offset(rest.as_bytes()) {
+                Ok(offset) => local.checked_sub(offset).ok_or(fault),
+                Err(_) => Err(fault),
+            },
+        }
+    })
+}
+
+/// One of the ends of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Infinite {
+    Later,
+    Earlier,
+}
+
+impl Infinite {
+    fn micros(self) -> i64 {
+        match self {
+            Self::Later => i64::MAX,
+            Self::Earlier => i64::MIN,
+        }
+    }
+}
+
+fn infinite(text: &[u8]) -> Option<Infinite> {
+    if text.eq_ignore_ascii_case(b"infinity") {
+        Some(Infinite::Later)
+    } else if text.eq_ignore_ascii_case(b"-infinity") {
+        Some(Infinite::Earlier)
+    } else {
+        None
+    }
+}
+
+/// `text` without the ` BC` at its end, and whether it was there.
+fn without_era(text: &str) -> (&str, bool) {
+    match text.len().checked_sub(3).and_then(|at| text.split_at_checked(at)) {
+        Some((rest, era)) if era.eq_ignore_ascii_case(" BC") => (rest, true),
+        _ => (text, false),
+    }
+}
+
+/// Days of a date of four to seven digits of its year, and ` BC` or not.
+fn far_date(text: &[u8]) -> Option<i64> {
+    let (text, before) = without_era(std::str::from_utf8(text).ok()?);
+    far_days(text, before)
+}
+
+fn far_days(text: &str, before: bool) -> Option<i64> {
+    let (year, day) = text.split_once('-')?;
+    let [m1, m2, b'-', d1, d2] = day.as_bytes() else {
+        return None;
+    };
+    if !(4..=7).contains(&year.len()) || !year.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let year: i64 = year.parse().ok().filter(|year| *year > 0)?;
+    // There is no year 0: the one before 1 is 1 BC.
+    let year = if before { 1 - year } else { year };
+    let (month, day) = (two(*m1, *m2).ok()?, two(*d1, *d2).ok()?);
+    let exists = (1..=12).contains(&month) && day > 0 && day <= days_in_month(year, month);
+    exists.then(|| days_from_civil(year, month, day))
+}
+
+/// Microseconds of a date of any year, with a time of day or at midnight, and what is between them and the era.
+fn far_timestamp(text: &[u8]) -> Option<(i64, &str)> {
+    let (text, before) = without_era(std::str::from_utf8(text).ok()?);
+    let (date, (micros, rest)) = match text.find([' ', 'T', 't']) {
+        None => (text, (0, "")),
+        Some(at) => {
+            let (micros, rest) = read_time(&text.as_bytes()[at + 1..]).ok()?;
+            // ASCII before it, as it was read.
+            (&text[..at], (micros, text.get(text.len() - rest.len()..)?))
+        }
+    };
+    let days = far_days(date, before)?;
+    let micros = days.checked_mul(DAY)?.checked_add(micros)?;
+    (!matches!(micros, i64::MAX | i64::MIN)).then_some((micros, rest))
+}
+
 /// Days since 1970-01-01.
 pub(crate) fn date(value: &[u8]) -> Parsed<i32> {
     read_date(value.trim_ascii())
@@ -121,6 +247,35 @@ pub(crate) fn time_or_end(value: &[u8]) -> Parsed<i64> {
         Some([b'.', zeros @ ..]) if !zeros.is_empty() && zeros.iter().all(|byte| *byte == b'0') => Ok(DAY),
         _ => Err(fault),
     })
+}
+
+/// The most microseconds of a time that is no time of day, as MariaDB has it: 838:59:59.999999, of either sign.
+pub(crate) const TIME_MAX: i64 = 839 * HOUR - 1;
+
+/// As [`time_or_end`], and times that are no time of day: `-26:00:00`, `838:59:59`.
+pub(crate) fn any_time(value: &[u8]) -> Parsed<i64> {
+    time_or_end(value).or_else(|fault| far_time(value.trim_ascii()).ok_or(fault))
+}
+
+fn far_time(text: &[u8]) -> Option<i64> {
+    let (sign, text) = match text {
+        [b'-', rest @ ..] => (-1, rest),
+        _ => (1, text),
+    };
+    let colon = text
+        .iter()
+        .position(|byte| *byte == b':')
+        .filter(|at| (2..=3).contains(at))?;
+    let (hours, rest) = text.split_at(colon);
+    let hours = std::str::from_utf8(hours)
+        .ok()
+        .filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+    let hours: i64 = hours.parse().ok().filter(|hours| sign < 0 || *hours > 23)?;
+    // Minutes and what follows are those of a time of day.
+    let mut of_hour = b"00".to_vec();
+    of_hour.extend_from_slice(rest);
+    let micros = hours * HOUR + time(&of_hour).ok()?;
+    (micros <= TIME_MAX).then_some(sign * micros)
 }
 
 /// Microseconds since 1970-01-01 00:00:00 of a clock without a zone.
@@ -315,6 +470,36 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
+/// A date as PostgreSQL writes it, whatever its year, and the ends of time.
+pub(crate) fn spelled_date(days: i64) -> String {
+    match i32::try_from(days) {
+        Ok(i32::MAX) => return "infinity".to_owned(),
+        Ok(i32::MIN) => return "-infinity".to_owned(),
+        _ => {}
+    }
+    let (date, era) = with_era(days);
+    date + era
+}
+
+/// A date and time as PostgreSQL writes it, with `offset` behind the time, whatever its year, and the ends of time.
+pub(crate) fn spelled_timestamp(micros: i64, offset: &str) -> String {
+    match micros {
+        i64::MAX => "infinity".to_owned(),
+        i64::MIN => "-infinity".to_owned(),
+        _ => {
+            let (date, era) = with_era(micros.div_euclid(DAY));
+            format!("{date} {}{offset}{era}", text_of_time(micros.rem_euclid(DAY)))
+        }
+    }
+}
+
+/// A date of a positive year, and what says that it is one before the first.
+fn with_era(days: i64) -> (String, &'static str) {
+    let (year, month, day) = civil_from_days(days);
+    let (year, era) = if year < 1 { (1 - year, " BC") } else { (year, "") };
+    (format!("{year:04}-{month:02}-{day:02}"), era)
+}
+
 /// `2023-12-31`; years before 1 carry a minus, as in ISO 8601.
 pub(crate) fn text_of_date(days: i64) -> String {
     let (year, month, day) = civil_from_days(days);
@@ -323,10 +508,12 @@ pub(crate) fn text_of_date(days: i64) -> String {
 }
 
 /// `23:59:58`, and the fraction of a second as far as it is not zero. Midnight at the end of a day is
-/// `24:00:00`.
+/// `24:00:00`; what is no time of day has more hours, or a sign.
 pub(crate) fn text_of_time(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let micros = micros.saturating_abs();
     let mut text = format!(
-        "{:02}:{:02}:{:02}",
+        "{sign}{:02}:{:02}:{:02}",
         micros / HOUR,
         micros % HOUR / MINUTE,
         micros % MINUTE / SECOND

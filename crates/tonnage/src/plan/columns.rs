@@ -6,9 +6,20 @@ use crate::{
     operation::Operation,
     source::SourceSchema,
     sources::csv::suspicious_delimiter,
-    table::{Column, Numbered, Table, columns_hint, find_by_name, nearest},
+    table::{Column, Names, Numbered, Table, columns_hint, find_by_name, nearest},
     types::ColumnType,
 };
+
+/// What --map calls the source's column `name`: by exactly this name, else by one that no column of the source has.
+pub(crate) fn mapped<'a>(source: &SourceSchema, options: &'a LoadOptions, name: &'a str) -> &'a str {
+    let exact = options.map.iter().find(|(from, _)| from == name);
+    let is_alike = |(from, _): &&(String, String)| {
+        from.to_lowercase() == name.to_lowercase() && source.columns.iter().all(|other| other.name != *from)
+    };
+    exact
+        .or_else(|| options.map.iter().find(is_alike))
+        .map_or(name, |(_, to)| to.as_str())
+}
 
 /// Matches them by name, else by position; an extra source column is an error, an absent one takes its default.
 pub(super) fn match_columns(
@@ -43,17 +54,12 @@ pub(super) fn match_columns(
         None => None,
     };
     let mut columns = Vec::new();
-    if source.named || !options.map.is_empty() {
+    if (source.named || !options.map.is_empty()) && !replaces_header(source, options) {
+        // Tables have thousands of columns.
+        let names = Names::of(table.columns.iter().map(|c| c.name.as_str()));
         for (index, column) in source.columns.iter().enumerate() {
-            let mapped = options
-                .map
-                .iter()
-                .find(|(from, _)| from.to_lowercase() == column.name.to_lowercase())
-                .map_or(column.name.as_str(), |(_, to)| to.as_str());
-            let found = table.columns.iter().position(|c| {
-                find_by_name(&table.columns, mapped, |c| &c.name).is_some_and(|f| f.name == c.name)
-            });
-            match (found, &wanted) {
+            let mapped = mapped(source, options, &column.name);
+            match (names.find(mapped), &wanted) {
                 (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
                 (None, Some(_)) => {}
                 (Some(at), _) => columns.push((index, at)),
@@ -127,6 +133,26 @@ pub(super) fn match_columns(
         }
     }
     Ok(plan)
+}
+
+/// Whether `--columns` names the columns of a file anew: as many as its header does, some that are not there and the
+/// others in their places. Otherwise it chooses among those that are there.
+pub(crate) fn replaces_header(source: &SourceSchema, options: &LoadOptions) -> bool {
+    let Some(names) = options.columns.as_ref().filter(|_| source.header.is_some()) else {
+        return false;
+    };
+    let place = |name: &String| {
+        let found = find_by_name(&source.columns, name, |column| &column.name)?;
+        source.columns.iter().position(|column| column.name == found.name)
+    };
+    let places: Vec<_> = names.iter().map(place).collect();
+    options.map.is_empty()
+        && names.len() == source.columns.len()
+        && places.contains(&None)
+        && places
+            .iter()
+            .enumerate()
+            .all(|(at, place)| place.is_none_or(|place| place == at))
 }
 
 pub(super) fn column_type(

@@ -12,6 +12,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 
+pub(crate) use self::columns::mapped;
+pub(crate) use self::columns::replaces_header;
 use self::columns::{check_numbered, match_columns, missing};
 pub use self::{
     options::{Attempt, Create, LedgerPlace, LoadOptions, Mode, OnError, Rate, RejectsMax, Sort, Split},
@@ -23,6 +25,7 @@ use crate::{
     preparation::{Foreseen, Preparation},
     router::Routing,
     source::SourceSchema,
+    sources::Scan,
     sources::csv::suspicious_delimiter,
     statement::Statement,
     table::{Equality, Table},
@@ -154,6 +157,8 @@ pub struct Plan {
     pub single_transaction: bool,
     /// The statement that creates the table first.
     pub create: Option<String>,
+    /// The columns of a table to be made whose types were inferred from the first rows.
+    pub inferred: Vec<String>,
     /// Arrow bytes held between reader and lanes at most.
     pub queue_bytes_max: usize,
     /// Session settings that differ from the server's, a line each.
@@ -301,6 +306,13 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         Some(routing) => (usize::from(SLOTS) / routing.shards()).max(1) * routing.shards(),
         None => usize::from(SLOTS),
     } as u16;
+    notes.extend(premises.source.header.iter().flatten().cloned());
+    if replaces_header(premises.source, options) {
+        notes.push(format!(
+            "--columns takes the place of the names in the header of {}",
+            premises.source.shown
+        ));
+    }
     notes.extend(check_numbered(
         table,
         premises.source,
@@ -317,6 +329,18 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             delimiter.escape_default()
         ));
     }
+    let is_inferred = premises.create.is_some() && premises.source.text && options.scan == Scan::Sample;
+    let asked = |name: &str| {
+        options
+            .types
+            .iter()
+            .any(|(asked, _)| asked.to_lowercase() == name.to_lowercase())
+    };
+    let inferred = columns
+        .iter()
+        .filter(|column| is_inferred && !asked(&column.name))
+        .map(|column| column.name.clone())
+        .collect();
     if premises.create.is_some() {
         for column in &columns {
             let from = &premises.source.columns[column.source];
@@ -373,7 +397,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         jobs_max = 1;
         notes.push("all rows or none: one job writes them in one transaction".to_owned());
         if options.create != Create::No {
-            notes.push("a table that is missing is created before, and stays where the run fails".to_owned());
+            notes.push(
+                "a table that is missing is created before, and dropped again where the run fails".to_owned(),
+            );
         }
     }
     let lanes = shards::lanes(
@@ -539,6 +565,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         preparation: premises.preparation,
         single_transaction: options.single_transaction,
         create: premises.create.clone(),
+        inferred,
         // A lane holds less than a write while it waits for more, so one further block always finds room.
         queue_bytes_max: jobs * batch_bytes + (jobs + 2) * BLOCK_BYTES,
         settings_changed,

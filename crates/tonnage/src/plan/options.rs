@@ -9,6 +9,7 @@ use crate::{
     error::{Error, Result},
     operation::{Durability, Method},
     preparation::Preparation,
+    sources::Scan,
     table::TableName,
     types::ColumnType,
 };
@@ -57,6 +58,8 @@ pub struct LoadOptions {
     pub single_transaction: bool,
     /// Whether to create the table.
     pub create: Create,
+    /// How many rows the types of a created table's columns were inferred from.
+    pub scan: Scan,
     /// Types for columns of a created table.
     pub types: Vec<(String, ColumnType)>,
     /// Source column to table column.
@@ -75,6 +78,11 @@ pub struct LoadOptions {
     pub rejects_max: RejectsMax,
     /// New run, or an unfinished one.
     pub attempt: Attempt,
+    /// Whether only files are loaded that no finished run has loaded into the table, told by path, size, time and
+    /// content; the ledger remembers them also when it has pruned the run. One that has changed since is refused. With
+    /// [`Attempt::Resume`] an unfinished run that has taken up any of the files goes on first, alone; without it such a
+    /// run is refused.
+    pub new_files: bool,
     /// Where positions are kept.
     pub ledger: LedgerPlace,
     /// Zone of times that carry none (IANA name).
@@ -152,6 +160,7 @@ impl LoadOptions {
             rebuild_indexes: false,
             single_transaction: false,
             create: Create::No,
+            scan: Scan::Sample,
             types: Vec::new(),
             map: Vec::new(),
             columns: None,
@@ -161,6 +170,7 @@ impl LoadOptions {
             rejects: None,
             rejects_max: RejectsMax::Rows(REJECTS_MAX),
             attempt: Attempt::New,
+            new_files: false,
             ledger: LedgerPlace::Target,
             timezone: None,
         }
@@ -247,6 +257,8 @@ pub enum Create {
     Missing,
     /// It must not be there.
     New,
+    /// If it is there it is dropped first, with its rows.
+    Replace,
 }
 
 /// How fast rows may go, over all lanes. Neither is 0.

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{LoadOptions, PlanColumn, SlotBy, columns::column_type};
+use super::{
+    LoadOptions, PlanColumn, SlotBy,
+    columns::{column_type, replaces_header},
+};
 use crate::{
     error::{Error, Result},
     operation::Operation,
@@ -29,7 +32,7 @@ pub(super) fn match_parameters(
             return Err(no_parameter(parameters, to).at(format!("--map {from}={to}")));
         }
     }
-    if source.named && options.columns.is_some() {
+    if source.named && options.columns.is_some() && !replaces_header(source, options) {
         return Err(Error::config(format!(
             "--columns names fields that have no names; those of {} have",
             source.shown

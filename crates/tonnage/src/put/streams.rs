@@ -142,6 +142,10 @@ impl Source for Streams {
         Vec::new()
     }
 
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn bytes_total(&self) -> Option<u64> {
         None
     }

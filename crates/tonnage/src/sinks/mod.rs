@@ -144,6 +144,12 @@ pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
     }
 }
 
+/// Whether the output is text.
+pub(crate) fn is_text(output: &Output) -> Result<bool> {
+    let (format, _) = kind(output)?;
+    Ok(matches!(format, Format::Csv | Format::Tsv | Format::Json))
+}
+
 /// Refuses what [`create`] would refuse of a path; writes nothing.
 pub(crate) fn check(output: &Output) -> Result<()> {
     kind(output)?;

@@ -160,7 +160,23 @@ fn text_is_quoted_only_where_needed() {
 #[test]
 fn what_has_no_exact_text_is_refused_by_name() {
     assert_eq!(
-        refusal(Date32Array::from(vec![0, 2_932_897])),
+        fields(Date32Array::from(vec![
+            0,
+            2_932_897,
+            -719_163,
+            i32::MAX,
+            i32::MIN
+        ])),
+        [
+            "1970-01-01",
+            "10000-01-01",
+            "0001-12-31 BC",
+            "infinity",
+            "-infinity"
+        ]
+    );
+    assert_eq!(
+        refusal(Date64Array::from(vec![0, 2_932_897 * 86_400_000])),
         "column v: row 2: a date 2932897 days from 1970-01-01 lies outside the years 1 to 9999"
     );
     assert_eq!(
@@ -189,17 +205,20 @@ fn what_has_no_exact_text_is_refused_by_name() {
 fn an_error_names_the_row_of_the_file_and_keeps_whole_records() {
     let schema = Schema::new(vec![arrow::datatypes::Field::new(
         "d",
-        arrow::datatypes::DataType::Date32,
+        arrow::datatypes::DataType::Date64,
         true,
     )]);
     let mut encoder = csv::Encoder::new(&Arc::new(schema.clone()), &CsvOptions::default()).unwrap();
     let mut out = Vec::new();
-    let batch = |days: Vec<i32>| {
-        RecordBatch::try_new(Arc::new(schema.clone()), vec![Arc::new(Date32Array::from(days))])
+    let batch = |millis: Vec<i64>| {
+        RecordBatch::try_new(
+            Arc::new(schema.clone()),
+            vec![Arc::new(Date64Array::from(millis))],
+        )
     };
     encoder.encode(&batch(vec![0; 300]).unwrap(), &mut out).unwrap();
     let mut bad = vec![0; 300];
-    bad[200] = i32::MAX;
+    bad[200] = 1;
     let error = encoder.encode(&batch(bad).unwrap(), &mut out).unwrap_err();
     assert!(error.to_string().starts_with("column d: row 501: "), "{error}");
     assert_eq!(out.len() % "1970-01-01\n".len(), 0);

@@ -44,6 +44,7 @@ impl<I: Iterator<Item = RecordBatch> + Send> BatchSource<I> {
                 columns: columns.collect(),
                 named: true,
                 text: false,
+                header: None,
             },
             arrow: schema,
             batches,
@@ -73,6 +74,10 @@ impl<I: Iterator<Item = RecordBatch> + Send> Source for BatchSource<I> {
     }
 
     fn options(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 

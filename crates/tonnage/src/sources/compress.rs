@@ -7,16 +7,14 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Cursor, Read},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bzip2::bufread::MultiBzDecoder;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use lzma_rust2::XzReader;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use super::{InputFile, damage::caught};
 use crate::error::{Error, Result};
@@ -88,20 +86,34 @@ pub struct ByteStream {
     shown: Arc<str>,
     reader: Box<dyn Read + Send>,
     compression: Compression,
-    /// Bytes taken from the file so far.
-    taken: Arc<AtomicU64>,
+    taken: Arc<Mutex<Taken>>,
+    /// The file that is read, if it is one.
+    file: Option<File>,
+}
+
+/// What was taken from a file so far, as it lies on the disk.
+#[derive(Default)]
+struct Taken {
+    bytes: u64,
+    hash: Xxh3Default,
 }
 
 impl ByteStream {
     /// Opens a file, or standard input. `Input` where it cannot be opened or has an unknown compression.
     pub fn open(file: &InputFile) -> Result<Self> {
+        let unopened = |cause: io::Error| {
+            let error = format!("{}: cannot be opened: {}", file.shown, plain(&cause));
+            Error::input(error).caused_by(cause)
+        };
         match &file.path {
             Some(path) => {
-                let opened = File::open(path).map_err(|cause| {
-                    Error::input(format!("{}: cannot be opened: {}", file.shown, plain(&cause)))
-                        .caused_by(cause)
-                })?;
-                Self::of_reader(file.shown.clone(), opened)
+                let opened = File::open(path);
+                let opened = opened.map_err(|cause| file.check().err().unwrap_or_else(|| unopened(cause)))?;
+                file.check_open(Some(&opened))?;
+                let read = opened.try_clone().map_err(unopened)?;
+                let mut stream = Self::of_reader(file.shown.clone(), read)?;
+                stream.file = Some(opened);
+                Ok(stream)
             }
             None => Self::of_reader(file.shown.clone(), io::stdin()),
         }
@@ -109,7 +121,7 @@ impl ByteStream {
 
     /// The same over any reader.
     pub fn of_reader(shown: Arc<str>, reader: impl Read + Send + 'static) -> Result<Self> {
-        let taken = Arc::new(AtomicU64::new(0));
+        let taken = Arc::new(Mutex::new(Taken::default()));
         let mut counted = Counted {
             reader,
             taken: taken.clone(),
@@ -131,7 +143,7 @@ impl ByteStream {
         let buffered = |whole| BufReader::with_capacity(COMPRESSED_READ_BYTES, whole);
         let reader: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(whole),
-            Compression::Gzip => Box::new(MultiGzDecoder::new(buffered(whole))),
+            Compression::Gzip => Box::new(GzipMembers::new(buffered(whole))),
             Compression::Zstd => Box::new(
                 zstd::stream::read::Decoder::with_buffer(buffered(whole))
                     .map_err(|cause| Error::input(format!("{shown}: {cause}")).caused_by(cause))?,
@@ -145,7 +157,13 @@ impl ByteStream {
             reader,
             compression,
             taken,
+            file: None,
         })
+    }
+
+    /// The file that is read, if it is one.
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_ref()
     }
 
     /// The file, as the user named it.
@@ -160,7 +178,12 @@ impl ByteStream {
 
     /// Bytes taken from the file so far, as it lies on the disk.
     pub fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Relaxed)
+        lock(&self.taken).bytes
+    }
+
+    /// A hash of the bytes taken so far: at the end of the file that of the whole file.
+    pub fn digest(&self) -> u64 {
+        lock(&self.taken).hash.digest()
     }
 
     /// Puts a further step behind decompression.
@@ -235,6 +258,53 @@ pub(crate) fn plain(cause: &io::Error) -> String {
     }
 }
 
+/// gzip members one after another, to the end of the file or to zeros that fill it up, as on tapes.
+struct GzipMembers<R: BufRead> {
+    /// Of one member. None once one has failed.
+    decoder: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> GzipMembers<R> {
+    fn new(reader: R) -> Self {
+        Self {
+            decoder: Some(GzDecoder::new(reader)),
+        }
+    }
+}
+
+impl<R: BufRead> Read for GzipMembers<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let failed = || io::Error::other("a member before has failed");
+            let mut decoder = self.decoder.take().ok_or_else(failed)?;
+            let count = decoder.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                self.decoder = Some(decoder);
+                return Ok(count);
+            }
+            let reader = decoder.get_mut();
+            let mut padded = false;
+            loop {
+                let rest = reader.fill_buf()?;
+                let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+                if rest.is_empty() {
+                    self.decoder = Some(decoder);
+                    return Ok(0);
+                }
+                if zeros == 0 {
+                    break;
+                }
+                padded = true;
+                reader.consume(zeros);
+            }
+            if padded {
+                return Err(io::Error::other("more follows behind the zeros that fill it up"));
+            }
+            self.decoder = Some(GzDecoder::new(decoder.into_inner()));
+        }
+    }
+}
+
 /// LZ4 frames one after another, to the end of the file. The decoder takes a file that ends between two blocks
 /// of a frame for whole; here that is an end too early.
 struct Lz4Frames<R: BufRead> {
@@ -295,16 +365,46 @@ impl<R: Read> Read for EndSeen<R> {
     }
 }
 
-/// Counts what passes.
+/// The [`ByteStream::digest`] of a whole file, without decompressing it.
+pub(crate) fn digest_of(file: &InputFile) -> Result<u64> {
+    let unreadable = |cause: io::Error| {
+        let error = format!("{}: cannot be read: {}", file.shown, plain(&cause));
+        file.check().err().unwrap_or(Error::input(error).caused_by(cause))
+    };
+    let Some(path) = &file.path else {
+        return Err(Error::bug("what standard input held before cannot be read again"));
+    };
+    let mut opened = File::open(path).map_err(unreadable)?;
+    let mut hash = Xxh3Default::new();
+    let mut buffer = vec![0; COMPRESSED_READ_BYTES];
+    loop {
+        match opened.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => hash.update(&buffer[..count]),
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(unreadable(cause)),
+        }
+    }
+    file.check()?;
+    Ok(hash.digest())
+}
+
+fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts and hashes what passes.
 struct Counted<R> {
     reader: R,
-    taken: Arc<AtomicU64>,
+    taken: Arc<Mutex<Taken>>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
-        self.taken.fetch_add(count as u64, Ordering::Relaxed);
+        let mut taken = lock(&self.taken);
+        taken.bytes += count as u64;
+        taken.hash.update(&buffer[..count]);
         Ok(count)
     }
 }
@@ -407,6 +507,52 @@ mod tests {
             let turned = [two.as_slice(), &one].concat();
             assert_eq!(read_all(packed).unwrap(), turned, "{name}");
             assert_eq!(read_all(pack(b"")).unwrap(), b"", "{name}");
+        }
+    }
+
+    #[test]
+    fn zeros_may_fill_a_gzip_file_up() {
+        let text = text(10);
+        for zeros in [1, 4, 511, 1 << 20] {
+            let padded = [gzip(&text), gzip(&text), vec![0; zeros]].concat();
+            assert_eq!(
+                read_all(padded.clone()).unwrap(),
+                [text.clone(), text.clone()].concat()
+            );
+            for more in [gzip(&text), b"x".to_vec()] {
+                let error = read_all([padded.clone(), more].concat()).unwrap_err();
+                assert!(
+                    error
+                        .to_string()
+                        .contains("the gzip data is damaged: more follows"),
+                    "{error}"
+                );
+            }
+        }
+        assert!(read_all([gzip(&text), b"rest".to_vec()].concat()).is_err());
+    }
+
+    #[test]
+    fn a_whole_file_has_one_digest_whether_it_is_decompressed_or_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        for (name, pack) in PACKINGS
+            .iter()
+            .chain(&[("plain", <[u8]>::to_vec as fn(&[u8]) -> Vec<u8>)])
+        {
+            let packed = [pack(&text(20_000)), pack(b""), pack(&text(10))].concat();
+            std::fs::write(&path, &packed).unwrap();
+            let file = InputFile {
+                shown: "f".into(),
+                path: Some(path.clone()),
+                identity: None,
+                state: None,
+            };
+            let mut stream = ByteStream::open(&file).unwrap();
+            let mut buffer = vec![0; 1000];
+            while stream.read(&mut buffer).unwrap() > 0 {}
+            assert_eq!(stream.digest(), digest_of(&file).unwrap(), "{name}");
+            assert_eq!(stream.taken(), packed.len() as u64, "{name}");
         }
     }
 

@@ -7,10 +7,10 @@ use std::{
     cell::Cell,
     fmt::Display,
     panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
-    sync::Once,
+    sync::{Arc, Once},
 };
 
-use crate::error::Error;
+use crate::{error::Error, slot::BlockMark};
 
 /// The most bytes of a binary file that are held in memory at once, as they lie there or decompressed: a message of
 /// Arrow, a page of Parquet. Writers make them of some MiB.
@@ -77,6 +77,16 @@ fn keep_quiet() {
 pub(crate) fn has_changed(shown: impl Display) -> Error {
     Error::input(format!("{shown} has changed since the run began"))
         .hint("put back the file that the run began with, or start again with --restart")
+}
+
+/// The error of what lies before `mark` and is not what it was: the file of the mark, or one before it.
+pub(crate) fn changed_before<'a>(shown: impl Fn(usize) -> Option<&'a Arc<str>>, mark: &BlockMark) -> Error {
+    let shown = shown(mark.file as usize).map_or("the input", |shown| shown);
+    match (mark.file, mark.offset) {
+        (0, _) => has_changed(shown),
+        (_, 0) => has_changed(format_args!("a file before {shown}")),
+        _ => has_changed(format_args!("{shown} or a file before it")),
+    }
 }
 
 /// `orders.arrow: there is not enough memory for a message of 5 bytes`.

@@ -11,7 +11,7 @@ use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
     load::Stop,
-    reader::{ReadColumn, ScanRequest},
+    reader::{BeyondArrow, ReadColumn, ScanRequest},
     slot::BlockMark,
     source::{Block, Likeness, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
     target::Target,
@@ -36,7 +36,12 @@ impl DatabaseSource {
     /// Opens what `request` asks for and begins to read it; must be called within an async runtime. Messages call it
     /// `shown`, which must hold no password.
     pub async fn open(target: &dyn Target, shown: &str, request: &ScanRequest) -> Result<Self> {
-        let snapshot = target.scan(request).await?;
+        let request = ScanRequest {
+            // A database that has no such values refuses them row by row.
+            beyond_arrow: BeyondArrow::Carried,
+            ..request.clone()
+        };
+        let snapshot = target.scan(&request).await?;
         let column = |column: &ReadColumn| SourceColumn {
             name: column.name.clone(),
             arrow: column.ty.arrow(),
@@ -51,6 +56,7 @@ impl DatabaseSource {
                 columns: snapshot.columns.iter().map(column).collect(),
                 named: true,
                 text: false,
+                header: None,
             },
             likeness: Likeness {
                 key: snapshot.key.clone(),
@@ -89,6 +95,10 @@ impl Source for DatabaseSource {
     }
 
     fn options(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 

@@ -4,14 +4,18 @@
 //! of the names, so that it is the same on every attempt.
 
 use std::{
-    collections::HashSet,
-    fs, io,
+    collections::HashMap,
+    ffi::OsString,
+    fs,
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::UNIX_EPOCH,
 };
 
-use super::{Format, InputFile, compress::plain};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Format, InputFile, compress::plain, state::FileState};
 use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
@@ -73,7 +77,8 @@ pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>
 
 /// The format that a file's name tells.
 pub fn format_of(path: &Path) -> Option<Format> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    // Endings are ASCII, whatever stands before them.
+    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let (stem, ending) = name.rsplit_once('.')?;
     let by_ending = |ending: &str| {
         let known = ENDINGS.iter().find(|(known, _)| *known == ending)?;
@@ -90,6 +95,7 @@ fn stdin() -> InputFile {
         shown: STDIN_SHOWN.into(),
         path: None,
         identity: None,
+        state: None,
     }
 }
 
@@ -98,32 +104,71 @@ fn file(path: &Path) -> Result<InputFile> {
     let shown: Arc<str> = path.to_string_lossy().into();
     let metadata = fs::metadata(path).map_err(|cause| missing(path, &shown, cause))?;
     // A pipe or device can be read but once.
-    let identity = match metadata.is_file() {
-        true => Some(identity(path, &shown, &metadata)?),
-        false => None,
-    };
+    let (mut identity, mut state) = (None, None);
+    if metadata.is_file() {
+        let unreadable = |cause: io::Error| {
+            Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+        };
+        let absolute = fs::canonicalize(path).map_err(unreadable)?;
+        let found = FileState::of(&metadata).map_err(unreadable)?;
+        identity = Some(InputIdentity {
+            path: absolute.to_str().ok_or_else(|| not_utf8(&absolute))?.to_owned(),
+            bytes: found.bytes,
+            modified_nanos: found.modified_nanos,
+            named: named(path, &absolute),
+            sample: Some(sample(path, found.bytes).map_err(unreadable)?),
+        });
+        state = Some(found);
+    }
     Ok(InputFile {
         shown,
         path: Some(path.to_owned()),
         identity,
+        state,
     })
 }
 
-fn identity(path: &Path, shown: &str, metadata: &fs::Metadata) -> Result<InputIdentity> {
-    let unreadable = |cause: io::Error| {
-        Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+/// The path goes into the ledger and into rejects, which are text.
+fn not_utf8(path: &Path) -> Error {
+    Error::input(format!("{path:?}: the name is not UTF-8"))
+        .hint("rename it, or load it as standard input with -")
+}
+
+/// The absolute path as it was named, where a symbolic link leads from it to `resolved`.
+fn named(path: &Path, resolved: &Path) -> Option<String> {
+    let named = std::path::absolute(path).ok()?;
+    // Of the parts of a path `..` may lead elsewhere behind a link: then it is no name that would be given again.
+    let is_plain = !named
+        .components()
+        .any(|part| part == std::path::Component::ParentDir);
+    (is_plain && named != resolved).then(|| named.to_string_lossy().into_owned())
+}
+
+/// Content of a file that is hashed: all of it up to this many bytes, of a larger one four parts of it.
+pub const SAMPLE_BYTES: u64 = 64 << 10;
+/// Parts of a larger file that are hashed, the first and the last bytes among them.
+const SAMPLE_PARTS: u64 = 4;
+
+/// Hash by which a file is known again under another name.
+fn sample(path: &Path, bytes: u64) -> io::Result<String> {
+    let mut file = fs::File::open(path)?;
+    let mut hash = Xxh3::new();
+    let part = match bytes <= SAMPLE_BYTES {
+        true => bytes,
+        false => SAMPLE_BYTES / SAMPLE_PARTS,
     };
-    let absolute = fs::canonicalize(path).map_err(unreadable)?;
-    let modified = metadata.modified().map_err(unreadable)?;
-    let modified_nanos = match modified.duration_since(UNIX_EPOCH) {
-        Ok(after) => after.as_nanos() as i128,
-        Err(before) => -(before.duration().as_nanos() as i128),
-    };
-    Ok(InputIdentity {
-        path: absolute.to_string_lossy().into_owned(),
-        bytes: metadata.len(),
-        modified_nanos,
-    })
+    let parts = if bytes <= SAMPLE_BYTES { 1 } else { SAMPLE_PARTS };
+    let mut buffer = Vec::new();
+    for at in 0..parts {
+        // Parts lie at equal distances, the last one at the end.
+        let offset = (bytes - part) / (parts - 1).max(1) * at;
+        let offset = if at + 1 == parts { bytes - part } else { offset };
+        file.seek(SeekFrom::Start(offset))?;
+        buffer.clear();
+        Read::by_ref(&mut file).take(part).read_to_end(&mut buffer)?;
+        hash.update(&buffer);
+    }
+    Ok(format!("{:032x}", hash.digest128()))
 }
 
 /// Paths are mistaken most often because they were written for another working directory.
@@ -148,8 +193,9 @@ fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
     }
     let error = Error::input(format!("{shown}: there is no such file")).caused_by(cause);
     let names = visible_names(directory).unwrap_or_default();
+    let names: Vec<_> = names.iter().filter_map(|name| name.to_str()).collect();
     let wanted = path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default();
-    let near = nearest(&wanted, names.iter().map(String::as_str));
+    let near = nearest(&wanted, names.iter().copied());
     if near.is_empty() {
         return looked_for_from_here(error);
     }
@@ -161,16 +207,20 @@ fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
 }
 
 /// Names in a directory that do not begin with a point, sorted.
-fn visible_names(directory: &Path) -> io::Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        // A name that is not Unicode has no ending that is known.
-        if let Ok(name) = entry?.file_name().into_string()
-            && !name.starts_with('.')
-        {
-            names.push(name);
-        }
-    }
+fn visible_names(directory: &Path) -> io::Result<Vec<OsString>> {
+    let mut names = names_in(directory)?;
+    names.retain(|name| !name.as_encoded_bytes().starts_with(b"."));
+    Ok(names)
+}
+
+/// All names in a directory, sorted. The empty path is the working directory.
+fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
+    let directory = match directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => directory,
+    };
+    let names = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
+    let mut names: Vec<_> = names.collect::<io::Result<_>>()?;
     names.sort();
     Ok(names)
 }
@@ -217,20 +267,8 @@ fn known_endings() -> String {
 
 /// The files that a glob matches; none is an error.
 fn matching(pattern: &str, files: &mut Vec<InputFile>) -> Result<()> {
-    let options = glob::MatchOptions {
-        case_sensitive: true,
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-    };
-    let paths = glob::glob_with(pattern, options).map_err(|cause| {
-        Error::config(format!("'{pattern}' is not a glob: {}", cause.msg)).caused_by(cause)
-    })?;
     let before = files.len();
-    for path in paths {
-        let path = path.map_err(|cause| {
-            let shown = cause.path().display().to_string();
-            Error::input(format!("{shown}: cannot be read: {}", plain(cause.error()))).caused_by(cause)
-        })?;
+    for path in expanded(pattern)? {
         if !path.is_dir() {
             files.push(file(&path)?);
         }
@@ -243,19 +281,91 @@ fn matching(pattern: &str, files: &mut Vec<InputFile>) -> Result<()> {
     Ok(())
 }
 
-/// A file that is named twice would be loaded twice, which nobody means.
+/// The paths that a glob matches, also such as are not UTF-8, for which the glob crate has no eye.
+fn expanded(pattern: &str) -> Result<Vec<PathBuf>> {
+    let no_glob = |cause: glob::PatternError| {
+        Error::config(format!("'{pattern}' is not a glob: {}", cause.msg)).caused_by(cause)
+    };
+    glob::Pattern::new(pattern).map_err(no_glob)?;
+    let root = if pattern.starts_with('/') { "/" } else { "" };
+    let mut found = vec![PathBuf::from(root)];
+    let mut parts: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+    if parts.last() == Some(&"**") {
+        parts.push("*");
+    }
+    for part in parts {
+        let mut further = Vec::new();
+        let glob = glob::Pattern::new(part).map_err(no_glob)?;
+        for path in found {
+            if part == "**" {
+                within(path, &mut further)?;
+            } else if !part.contains(['*', '?', '[']) {
+                further.push(path.join(part));
+            } else if path.as_os_str().is_empty() || path.is_dir() {
+                let names = names_of(&path, part.starts_with('.'))?;
+                let matched = names
+                    .into_iter()
+                    .filter(|name| glob.matches(&name.to_string_lossy()));
+                further.extend(matched.map(|name| path.join(name)));
+            }
+        }
+        found = further;
+    }
+    found.retain(|path| path.exists());
+    Ok(found)
+}
+
+/// A directory and all that are in it, but for links.
+fn within(directory: PathBuf, found: &mut Vec<PathBuf>) -> Result<()> {
+    found.push(directory.clone());
+    if !directory.as_os_str().is_empty() && !directory.is_dir() {
+        return Ok(());
+    }
+    for name in names_of(&directory, false)? {
+        let path = directory.join(name);
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            within(path, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Names in a directory, sorted; those that begin with a point are `hidden`.
+fn names_of(directory: &Path, hidden: bool) -> Result<Vec<OsString>> {
+    let mut names = names_in(directory).map_err(|cause| {
+        let shown = directory.display();
+        Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+    })?;
+    names.retain(|name| name.as_encoded_bytes().starts_with(b".") == hidden);
+    Ok(names)
+}
+
+/// A file that is named twice would be loaded twice, which nobody means; by symbolic and by hard links too.
 fn refuse_repeats(files: &[InputFile]) -> Result<()> {
-    let mut seen = HashSet::new();
+    let mut paths = HashMap::new();
+    let mut places = HashMap::new();
     for file in files {
         let path = match (&file.identity, &file.path) {
             (Some(identity), _) => PathBuf::from(&identity.path),
             (None, Some(path)) => path.clone(),
             (None, None) => PathBuf::from(STDIN),
         };
-        if !seen.insert(path) {
-            return Err(Error::config(format!("{} is named twice", file.shown))
-                .hint("its rows would be loaded twice; a glob or a directory may name it again"));
-        }
+        let shown = &file.shown;
+        let error = match paths.insert(path, shown) {
+            Some(other) if other == shown => format!("{shown} is named twice"),
+            Some(other) => format!("{shown} is named twice: {other} leads to the same file"),
+            None => {
+                // One link is the rule; where there are several each may be named.
+                let metadata = file.path.as_ref().and_then(|path| fs::metadata(path).ok());
+                let linked = metadata.filter(|found| found.is_file() && found.nlink() > 1);
+                match linked.and_then(|found| places.insert((found.dev(), found.ino()), shown)) {
+                    Some(other) => format!("{shown} and {other} are one file under two names (a hard link)"),
+                    None => continue,
+                }
+            }
+        };
+        return Err(Error::config(error)
+            .hint("its rows would be loaded twice; a glob or a directory may name it again"));
     }
     Ok(())
 }
@@ -356,6 +466,48 @@ mod tests {
         );
         let csv = Some(Format::Csv);
         assert_eq!(found(&directory, &["notes.md"], csv).unwrap(), ["notes.md"]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn names_that_are_not_utf8_are_refused_and_never_skipped() {
+        use std::os::unix::ffi::OsStrExt;
+        let directory = directory_with(&["a.csv"]);
+        let odd = directory.path().join(std::ffi::OsStr::from_bytes(b"caf\xe9.csv"));
+        fs::write(odd, "a\n1\n").unwrap();
+        for input in ["", "*.csv", "**/*.csv", "c*"] {
+            let error = found(&directory, &[input], None).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .ends_with("/caf\\xE9.csv\": the name is not UTF-8"),
+                "{input}: {error}"
+            );
+        }
+        assert_eq!(found(&directory, &["a*.csv"], None).unwrap(), ["a.csv"]);
+    }
+
+    #[test]
+    fn globs_go_through_directories_and_leave_hidden_ones_alone() {
+        let directory = directory_with(&["a.csv", ".b.csv"]);
+        for (name, file) in [("x", "c.csv"), (".y", "d.csv"), ("x/z", "e.csv")] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+            fs::write(directory.path().join(name).join(file), "a\n1\n").unwrap();
+        }
+        let cases: &[(&str, &[&str])] = &[
+            ("*.csv", &["a.csv"]),
+            (".*.csv", &[".b.csv"]),
+            ("*/*.csv", &["c.csv"]),
+            ("**/*.csv", &["a.csv", "c.csv", "e.csv"]),
+            ("x/**", &["c.csv", "e.csv"]),
+            (".y/[de].csv", &["d.csv"]),
+            ("x/?/e.csv", &["e.csv"]),
+        ];
+        for (pattern, names) in cases {
+            assert_eq!(&found(&directory, &[pattern], None).unwrap(), names, "{pattern}");
+        }
+        let error = found(&directory, &["[.csv"], None).unwrap_err();
+        assert!(error.to_string().contains("is not a glob"), "{error}");
     }
 
     #[test]

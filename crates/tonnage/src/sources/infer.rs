@@ -6,7 +6,11 @@
 
 use jiff::civil;
 
-use crate::{parse::is_null_word, types::ColumnType};
+use crate::{
+    extent::Extent,
+    parse::{float64, is_null_word},
+    types::ColumnType,
+};
 
 /// Integers up to here, and decimals of as many digits, are exact as floats.
 const FLOAT_INTEGER_MAX: u64 = 1 << 53;
@@ -45,13 +49,13 @@ enum Kind {
 
 const INTEGERS: u16 = Kind::Integer as u16 | Kind::WideInteger as u16;
 const DECIMALS: u16 = INTEGERS | Kind::Decimal as u16 | Kind::WideDecimal as u16;
-const WIDE: u16 = Kind::WideInteger as u16 | Kind::WideDecimal as u16;
 const FLOAT: u16 = Kind::Float as u16;
 
 /// What is known of a column so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Guess {
     kinds: u16,
+    extent: Extent,
     nulls: bool,
     /// A word for "no value" that makes text of a column whose other values are something else.
     null_word: Option<String>,
@@ -64,15 +68,40 @@ impl Guess {
             self.nulls = true;
             return;
         };
+        self.extent.see_text(value);
         if self.kinds & Kind::Text as u16 == 0 {
             match kind(value) {
                 // Another text, or another word, settles that it is text.
                 Kind::Text if is_null_word(value) && self.is_null_word(value) => {
                     self.null_word = Some(String::from_utf8_lossy(value).into_owned());
                 }
-                kind => self.kinds |= kind as u16,
+                kind => {
+                    self.kinds |= kind as u16;
+                    self.measure(kind, value);
+                }
             }
         }
+    }
+
+    fn measure(&mut self, kind: Kind, value: &[u8]) {
+        match kind {
+            Kind::Integer | Kind::WideInteger | Kind::Decimal | Kind::WideDecimal | Kind::Float => {
+                self.extent.see_number(value);
+            }
+            Kind::Date | Kind::Timestamp | Kind::TimestampTz => {
+                let year = value.split_at_checked(4).and_then(|(year, _)| {
+                    let (century, year) = year.split_at(2);
+                    Some(two(century)? * 100 + two(year)?)
+                });
+                year.into_iter().for_each(|year| self.extent.see_year(year));
+            }
+            Kind::Text | Kind::Bool | Kind::Time | Kind::Uuid | Kind::Nested => {}
+        }
+    }
+
+    /// What the values need of a type.
+    pub fn extent(&self) -> Extent {
+        self.extent
     }
 
     /// Whether no other word was seen before.
@@ -93,6 +122,8 @@ impl Guess {
     pub fn see_string(&mut self, value: &[u8]) {
         let kind = moment(value).or_else(|| uuid(value)).unwrap_or(Kind::Text);
         self.kinds |= kind as u16;
+        self.extent.see_text(value);
+        self.measure(kind, value);
     }
 
     /// Takes an object or array of JSON into account.
@@ -127,10 +158,9 @@ impl Guess {
         } else if within(DECIMALS) {
             ColumnType::Numeric
         } else if within(DECIMALS | FLOAT) {
-            // A float would round some of the values.
-            match self.kinds & WIDE {
-                0 => ColumnType::Float64,
-                _ => ColumnType::Numeric,
+            match self.extent.rounded_by_double {
+                false => ColumnType::Float64,
+                true => ColumnType::Numeric,
             }
         } else if only(Kind::Date) {
             ColumnType::Date
@@ -191,15 +221,8 @@ fn number(value: &[u8]) -> Option<Kind> {
                 .strip_prefix(b"-")
                 .or(exponent.strip_prefix(b"+"))
                 .unwrap_or(exponent);
-            let zero = !body[..body.len() - rest.len()]
-                .iter()
-                .any(|b| matches!(b, b'1'..=b'9'));
-            let fits = || {
-                let float = std::str::from_utf8(value)
-                    .ok()
-                    .and_then(|text| text.parse::<f64>().ok());
-                float.is_some_and(|float| float.is_finite() && (zero || float != 0.0))
-            };
+            // As a load takes it, so that no column is made that refuses its own values.
+            let fits = || float64(value).is_ok_and(f64::is_finite);
             (!exponent.is_empty() && digits(exponent) == exponent.len() && fits()).then_some(Kind::Float)
         }
         _ => None,
@@ -349,9 +372,11 @@ mod tests {
             (&[".5", "-0.25"], "numeric"),
             (&["1", "1e5", "0.1", "nan", "-inf"], "float64"),
             (&["9007199254740993", "1e5"], "numeric"),
+            (&["51.50735199999999", "1e-07"], "float64"),
             (&["1e999"], "text"),
             (&["1e-999", "0e5"], "text"),
             (&["0e5"], "float64"),
+            (&["1.2345678901234567890e5"], "text"),
             (&["007"], "text"),
             (&["+5"], "text"),
             (&["00.5"], "text"),

@@ -7,11 +7,13 @@ pub mod compress;
 pub mod csv;
 pub(crate) mod damage;
 pub mod database;
+pub(crate) mod empty;
 pub mod files;
 pub(crate) mod infer;
 pub mod json;
 pub mod parquet;
 pub mod rows;
+pub mod state;
 pub(crate) mod text;
 
 use std::{path::PathBuf, sync::Arc};
@@ -28,6 +30,11 @@ use crate::{
 /// `Config` where the names or options make no sense; `Input` for what is not there or cannot be read.
 pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Result<Box<dyn Source>> {
     let (files, format) = files::find(inputs, format)?;
+    open_files(files, format, text)
+}
+
+/// Opens files that were found ([`files::find`]) as one source.
+pub fn open_files(files: Vec<InputFile>, format: Format, text: &TextOptions) -> Result<Box<dyn Source>> {
     match format {
         Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
         Format::Parquet => {
@@ -61,6 +68,8 @@ pub struct InputFile {
     pub path: Option<PathBuf>,
     /// Absolute path, size and time; `None` for what cannot be read again.
     pub identity: Option<InputIdentity>,
+    /// What it was when it was found; `None` for what cannot be read again.
+    pub state: Option<state::FileState>,
 }
 
 /// A file's format.
@@ -112,6 +121,17 @@ pub struct TextOptions {
     pub timezone: Option<String>,
     /// The most bytes of one record; longer ones are rejects.
     pub record_bytes_max: usize,
+    /// How many rows the types of columns are inferred from.
+    pub scan: Scan,
+}
+
+/// How many rows the types of columns are inferred from, for a table that is made for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    /// The first ones.
+    Sample,
+    /// All: files are read twice.
+    All,
 }
 
 impl Default for TextOptions {
@@ -127,49 +147,10 @@ impl Default for TextOptions {
             encoding: "utf-8".to_owned(),
             timezone: None,
             record_bytes_max: 64 << 20,
+            scan: Scan::Sample,
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_not_what_its_name_says_is_told_apart() {
-        let directory = tempfile::tempdir().unwrap();
-        let gzip: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0";
-        let cases: &[(&str, &[u8], &str, &str)] = &[
-            (
-                "a.csv",
-                b"PAR1\0\0",
-                " is a Parquet file, not text",
-                "--format parquet",
-            ),
-            (
-                "a.parquet",
-                b"a,b\n1,2\n",
-                " is not a Parquet file but text",
-                "--format csv",
-            ),
-            (
-                "b.parquet",
-                gzip,
-                " is not a Parquet file but compressed with gzip",
-                "--format csv",
-            ),
-        ];
-        for (name, bytes, message, hint) in cases {
-            let path = directory.path().join(name);
-            fs::write(&path, bytes).unwrap();
-            let path = path.to_string_lossy().into_owned();
-            let error = open(std::slice::from_ref(&path), None, &TextOptions::default())
-                .err()
-                .unwrap();
-            assert_eq!(error.to_string(), format!("{path}{message}"));
-            assert!(error.hint_text().unwrap().contains(hint));
-        }
-    }
-}
+mod tests;

@@ -47,6 +47,7 @@ impl<I: Iterator<Item = Row> + Send> RowSource<I> {
                 columns: columns.collect(),
                 named: true,
                 text: true,
+                header: None,
             },
             rows: rows.into_iter(),
             reading: None,
@@ -78,6 +79,10 @@ impl<I: Iterator<Item = Row> + Send> Source for RowSource<I> {
     }
 
     fn options(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 

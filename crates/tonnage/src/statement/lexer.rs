@@ -1,7 +1,29 @@
 //! The words, signs and parameters of a statement, without its comments.
 
-use super::{Dialect, Kind, Token, place, refused};
-use crate::error::{Error, Result};
+use super::{Dialect, Kind, Token, place};
+use crate::error::Error;
+
+/// Why a text cannot be cut into tokens.
+#[derive(Debug)]
+pub(super) struct Mistake {
+    /// What, and where.
+    pub(super) why: String,
+    /// What to do about it.
+    pub(super) hint: Option<&'static str>,
+}
+
+type Result<T> = std::result::Result<T, Mistake>;
+
+impl Mistake {
+    /// The error about `subject`, which holds the text.
+    pub(super) fn of(self, subject: impl std::fmt::Display) -> Error {
+        let error = Error::config(format!("{subject}: {}", self.why));
+        match self.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+}
 
 /// Cuts a text into tokens.
 pub(super) struct Lexer<'a> {
@@ -9,7 +31,10 @@ pub(super) struct Lexer<'a> {
     bytes: &'a [u8],
     dialect: Dialect,
     at: usize,
-    open: Vec<u8>,
+    /// Parentheses and brackets that are open, and where they stand.
+    open: Vec<(u8, usize)>,
+    /// What a comment holds that the server runs is looked at like the rest.
+    pub(super) runs_comments: bool,
     pub(super) tokens: Vec<Token>,
     pub(super) parameters: Vec<String>,
 }
@@ -31,6 +56,7 @@ impl<'a> Lexer<'a> {
             dialect,
             at: 0,
             open: Vec::new(),
+            runs_comments: false,
             tokens: Vec::new(),
             parameters: Vec::new(),
         }
@@ -48,15 +74,25 @@ impl<'a> Lexer<'a> {
         });
     }
 
-    fn unclosed(&self, what: &str, start: usize) -> Error {
-        refused(format!("{what} at {} is not closed", place(self.text, start)))
+    fn unclosed(&self, what: &str, start: usize) -> Mistake {
+        self.mistake(format!("{what} at"), start, "is not closed", None)
+    }
+
+    fn mistake(&self, what: String, at: usize, how: &str, hint: Option<&'static str>) -> Mistake {
+        Mistake {
+            why: format!("{what} {} {how}", place(self.text, at)),
+            hint,
+        }
     }
 
     pub(super) fn run(&mut self) -> Result<()> {
         while self.at < self.bytes.len() {
             self.next()?;
         }
-        Ok(())
+        match self.open.last() {
+            Some((sign, start)) => Err(self.unclosed(&format!("the '{}'", *sign as char), *start)),
+            None => Ok(()),
+        }
     }
 
     fn next(&mut self) -> Result<()> {
@@ -65,13 +101,18 @@ impl<'a> Lexer<'a> {
         match self.peek(0) {
             byte if byte.is_ascii_whitespace() => self.at += 1,
             b'-' if self.peek(1) == b'-' && (!dialect.hashes || self.peek(2) <= b' ') => self.line(),
+            // Neither the database nor its driver reads on behind it.
+            0 => return Err(self.mistake("the zero byte at".to_owned(), start, "ends no statement", None)),
+            b'/' if dialect.hashes && self.is_run() && self.runs_comments => self.run_comment(),
             b'/' if dialect.hashes && self.is_run() => {
-                return Err(refused(format!(
-                    "the comment at {} is one that the server runs",
-                    place(self.text, start)
-                ))
-                .hint("write what it holds without the comment's signs"));
+                return Err(self.mistake(
+                    "the comment at".to_owned(),
+                    start,
+                    "is one that the server runs",
+                    Some("write what it holds without the comment's signs"),
+                ));
             }
+            b'/' if dialect.slashes && self.peek(1) == b'/' => self.line(),
             b'#' if dialect.hashes => self.line(),
             b'/' if self.peek(1) == b'*' => self.comment()?,
             b'\'' => self.quoted(b'\'', dialect.backslashes, Kind::Text, "the string")?,
@@ -83,14 +124,14 @@ impl<'a> Lexer<'a> {
             b'"' => self.quoted(b'"', false, Kind::Quoted, "the quoted name")?,
             b'`' if dialect.backticks => self.quoted(b'`', false, Kind::Quoted, "the quoted name")?,
             b'[' if dialect.brackets => self.quoted(b']', false, Kind::Quoted, "the bracket")?,
-            b'$' if dialect.dollars && self.dollar()? => {}
+            b'$' if (dialect.dollars || dialect.slashes) && self.dollar()? => {}
             byte if dialect.own_parameters.contains(&(byte as char)) => {
-                return Err(refused(format!(
-                    "'{}' at {} is a parameter that nothing gives a value",
-                    byte as char,
-                    place(self.text, start)
-                ))
-                .hint("write parameters as :name"));
+                return Err(self.mistake(
+                    format!("'{}' at", byte as char),
+                    start,
+                    "is a parameter that nothing gives a value",
+                    Some("write parameters as :name"),
+                ));
             }
             byte if byte.is_ascii_digit() => {
                 while names(self.peek(0)) || (self.peek(0) == b'.' && self.peek(1) != b'.') {
@@ -126,11 +167,15 @@ impl<'a> Lexer<'a> {
             byte => {
                 self.at += 1;
                 if matches!(byte, b')' | b']') {
-                    self.open.pop();
+                    let opening = if byte == b')' { b'(' } else { b'[' };
+                    if self.open.pop().is_none_or(|(sign, _)| sign != opening) {
+                        let what = format!("the '{}' at", byte as char);
+                        return Err(self.mistake(what, start, "closes nothing", None));
+                    }
                 }
                 self.push(Kind::Sign(byte), start);
                 if matches!(byte, b'(' | b'[') {
-                    self.open.push(byte);
+                    self.open.push((byte, start));
                 }
             }
         }
@@ -143,7 +188,7 @@ impl<'a> Lexer<'a> {
             Kind::Sign(sign) => matches!(sign, b')' | b']'),
             _ => true,
         });
-        value && self.open.last() == Some(&b'[')
+        value && self.open.last().is_some_and(|(sign, _)| *sign == b'[')
     }
 
     /// Whether a comment begins whose content is run: `/*!50000 .. */`, `/*M! .. */`.
@@ -151,8 +196,22 @@ impl<'a> Lexer<'a> {
         self.text[self.at..].starts_with("/*!") || self.text[self.at..].starts_with("/*M!")
     }
 
+    /// Goes behind the sign and the version that begin a comment which is run.
+    fn run_comment(&mut self) {
+        while self.peek(0) != b'!' {
+            self.at += 1;
+        }
+        self.at += 1;
+        while self.peek(0).is_ascii_digit() {
+            self.at += 1;
+        }
+    }
+
+    /// To the end of the line, which a carriage return is to some.
     fn line(&mut self) {
-        while self.at < self.bytes.len() && self.peek(0) != b'\n' {
+        let returns = self.dialect.dollars || self.dialect.slashes;
+        let ends = |byte: u8| byte == b'\n' || (byte == b'\r' && returns);
+        while self.at < self.bytes.len() && !ends(self.peek(0)) {
             self.at += 1;
         }
     }

@@ -164,6 +164,7 @@ mod tests {
         backticks: true,
         hashes: false,
         backslashes: false,
+        slashes: false,
         keeps_case: false,
         own_parameters: &[],
     };

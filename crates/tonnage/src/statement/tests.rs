@@ -8,6 +8,7 @@ const POSTGRES: Dialect = Dialect {
     backticks: false,
     hashes: false,
     backslashes: false,
+    slashes: false,
     keeps_case: false,
     own_parameters: &['$'],
 };
@@ -463,4 +464,136 @@ fn names_that_keep_their_case_and_comments_that_are_run() {
         assert!(refused.to_string().contains("column 30"), "{refused}");
     }
     parsed("delete /*+ NO_INDEX(t) */ from t where id = :id /* ! */", MYSQL);
+}
+
+const CQL: Dialect = Dialect {
+    dollars: false,
+    slashes: true,
+    own_parameters: &[],
+    ..POSTGRES
+};
+
+#[test]
+fn conditions_are_one_expression() {
+    let good: &[(Dialect, &str)] = &[
+        (POSTGRES, "id = 1"),
+        (POSTGRES, "(id = 1) or (id = 2)"),
+        (POSTGRES, "id = 1 -- or (id"),
+        (
+            POSTGRES,
+            "name = 'a)' and \"odd)\" = 1 and n = $x$)'$x$ and e = E'\\')'",
+        ),
+        (POSTGRES, "a[1:(2)] = 1 and j ? 'k' and j @> $1"),
+        (POSTGRES, "id /* ) /* ( */ */ = 1"),
+        (MYSQL, "name = 'it\\'s)' and `od)d` = \")\" # (((\n and id = 1"),
+        (MYSQL, "name = '\\') or ('"),
+        (MYSQL, "id = 2--(1)"),
+        (SQLITE, "[od)d] = 1 and 'a\\' <> ')'"),
+        (CQL, "n = $$it's ($$ // (\n and k = 1"),
+        (CQL, "k in (1, 2) and \"limit\" = 1"),
+    ];
+    for (dialect, text) in good {
+        if let Err(error) = condition(text, *dialect) {
+            panic!("{text}: {error}");
+        }
+    }
+    let bad: &[(Dialect, &str, &str)] = &[
+        (POSTGRES, "id=1) or (id=2", "the ')' at column 5 closes nothing"),
+        (POSTGRES, "(id=1", "the '(' at column 1 is not closed"),
+        (POSTGRES, "id in (1]", "the ']' at column 9 closes nothing"),
+        (
+            POSTGRES,
+            "id=1 --\r) or (id=2",
+            "the ')' at column 9 closes nothing",
+        ),
+        (POSTGRES, "name = 'a", "the string at column 8 is not closed"),
+        (
+            POSTGRES,
+            "\"name = 1",
+            "the quoted name at column 1 is not closed",
+        ),
+        (POSTGRES, "id=1 /* /* */", "the comment at column 6 is not closed"),
+        (
+            POSTGRES,
+            "id=1; delete from t",
+            "there is a semicolon at column 5",
+        ),
+        (
+            POSTGRES,
+            "n = $a$ ) or ( $b$",
+            "the string at column 5 is not closed",
+        ),
+        (POSTGRES, " -- id = 1", "is empty"),
+        (MYSQL, "id=1 /*! ) or ( */", "is one that the server runs"),
+        (MYSQL, "id=1 # (\n)", "the ')' at line 2, column 1 closes nothing"),
+        (SQLITE, "id=1) or (id=2", "the ')' at column 5 closes nothing"),
+        (
+            SQLITE,
+            "id=1 /* and more",
+            "the comment at column 6 is not closed",
+        ),
+        (SQLITE, "id=1)\0", "the ')' at column 5 closes nothing"),
+        (SQLITE, "id=1\0", "the zero byte at column 5 ends no statement"),
+        (CQL, "k = 1 limit 5", "limit at column 7 is a clause of its own"),
+    ];
+    for (dialect, text, why) in bad {
+        let error = condition(text, *dialect).expect_err(text).to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+#[test]
+fn queries_stand_within_others() {
+    let good: &[(Dialect, &str, &str)] = &[
+        (POSTGRES, " select ';' ; ; ", "select ';' "),
+        (POSTGRES, "select 1; -- done", "select 1"),
+        (POSTGRES, "select 1 -- done", "select 1 -- done"),
+        (
+            MYSQL,
+            "select /*!40000 sql_no_cache */ 1;",
+            "select /*!40000 sql_no_cache */ 1",
+        ),
+        (SQLITE, "select ?", "select ?"),
+    ];
+    for (dialect, text, bare) in good {
+        assert_eq!(query(text, *dialect).unwrap(), *bare);
+    }
+    let bad: &[(Dialect, &str, &str)] = &[
+        (POSTGRES, " ; ", "the query is empty"),
+        (POSTGRES, "select 1; select 2", "there is more than one statement"),
+        (
+            SQLITE,
+            "select 1) union (select 2",
+            "the ')' at column 9 closes nothing",
+        ),
+        (SQLITE, "select 1 /*", "the comment at column 10 is not closed"),
+    ];
+    for (dialect, text, why) in bad {
+        let error = query(text, *dialect).expect_err(text).to_string();
+        assert!(error.contains(why), "{text}: {error}");
+    }
+}
+
+#[test]
+fn texts_of_the_same_tokens_are_the_same() {
+    let normal = |text: &str, dialect| parsed(text, dialect).normal().to_owned();
+    let one = "update Stock set q = :q where id = 1";
+    let respaced = "UPDATE  Stock\n SET q=:q -- more\n WHERE id=1 ;";
+    for dialect in [POSTGRES, MYSQL] {
+        assert_eq!(normal(one, dialect), normal(respaced, dialect));
+        for other in [
+            "update stock2 set q = :q where id = 1",
+            "update Stock set q = :q where id = 1 and 'a' = 'A'",
+            "update Stock set q = :p where id = 1",
+        ] {
+            assert_ne!(normal(one, dialect), normal(other, dialect), "{other}");
+        }
+        assert_ne!(
+            normal("update t set q = :q where a = 'x y'", dialect),
+            normal("update t set q = :q where a = 'x  y'", dialect),
+        );
+    }
+    let lower = "update stock set q = :q where id = 1";
+    assert_eq!(normal(one, POSTGRES), normal(lower, POSTGRES));
+    assert_ne!(normal(one, MYSQL), normal(lower, MYSQL), "names keep their case");
 }

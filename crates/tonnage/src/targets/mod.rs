@@ -22,11 +22,11 @@ mod sharded;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use self::named::NamedPlace;
+use self::named::{Named, NamedPlace};
 pub use self::password::{Password, hide};
 use crate::{
     error::{Error, Result},
@@ -67,6 +67,14 @@ pub struct Driver {
     pub connect: for<'a> fn(&'a str, Option<Password>) -> Connecting<'a>,
     /// The URL as it may be shown: without its password.
     pub redact: fn(&str) -> String,
+    /// The files of this machine that the database at the URL consists of, whether they are there or not.
+    pub files: fn(&str) -> Vec<PathBuf>,
+}
+
+/// [`Driver::files`] of a database behind a connection.
+#[cfg(any(feature = "cassandra", feature = "mysql", feature = "postgres"))]
+fn no_files(_: &str) -> Vec<PathBuf> {
+    Vec::new()
 }
 
 /// Every database there is.
@@ -234,4 +242,38 @@ pub fn redact(target: &str) -> String {
         Ok(NamedPlace::Url(url)) => shown(&url),
         Ok(NamedPlace::Sharded { .. }) | Err(_) => target.to_owned(),
     }
+}
+
+/// The files of this machine that `target` consists of, whether they are there or not; of a name also the `targets.toml`
+/// that explains it. None where nothing is known by that name.
+pub fn files(target: &str) -> Vec<PathBuf> {
+    let of_url = |url: &str| {
+        driver_of_url(url)
+            .map(|driver| (driver.files)(url))
+            .unwrap_or_default()
+    };
+    let Some(named) = target.strip_prefix('@').map(named::find) else {
+        return of_url(target);
+    };
+    let Ok(named) = named else {
+        return Vec::new();
+    };
+    let mut found = vec![PathBuf::from(&named.file)];
+    match &named.place {
+        NamedPlace::Url(url) => found.extend(of_url(url)),
+        // Members that are sharded themselves are refused.
+        NamedPlace::Sharded { members, .. } => {
+            for member in members {
+                match member.strip_prefix('@').map(named::find) {
+                    None => found.extend(of_url(member)),
+                    Some(Ok(Named {
+                        place: NamedPlace::Url(url),
+                        ..
+                    })) => found.extend(of_url(&url)),
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    found
 }

@@ -11,7 +11,8 @@ use std::{
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    sinks::{Compression, Output, ending, kind},
+    reader::BeyondArrow,
+    sinks::{Compression, Output, ending, is_text, kind},
     sources::Format,
 };
 
@@ -39,6 +40,18 @@ pub(super) struct Parts {
 }
 
 impl Files {
+    /// Text has words for all that a database holds.
+    pub(super) fn beyond_arrow(&self) -> Result<BeyondArrow> {
+        let output = match self {
+            Self::One(output) => output.clone(),
+            Self::Parts(_) => self.outputs(1).remove(0),
+        };
+        Ok(match is_text(&output)? {
+            true => BeyondArrow::Carried,
+            false => BeyondArrow::Refused,
+        })
+    }
+
     /// Decides where rows go: a path with `{}` in its name is a pattern, a directory (or what ends in `/`) gets
     /// `part-{}`. Writes nothing.
     pub(super) fn of(output: &Output) -> Result<Self> {

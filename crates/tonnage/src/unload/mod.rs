@@ -31,7 +31,7 @@ pub use self::{
 use crate::{
     error::{Error, ErrorKind, Result},
     load::{Progress, Stop},
-    reader::{BatchBounds, Reader, Relation, ScanRequest},
+    reader::{BatchBounds, BeyondArrow, Reader, Relation, ScanRequest},
     report::{peak_memory_bytes, processor_seconds},
     sinks::{Output, Sink, create, finish_all},
     target::Target,
@@ -97,6 +97,7 @@ impl UnloadOptions {
             split_by: self.split_by.clone(),
             readers,
             batch: BATCH,
+            beyond_arrow: BeyondArrow::Refused,
         })
     }
 }
@@ -161,8 +162,11 @@ pub async fn unload(
     stop: Stop,
 ) -> Result<UnloadReport> {
     let started = Instant::now();
-    let request = options.request()?;
     let files = Files::of(&options.output)?;
+    let request = ScanRequest {
+        beyond_arrow: files.beyond_arrow()?,
+        ..options.request()?
+    };
     files.make()?;
     let ended = run(target, &request, &files, &progress, &stop).await;
     let (mut report, written) = match ended {

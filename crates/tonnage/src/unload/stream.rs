@@ -3,21 +3,16 @@
 //! Each reader takes the next split that nobody has taken and fills a queue of its own for it; queues are handed out in
 //! the order of their splits. A queue ends with a mark of its own, so that a reader that is gone is not taken for a split
 //! that is over. What waits is bounded by [`BATCHES_QUEUED`] a split and [`SPLITS_AHEAD`] splits a reader. A
-//! split is in one queue only, so a row comes out once.
+//! split is in one queue only, so a row comes out once. Nothing is waited for while the next split is chosen: a reader
+//! that fails must reach its queue, however many splits of others stand behind its own.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use tokio::{
-    sync::{Mutex, mpsc},
-    task::JoinSet,
-};
+use tokio::{sync::mpsc, task::JoinSet};
 
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -50,6 +45,11 @@ impl Splits {
             end: count,
             done: AtomicUsize::new(0),
         })
+    }
+
+    /// The next split that nobody has taken.
+    fn next(&self) -> MutexGuard<'_, usize> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Refuses what is not everything.
@@ -178,18 +178,22 @@ fn gone() -> Error {
 async fn read(mut reader: Box<dyn Reader>, splits: Arc<Splits>, queues: mpsc::Sender<Queue>, stop: Stop) {
     loop {
         let (send, queue) = mpsc::channel(BATCHES_QUEUED);
+        let Ok(place) = queues.reserve().await else {
+            return;
+        };
         let split = {
             // Held while the queue is handed over, so that queues stand in the order of their splits.
-            let mut next = splits.next.lock().await;
-            if *next == splits.end || queues.send(queue).await.is_err() {
+            let mut next = splits.next();
+            if *next == splits.end {
                 return;
             }
+            place.send(queue);
             *next += 1;
             *next - 1
         };
         if let Err(error) = read_split(&mut *reader, split, &send, &stop).await {
-            // Nobody waiting means nobody to tell. The others stop at their next split.
-            *splits.next.lock().await = splits.end;
+            // The others stop at their next split. Nobody waiting means nobody to tell.
+            *splits.next() = splits.end;
             let _ = send.send(Err(error)).await;
             return;
         }
@@ -215,15 +219,11 @@ async fn read_split(
 
 /// Does `work` unless it is told to stop: a query may take long to its first row.
 pub(super) async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = Result<T>>) -> Result<T> {
-    const LOOK: Duration = Duration::from_millis(50);
-    let stopped = async {
-        while !stop.requested() {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        done = work => done,
-        () = stopped => Err(Error::new(ErrorKind::Cancelled, "interrupted; no file was written")),
-    }
+    let done = stop.unless(work).await;
+    done.unwrap_or_else(|| {
+        Err(Error::new(
+            ErrorKind::Cancelled,
+            "interrupted; no file was written",
+        ))
+    })
 }

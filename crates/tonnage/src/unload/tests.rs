@@ -143,6 +143,51 @@ async fn a_reader_that_is_gone_is_no_end() {
     assert_eq!(error.to_string(), "a reader ended before its split was read");
 }
 
+/// Reads empty splits, and fails in the first once the other readers wait for room for theirs.
+struct FailsFirst {
+    split: usize,
+}
+
+#[async_trait::async_trait]
+impl Reader for FailsFirst {
+    async fn open(&mut self, split: usize) -> Result<()> {
+        self.split = split;
+        Ok(())
+    }
+
+    async fn next(&mut self) -> Result<Option<arrow::array::RecordBatch>> {
+        if self.split > 0 {
+            return Ok(None);
+        }
+        // On a runtime of one thread the others go on until they wait.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        Err(Error::schema("the first split cannot be read"))
+    }
+}
+
+#[tokio::test]
+async fn an_error_is_told_although_other_readers_wait_for_room() {
+    for readers in 1..8 {
+        let snapshot = crate::reader::Snapshot {
+            columns: Vec::new(),
+            key: Vec::new(),
+            splits: 100,
+            readers: (0..readers)
+                .map(|_| Box::new(FailsFirst { split: 0 }) as Box<dyn Reader>)
+                .collect(),
+            consistency: "nothing is read",
+            settings_changed: Vec::new(),
+            notes: Vec::new(),
+        };
+        let mut batches = Batches::of(snapshot, Stop::default());
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(60), batches.next()).await;
+        let error = ended.expect("the error arrives").unwrap_err();
+        assert_eq!(error.to_string(), "the first split cannot be read");
+    }
+}
+
 #[tokio::test]
 async fn a_database_is_a_source() {
     let memory = numbers().await;

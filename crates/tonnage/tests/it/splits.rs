@@ -2,7 +2,7 @@
 
 use arrow::{array::AsArray, datatypes::Int64Type};
 use tonnage::{
-    reader::{BatchBounds, Relation, ScanRequest},
+    reader::{BatchBounds, BeyondArrow, Relation, ScanRequest},
     target::Target,
 };
 
@@ -25,6 +25,7 @@ async fn splits(target: &dyn Target, table: &str, split_by: Option<&str>) -> Vec
             rows_max: 10_000,
             bytes_max: 1 << 20,
         },
+        beyond_arrow: BeyondArrow::Refused,
     };
     let mut snapshot = target.scan(&request).await.unwrap();
     let mut reader = snapshot.readers.pop().expect("a reader");

@@ -1,6 +1,7 @@
 //! SQLite: real files, written through the seams and read back with plain SQL.
 
 mod affinities;
+mod altered;
 mod gets;
 mod ledger;
 mod measuring;

@@ -13,9 +13,12 @@ use tonnage::{
 use super::html;
 use crate::report::write_report;
 
+/// The files that a report consists of.
+pub const NAMES: [&str; 3] = ["report.html", "cells.csv", "report.json"];
+
 /// Whether a report can go there: refuses one that is there already, before anything is measured.
 pub fn check(directory: &Path) -> Result<()> {
-    let there = ["report.html", "cells.csv", "report.json"]
+    let there = NAMES
         .into_iter()
         .map(|name| directory.join(name))
         .find(|path| path.exists());

@@ -244,10 +244,10 @@ impl<D: Fallible> Lives<D> {
     }
 
     fn other_fault(&mut self) -> Fault {
-        use Fault::{Clock, Commit, Cut, Disk, Kill, Second, Stall};
+        use Fault::{Clock, Commit, Copy, Cut, Disk, Kill, Second, Stall};
         let faults: &[Fault] = match self.database.way() {
-            Some(_) => &[Kill, Second, Disk, Clock, Cut, Commit, Stall],
-            None => &[Kill, Second, Disk, Clock],
+            Some(_) => &[Kill, Second, Copy, Disk, Clock, Cut, Commit, Stall],
+            None => &[Kill, Second, Copy, Disk, Clock],
         };
         self.chance.one(faults)
     }
@@ -256,9 +256,11 @@ impl<D: Fallible> Lives<D> {
     fn live(&mut self, fault: Fault) {
         let first = self.sent + 1;
         let passes = matches!(fault, Fault::Cut | Fault::Commit | Fault::Stall);
-        if self.is_away && passes {
+        // A copy is known once the database has been told of the opening behind it.
+        if self.is_away && (passes || fault == Fault::Copy) {
             self.recover();
         }
+        let has_copy = fault == Fault::Copy && self.copy_journal();
         let url = match self.database.way() {
             Some((_, url)) if passes => url,
             _ => self.database.url(),
@@ -270,7 +272,14 @@ impl<D: Fallible> Lives<D> {
             self.recover();
         }
         self.meet(fault, &mut load);
+        if has_copy {
+            self.is_refused("copy");
+            load.goes_on(1 + self.chance.below(500));
+        }
         let (sent_now, acknowledged_now) = load.kill();
+        if has_copy {
+            self.restored();
+        }
         self.sent += sent_now;
         // Acknowledged in the order in which they were sent.
         self.acknowledged.extend(first..first + acknowledged_now);
@@ -280,6 +289,57 @@ impl<D: Fallible> Lives<D> {
         if self.is_away && (!self.database.is_unreachable() || self.chance.below(2) == 0) {
             self.recover();
         }
+    }
+
+    /// A copy of the journal as the last life has left it; false where there is none yet.
+    fn copy_journal(&self) -> bool {
+        let (journal, copy) = (
+            self.directory.path().join("journal"),
+            self.directory.path().join("copy"),
+        );
+        if !journal.join("journal.json").exists() {
+            return false;
+        }
+        std::fs::create_dir(&copy).expect("a directory");
+        for entry in std::fs::read_dir(&journal).expect("a journal") {
+            let entry = entry.expect("a file");
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).expect("a copy");
+        }
+        true
+    }
+
+    /// A journal of that name, which was opened elsewhere since, is not gone on with.
+    fn is_refused(&self, journal: &str) {
+        let mut ingest = tonnage();
+        ingest
+            .args([
+                "ingest",
+                &self.database.url(),
+                "-t",
+                "readings",
+                "--journal",
+                journal,
+            ])
+            .args(["--rejects", "r.jsonl"])
+            .current_dir(self.directory.path());
+        let refused = Running::start(&mut ingest).wait();
+        refused.expect(4);
+        assert!(
+            refused.stderr.contains("may be lost or doubled"),
+            "{}",
+            refused.stderr
+        );
+    }
+
+    /// The copy in the place of the journal, as from a backup, is not gone on with either. Then it goes.
+    fn restored(&self) {
+        let at = |name: &str| self.directory.path().join(name);
+        let moved = |from: &str, to: &str| std::fs::rename(at(from), at(to)).expect("it is moved");
+        moved("journal", "aside");
+        moved("copy", "journal");
+        self.is_refused("journal");
+        std::fs::remove_dir_all(at("journal")).expect("it is removed");
+        moved("aside", "journal");
     }
 
     fn meet(&mut self, fault: Fault, load: &mut Load) {
@@ -298,6 +358,7 @@ impl<D: Fallible> Lives<D> {
                     load.goes_on(1 + self.chance.below(2_000));
                 }
             }
+            Fault::Copy => load.goes_on(1 + chance.below(500)),
             Fault::Second => {
                 load.goes_on(1);
                 let mut second = command(&self.database.url(), self.directory.path());

@@ -104,7 +104,7 @@ impl Crowded {
         for sql in limits {
             self.query(sql);
         }
-        self.query("DROP TABLE IF EXISTS items, tonnage_slots, tonnage_runs");
+        self.query("DROP TABLE IF EXISTS items, tonnage_inputs, tonnage_slots, tonnage_runs");
         self.query("CREATE TABLE items (id integer PRIMARY KEY, quantity integer NOT NULL, note text)");
         if let Server::Postgres(_) = self.server {
             self.query("GRANT ALL ON items TO loader");

@@ -37,7 +37,7 @@ fn cut_anywhere(way: &Way, to: fn(u16) -> String, query: impl Fn(&str) -> Vec<Ro
         Running::start(exec.args(["--resume", "-q"])).wait()
     };
     for cuts in 0.. {
-        query("DROP TABLE IF EXISTS tonnage_slots, tonnage_runs");
+        query("DROP TABLE IF EXISTS tonnage_inputs, tonnage_slots, tonnage_runs");
         query("UPDATE sums SET total = 0");
         let at = 1 + cuts * STEP;
         way.wire.arm(at, Event::Cut);

@@ -362,7 +362,7 @@ impl Round<'_> {
                 }
                 self.end(running, &format!("a clock off by {clock}"))
             }
-            Fault::Lock => unreachable!("it is not drawn here"),
+            Fault::Lock | Fault::Copy => unreachable!("it is not drawn here"),
         }
     }
 

@@ -225,13 +225,13 @@ impl Target {
                 partitions,
             } => {
                 for member in members {
-                    let drop = "DROP TABLE IF EXISTS items, tonnage_slots, tonnage_runs";
+                    let drop = "DROP TABLE IF EXISTS items, tonnage_inputs, tonnage_slots, tonnage_runs";
                     let create = columns("varchar(20)", "bigint");
                     cluster.query(member, &format!("{drop}; {create}{partitions}"));
                 }
             }
             Kind::MariaDb(maria) => {
-                maria.query("DROP TABLE IF EXISTS items, tonnage_slots, tonnage_runs");
+                maria.query("DROP TABLE IF EXISTS items, tonnage_inputs, tonnage_slots, tonnage_runs");
                 maria.query(&columns("varchar(20)", "bigint"));
             }
             Kind::Cassandra { keyspace, .. } => keyspace.run(&format!(

@@ -200,7 +200,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         name: "one file twice",
         arguments: "load orders.csv ./orders.csv {db} -t orders",
         code: 2,
-        says: "error: ./orders.csv is named twice\n\
+        says: "error: ./orders.csv is named twice: orders.csv leads to the same file\n\
                hint: its rows would be loaded twice; a glob or a directory may name it again\n",
         ..Mistake::PLAIN
     },
@@ -341,8 +341,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a header names a column twice",
         files: &[("orders.csv", "id,qty,qty\n1,2,3\n")],
-        says: "error: orders.csv: the header names 'qty' twice\n\
-               hint: rename one in the file, or read without names: --no-header\n",
+        says: "error: orders.csv has a column 'qty_2', which table orders lacks\n\
+               hint: --map qty_2=qty, or --columns to leave it out\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -28,6 +28,7 @@ use std::{
 use super::{
     super::{area::Area, drain::LOOK_AGAIN},
     Storage, failed,
+    meta::Newest,
     recover::{Segment, file_name},
     write::Place,
 };
@@ -74,6 +75,8 @@ struct State {
     ready: VecDeque<Spare>,
     /// Files to be used again or removed, in order.
     finished: VecDeque<Segment>,
+    /// To be noted.
+    newest: Option<Newest>,
     is_wanted: bool,
     is_ended: bool,
     /// The next segment's number.
@@ -86,6 +89,8 @@ struct State {
 
 /// What the thread does next.
 enum Task {
+    /// Note which segment is there.
+    Note(Newest),
     /// Use the file of a finished segment again, or remove it.
     Settle(Segment),
     /// Make a file of this length, which is counted already.
@@ -98,6 +103,7 @@ impl Ahead {
         let state = State {
             ready: VecDeque::new(),
             finished: VecDeque::new(),
+            newest: None,
             is_wanted: false,
             is_ended: false,
             number,
@@ -154,6 +160,12 @@ impl Ahead {
     pub fn is_ready(&self, after: u64) -> bool {
         let state = self.shared.lock();
         state.ready.iter().any(|spare| spare.segment.number > after)
+    }
+
+    /// Has it noted which segment has rows on disk now. Nobody waits for that.
+    pub fn note(&self, newest: Newest) {
+        self.shared.lock().newest = Some(newest);
+        self.shared.changed.notify_one();
     }
 
     /// The next one that can follow segment `after`.
@@ -219,6 +231,10 @@ impl State {
     }
 
     fn task(&mut self, segment_bytes: u64, area: &Area) -> Option<Task> {
+        // Before an earlier one goes.
+        if let Some(newest) = self.newest.take() {
+            return Some(Task::Note(newest));
+        }
         if let Some(segment) = self.finished.pop_front() {
             return Some(Task::Settle(segment));
         }
@@ -243,6 +259,10 @@ impl Shared {
         let mut has_failed = false;
         while let Some(task) = self.next(area) {
             let (what, done) = match task {
+                Task::Note(newest) => (
+                    "the newest segment is not noted",
+                    self.place.marker.note_newest(newest),
+                ),
                 Task::Settle(segment) => ("a finished segment stays", self.settle(segment, area)),
                 Task::Make(length) => ("no segment is prepared ahead", self.make(length, area)),
             };
@@ -313,25 +333,26 @@ impl Shared {
             segment.length -= longer;
             area.lock().shrink_journal(longer);
         }
+        self.place.home.check()?;
         let number = self.lock().take_number();
-        let path = self.place.directory.join(file_name(number));
+        let path = self.place.home.path().join(file_name(number));
         fs::rename(&segment.path, &path).map_err(|e| failed(&segment.path, &e))?;
         // Also if its name cannot be synced: it is tried again from where it stands.
         *segment = Segment::prepared(number, path, segment.length);
-        sync_directory(&self.place.directory)?;
+        sync_directory(self.place.home.path())?;
         Ok((self.place.store)(file))
     }
 
     /// Makes a file full of zeros.
     fn make(&self, length: u64, area: &Area) -> Result<()> {
-        let partial = self.place.directory.join(PREPARING);
+        let partial = self.place.home.path().join(PREPARING);
         let made = self.fill(&partial, length).and_then(|file| {
             let Some(file) = file else { return Ok(None) };
             let number = self.lock().take_number();
-            let path = self.place.directory.join(file_name(number));
+            let path = self.place.home.path().join(file_name(number));
             fs::rename(&partial, &path).map_err(|e| failed(&partial, &e))?;
             let segment = Segment::prepared(number, path, length);
-            match sync_directory(&self.place.directory) {
+            match sync_directory(self.place.home.path()) {
                 Ok(()) => Ok(Some(Spare { segment, file })),
                 Err(error) => {
                     let _ = fs::remove_file(&segment.path);
@@ -359,6 +380,7 @@ impl Shared {
 
     /// Writes zeros, and makes them durable; none where it was ended meanwhile.
     fn fill(&self, path: &Path, length: u64) -> Result<Option<Box<dyn Storage>>> {
+        self.place.home.check()?;
         let zeros = vec![0; FILL_BYTES];
         let fill = || -> std::io::Result<Option<Box<dyn Storage>>> {
             let file = OpenOptions::new()

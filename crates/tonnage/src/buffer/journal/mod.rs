@@ -12,7 +12,7 @@
 //!   lost, and opening says which.
 //! - A journal has an identity of its own, part of the identity of its run in the ledger: the rows of a new journal are
 //!   never taken for those of a lost one.
-//! - One process has it open: the file `lock` is locked as long.
+//! - One process has it open, and of several copies of a journal one is gone on with: [`lock`] and [`meta`].
 //!
 //! [`format`] has the layout, docs/journal.md the same for people.
 
@@ -25,6 +25,8 @@ mod format;
     feature = "sqlite"
 ))]
 pub(super) mod fuzz;
+mod lock;
+mod meta;
 mod read;
 mod recover;
 #[cfg(test)]
@@ -32,28 +34,24 @@ mod tests;
 mod write;
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::Write,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    fs::{self, File, OpenOptions},
+    os::unix::fs::DirBuilderExt,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
-use serde::{Deserialize, Serialize};
-
 #[cfg(test)]
 pub(super) use self::format::tests::old_segment;
-pub use self::recover::{Lost, Torn};
-use self::{ahead::sync_directory, format::JournalId, recover::Found};
-pub(super) use self::{read::Reader, write::Writer};
-use super::attach::numbers_used_twice;
+pub use self::recover::{Lost, Torn, Uncertain};
+use self::{
+    ahead::sync_directory,
+    format::JournalId,
+    lock::{Home, LOCK, Lock, lock},
+    meta::{FORMAT, FORMAT_LEAST, META, Meta, Newest},
+    recover::Found,
+};
+pub(super) use self::{meta::Marker, read::Reader, write::Writer};
 use crate::error::{Error, ErrorKind, Result};
-
-const META: &str = "journal.json";
-const LOCK: &str = "lock";
-/// The first has no recycled segments; it is read, and gone on with in this one.
-const FORMAT: u32 = 2;
-const FORMAT_LEAST: u32 = 1;
 
 /// A file of the journal, as far as writing goes: tests put one in its place that fails.
 pub(super) trait Storage: Send {
@@ -82,77 +80,15 @@ impl Storage for File {
 /// What makes a [`Storage`] of a segment's file.
 pub(super) type Store = Arc<dyn Fn(File) -> Box<dyn Storage> + Send + Sync>;
 
-/// What `journal.json` says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Meta {
-    format: u32,
-    id: String,
-    /// Whether the ledger has a run of this journal.
-    begun: bool,
-    /// The columns of its table, as they were last seen.
-    #[serde(default)]
-    columns: Vec<String>,
-    /// The first row that was taken while nobody knew how far the database had come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    unsure_from: Option<u64>,
-}
-
-/// Notes what the database has said, or that it has not, also once the journal is in use.
-#[derive(Debug, Clone)]
-pub(super) struct Marker {
-    directory: PathBuf,
-    meta: Meta,
-}
-
-impl Marker {
-    /// Where the journal is.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Its identity.
-    pub fn id(&self) -> &str {
-        &self.meta.id
-    }
-
-    /// Notes that rows from `next` on are taken without knowing how far the database has come.
-    pub fn unsure(&mut self, next: u64) -> Result<()> {
-        let from = self.meta.unsure_from.map_or(next, |from| from.min(next));
-        self.meta.unsure_from = Some(from);
-        write_meta(&self.directory, &self.meta)
-    }
-
-    /// Refuses rows that were taken so, where the database turns out to have their numbers already.
-    pub fn check(&self, position: u64) -> Result<()> {
-        match self.meta.unsure_from {
-            Some(from) if position >= from => Err(numbers_used_twice(&self.directory, from, position)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Notes that the ledger has a run of the journal, and the columns of its table.
-    pub fn settle(&self, columns: &[String]) -> Result<()> {
-        let meta = Meta {
-            begun: true,
-            columns: columns.to_vec(),
-            unsure_from: None,
-            ..self.meta.clone()
-        };
-        match meta == self.meta {
-            true => Ok(()),
-            false => write_meta(&self.directory, &meta),
-        }
-    }
-}
-
 /// A journal that this process has locked.
 pub(super) struct Journal {
-    directory: PathBuf,
+    home: Home,
     meta: Meta,
+    marker: Marker,
     id: JournalId,
     found: Found,
     /// Locked as long as it is open.
-    lock: File,
+    lock: Lock,
 }
 
 /// An I/O error and the file that it concerns.
@@ -174,27 +110,10 @@ impl Journal {
             .mode(0o700)
             .create(directory);
         make.map_err(|e| failed(directory, &e))?;
-        let path = directory.join(LOCK);
-        let lock = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(&path);
-        let lock = lock.map_err(|e| failed(&path, &e))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::config(format!(
-                    "journal {} is in use by another process",
-                    directory.display()
-                ))
-                .hint("a journal has one owner: stop the other, or name another directory"));
-            }
-            Err(TryLockError::Error(error)) => return Err(failed(&path, &error)),
-        }
+        let (lock, home) = lock(directory)?;
         let path = directory.join(META);
         let meta = match path.try_exists() {
-            Ok(true) => read_meta(directory)?,
+            Ok(true) => Meta::read(directory)?,
             Ok(false) => {
                 let strangers = fs::read_dir(directory).map_err(|e| failed(directory, &e))?;
                 let names = strangers.filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -206,14 +125,8 @@ impl Journal {
                     ))
                     .hint("name an empty directory, or one that is not there"));
                 }
-                let meta = Meta {
-                    format: FORMAT,
-                    id: uuid::Uuid::now_v7().simple().to_string(),
-                    begun: false,
-                    columns: Vec::new(),
-                    unsure_from: None,
-                };
-                write_meta(directory, &meta)?;
+                let meta = Meta::new();
+                meta.write(directory)?;
                 // The directory itself may be new.
                 let parent = std::path::absolute(directory).ok();
                 if let Some(parent) = parent.as_deref().and_then(Path::parent) {
@@ -235,23 +148,15 @@ impl Journal {
             .map_err(|_| Error::input(format!("{}: '{}' is no identity", path.display(), meta.id)))?;
         let id = JournalId(*id.as_bytes());
         let found = recover::find(directory, id)?;
+        let marker = Marker::new(home.clone(), meta.clone(), (found.first, found.last));
         Ok(Self {
-            directory: directory.to_owned(),
+            home,
             meta,
+            marker,
             id,
             found,
             lock,
         })
-    }
-
-    /// Where it is.
-    pub fn directory(&self) -> &Path {
-        &self.directory
-    }
-
-    /// Its identity.
-    pub fn id(&self) -> &str {
-        &self.meta.id
     }
 
     /// Whether the ledger has a run of it.
@@ -261,14 +166,7 @@ impl Journal {
 
     /// For noting what the database says.
     pub fn marker(&self) -> Marker {
-        Marker {
-            directory: self.directory.clone(),
-            // What is noted from here on is noted by this release.
-            meta: Meta {
-                format: FORMAT,
-                ..self.meta.clone()
-            },
-        }
+        self.marker.clone()
     }
 
     /// Whether the ledger has a run of the journal in `directory`, if there is one. Changes nothing.
@@ -319,6 +217,28 @@ impl Journal {
         lost
     }
 
+    /// What of it nobody can know, as its end is not there, or not the end that the database has seen.
+    pub fn uncertain(&self, position: u64) -> Option<Uncertain> {
+        let last = self.found.last;
+        let number = self.found.segments.last().map_or(0, |segment| segment.number);
+        let reason = match self.meta.newest {
+            Some(newest) if newest.segment > number => format!(
+                "its newest segment, {}, is missing or damaged",
+                recover::file_name(newest.segment)
+            ),
+            Some(newest) if newest.row > last => {
+                format!("it ends at row {last} and had row {}", newest.row)
+            }
+            _ if position > last => format!("it ends at row {last} and the database has row {position}"),
+            _ => return None,
+        };
+        Some(Uncertain {
+            first: last + 1,
+            last: None,
+            reason,
+        })
+    }
+
     /// The end that has to be cut off.
     pub fn torn(&self) -> Option<&Torn> {
         self.found.torn.as_ref()
@@ -340,14 +260,6 @@ impl Journal {
             cut.map_err(|e| failed(&segment.path, &e))?;
             segment.length = segment.bytes;
         }
-        if self.meta.format != FORMAT {
-            // As it says now: the database may have been noted in it meanwhile.
-            let meta = Meta {
-                format: FORMAT,
-                ..read_meta(&self.directory)?
-            };
-            write_meta(&self.directory, &meta)?;
-        }
         // Those that never got a row: the new one knows as much.
         let empty = segments.extract_if(.., |segment| !segment.has_rows());
         leftovers.extend(empty.map(|segment| segment.path));
@@ -355,7 +267,8 @@ impl Journal {
         let reader = Reader::new(self.id, segments.clone());
         let writer = Writer::new(
             write::Place {
-                directory: self.directory,
+                home: self.home,
+                marker: self.marker.clone(),
                 id: self.id,
                 segment_bytes,
                 store,
@@ -366,6 +279,11 @@ impl Journal {
             next,
             self.found.next_number,
         )?;
+        // Before anything goes that it takes the place of. An earlier release does not know how to open it from here on.
+        self.marker.note_newest(Newest {
+            segment: self.found.next_number,
+            row: next - 1,
+        })?;
         for path in leftovers {
             if let Err(error) = fs::remove_file(&path) {
                 tracing::warn!("{}", failed(&path, &error));
@@ -377,38 +295,4 @@ impl Journal {
 
 fn is_partial(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().ends_with(".partial")
-}
-
-/// What `journal.json` says.
-fn read_meta(directory: &Path) -> Result<Meta> {
-    let path = directory.join(META);
-    let text = fs::read(&path).map_err(|e| failed(&path, &e))?;
-    serde_json::from_slice(&text).map_err(|error| {
-        Error::input(format!(
-            "{} is not what it was written as: {error}",
-            path.display()
-        ))
-    })
-}
-
-/// Writes `journal.json` in one step.
-fn write_meta(directory: &Path, meta: &Meta) -> Result<()> {
-    let path = directory.join(META);
-    let partial = directory.join(format!("{META}.partial"));
-    let mut text =
-        serde_json::to_vec(meta).map_err(|e| Error::bug(format!("{META} cannot be written: {e}")))?;
-    text.push(b'\n');
-    let write = || {
-        let mut file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&partial)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&partial, &path)?;
-        File::open(directory)?.sync_all()
-    };
-    write().map_err(|e: std::io::Error| failed(&path, &e))
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    super::row::{Chunk, Rows},
+    super::row::Chunk,
     failed,
     format::{FRAME_HEADER_BYTES, Frame, HEADER_BYTES_MAX, JournalId, SegmentHeader, frame_bytes},
     recover::Segment,
@@ -47,19 +47,17 @@ impl Reader {
             if frame.last() < next {
                 continue;
             }
-            let (first, last) = (frame.first, frame.last());
-            let mut chunk = Chunk {
-                first,
+            let last = frame.last();
+            let chunk = Chunk {
+                first: frame.first,
                 born: Instant::now(),
                 rows: frame.rows()?,
                 tag: None,
             };
-            if first < next {
-                chunk.rows = tail(chunk.rows, (next - first) as usize);
-                chunk.first = next;
+            if let Some(chunk) = chunk.after(next - 1) {
+                bytes += chunk.rows.bytes();
+                chunks.push(chunk);
             }
-            bytes += chunk.rows.bytes();
-            chunks.push(chunk);
             next = last + 1;
         }
         Ok((chunks, next - 1))
@@ -124,19 +122,5 @@ impl Reader {
         let offset = header.map_or(0, |(_, length)| length as u64);
         self.at = Some((segment, file, offset));
         Ok(true)
-    }
-}
-
-/// The rows without the first `rows`, which are fewer than there are.
-fn tail(of: Rows, rows: usize) -> Rows {
-    match of {
-        Rows::Arrow(batch) => Rows::Arrow(batch.slice(rows, batch.num_rows() - rows)),
-        Rows::Json { text, ends } => {
-            let start = ends[rows - 1];
-            Rows::Json {
-                text: text[start as usize..].to_vec(),
-                ends: ends[rows..].iter().map(|end| end - start).collect(),
-            }
-        }
     }
 }

@@ -83,6 +83,27 @@ pub struct Torn {
     pub bytes: u64,
 }
 
+/// Rows of which nothing says whether they are in the table.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Uncertain {
+    /// The sequence number of the first that may be lost or doubled.
+    pub first: u64,
+    /// And of the last; none where it may be any that was ever acknowledged.
+    pub last: Option<u64>,
+    /// What was found.
+    pub reason: String,
+}
+
+impl std::fmt::Display for Uncertain {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.last {
+            Some(last) => write!(to, "{}: rows {} to {last}", self.reason, self.first)?,
+            None => write!(to, "{}: rows {} and on", self.reason, self.first)?,
+        }
+        to.write_str(" may be lost or doubled")
+    }
+}
+
 /// What was found.
 #[derive(Debug, Default)]
 pub struct Found {

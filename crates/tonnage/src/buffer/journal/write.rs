@@ -4,11 +4,11 @@
 //! - A group goes to one segment, with one fsync; a segment that was prepared gets its header with its first group.
 //! - A segment is let go only once a later one has its header on disk, which knows how far numbers and producers are.
 //! - A write that fails leaves nothing of its group: the file is cut off.
+//! - What is missing at the end is missed: once a segment has rows on disk, `journal.json` comes to name it.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, OpenOptions},
     os::unix::fs::OpenOptionsExt,
-    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -23,6 +23,8 @@ use super::{
     ahead::{Ahead, sync_directory},
     failed,
     format::{self, JournalId, SegmentHeader},
+    lock::{Home, Lock},
+    meta::{Marker, Newest},
     recover::{Segment, file_name},
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -34,13 +36,15 @@ const WANTED_FROM: u64 = 64;
 
 /// Where segments are made.
 pub struct Place {
-    pub directory: PathBuf,
+    pub home: Home,
+    /// For noting which segments there are.
+    pub marker: Marker,
     pub id: JournalId,
     /// A segment of this size gets no further frame.
     pub segment_bytes: u64,
     pub store: Store,
     /// Released when the journal is closed.
-    pub _lock: File,
+    pub _lock: Lock,
 }
 
 /// See the module.
@@ -202,6 +206,7 @@ impl Writer {
         self.file
             .sync()
             .map_err(|error| Trouble::Poisoned(poisoned(&segment.path, &error)))?;
+        self.is_there(&segment).map_err(Trouble::Poisoned)?;
         let grown = end.max(segment.length);
         if let Some(at_hand) = locked(&self.segments).last_mut() {
             at_hand.bytes = end;
@@ -214,6 +219,12 @@ impl Writer {
                     .note(name, *first, chunk.rows.count(), chunk.last());
             }
         }
+        if !segment.has_rows() {
+            self.ahead.note(Newest {
+                segment: segment.number,
+                row: chunks.last().map_or(segment.last, Chunk::last),
+            });
+        }
         if end >= self.place.segment_bytes / WANTED_FROM {
             self.ahead.want();
         }
@@ -221,6 +232,14 @@ impl Writer {
             grown_bytes: grown - segment.length,
             room_bytes: grown - end,
         })
+    }
+
+    /// Refuses a segment that was moved away or removed: the next opening would not find it.
+    fn is_there(&self, segment: &Segment) -> Result<()> {
+        self.place.home.check()?;
+        fs::metadata(&segment.path)
+            .map(|_| ())
+            .map_err(|error| poisoned(&segment.path, &error))
     }
 
     fn header(&self, first: u64, prepared_bytes: u64) -> SegmentHeader {
@@ -300,7 +319,15 @@ impl Writer {
                 .map_err(|e| failed(&at_hand.path, &e))?;
             area.lock().shrink_journal(at_hand.length - at_hand.bytes);
         }
-        self.ahead.clear(area)
+        let newest = locked(&self.segments).last().map(|segment| Newest {
+            segment: segment.number,
+            row: segment.last,
+        });
+        self.ahead.clear(area)?;
+        match newest {
+            Some(newest) => self.place.marker.note_newest(newest),
+            None => Ok(()),
+        }
     }
 }
 
@@ -334,7 +361,8 @@ fn create(
     first: u64,
     number: u64,
 ) -> Result<(Segment, Box<dyn Storage>)> {
-    let path = place.directory.join(file_name(number));
+    place.home.check()?;
+    let path = place.home.path().join(file_name(number));
     let header = SegmentHeader {
         prepared_bytes: 0,
         first,
@@ -356,7 +384,7 @@ fn create(
         Ok(file)
     };
     let file = make().map_err(|e| failed(&path, &e))?;
-    sync_directory(&place.directory)?;
+    sync_directory(place.home.path())?;
     let segment = Segment {
         number,
         path,

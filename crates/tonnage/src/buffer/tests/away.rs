@@ -99,12 +99,12 @@ async fn numbers_that_the_database_has_are_not_taken_for_its_rows() {
     let memory = memory().await;
     begun(&memory, dir.path(), 5, 9).await;
     let journal = dir.path().join("journal");
+    let buffer = journaled(&memory, dir.path()).open().await.unwrap();
     let before: Vec<_> = std::fs::read_dir(&journal)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .map(|path| (path.clone(), std::fs::read(path).unwrap()))
         .collect();
-    let buffer = journaled(&memory, dir.path()).open().await.unwrap();
     for id in 10..=20 {
         buffer.put(row(id)).await.unwrap();
     }

@@ -1,7 +1,9 @@
 //! The buffer against the reference target: whatever fails, every row that was put stands once or is accounted for,
 //! and the marks say which.
 
+mod altered;
 mod away;
+mod copies;
 mod crashes;
 mod journals;
 mod recycled;
@@ -150,6 +152,49 @@ async fn a_row_is_there_exactly_when_the_mark_has_reached_it() {
             (report.rows.put, report.rows.written),
             (put, ids(&memory).len() as u64)
         );
+    }
+}
+
+/// Fails a test that would wait for ever.
+async fn within<F: Future>(done: F) -> F::Output {
+    let done = tokio::time::timeout(Duration::from_secs(60), done).await;
+    done.expect("it does not come")
+}
+
+/// There is nothing to gather for where everything under way is waited for.
+#[tokio::test]
+async fn rows_that_are_waited_for_are_not_held_back() {
+    for has_journal in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory().await;
+        let unhurried = options(&memory, dir.path()).drain(usize::MAX, NEVER);
+        let unhurried = match has_journal {
+            true => unhurried.journal(dir.path().join("journal")),
+            false => unhurried,
+        };
+        let buffer = unhurried.clone().ack(Ack::Committed).open().await.unwrap();
+        for id in 1..=2 {
+            let put = within(buffer.put(row(id))).await;
+            assert_eq!(put.unwrap(), id);
+        }
+        let puts = (3..=9).map(|id| buffer.put(row(id)));
+        let puts = within(futures::future::join_all(puts)).await;
+        assert!(puts.iter().all(Result::is_ok));
+        assert_eq!(ids(&memory).len(), 9);
+        buffer.close().await.unwrap();
+
+        let buffer = unhurried.open().await.unwrap();
+        let first = buffer.put(row(10)).await.unwrap();
+        within(buffer.wait(first)).await.unwrap();
+        // Who tells producers of the mark waits for all of them.
+        let following = {
+            let buffer = buffer.clone();
+            tokio::spawn(async move { buffer.committed_beyond(first).await })
+        };
+        let second = buffer.put(row(11)).await.unwrap();
+        let mark = within(following).await.unwrap();
+        assert_eq!(mark, Some(second));
+        buffer.close().await.unwrap();
     }
 }
 

@@ -213,7 +213,8 @@ async fn a_kill_at_any_time_leaves_what_was_acknowledged() {
         assert!((before..=before + 1).contains(&found), "{found} after {before}");
         drop(journal);
         let name = copy.file_name().unwrap().to_str().unwrap();
-        let buffer = bounded(&memory, dir.path(), name, false).open().await.unwrap();
+        // The database is ahead of it, as no kill leaves it: so it is said that rows may be lost.
+        let buffer = bounded(&memory, dir.path(), name, true).open().await.unwrap();
         assert_eq!(buffer.accepted(), last, "the database has them all");
         buffer.stop().await;
     }
@@ -405,8 +406,9 @@ async fn a_journal_of_the_first_format_is_gone_on_with_in_this_one() {
     buffer.stop().await;
     let meta_path = dir.path().join("journal/journal.json");
     let mut meta: serde_json::Value = serde_json::from_slice(&fs::read(&meta_path).unwrap()).unwrap();
-    assert_eq!(meta["format"], 2);
+    assert_eq!(meta["format"], 3);
     meta["format"] = 1.into();
+    meta.as_object_mut().unwrap().remove("newest");
     fs::write(&meta_path, meta.to_string()).unwrap();
     let id = u128::from_str_radix(meta["id"].as_str().unwrap(), 16).unwrap();
     let texts: Vec<String> = (1..=5)
@@ -422,13 +424,13 @@ async fn a_journal_of_the_first_format_is_gone_on_with_in_this_one() {
     let buffer = small(&memory, dir.path()).open().await.unwrap();
     assert_eq!((buffer.recovery().rows, buffer.accepted()), (2, 5));
     let meta: serde_json::Value = serde_json::from_slice(&fs::read(&meta_path).unwrap()).unwrap();
-    assert_eq!((&meta["format"], &meta["begun"]), (&2.into(), &true.into()));
+    assert_eq!((&meta["format"], &meta["begun"]), (&3.into(), &true.into()));
     assert_eq!(buffer.put(row(6)).await.unwrap(), 6);
     buffer.close().await.unwrap();
     assert_eq!(ids(&memory), [1, 2, 3, 4, 5, 6]);
 
     let mut later = meta.clone();
-    later["format"] = 3.into();
+    later["format"] = 4.into();
     fs::write(&meta_path, later.to_string()).unwrap();
     let error = small(&memory, dir.path())
         .open()
@@ -438,7 +440,7 @@ async fn a_journal_of_the_first_format_is_gone_on_with_in_this_one() {
     assert!(
         error
             .to_string()
-            .contains("has format 3, this release knows 1 to 2"),
+            .contains("has format 4, this release knows 1 to 3"),
         "{error}"
     );
 }

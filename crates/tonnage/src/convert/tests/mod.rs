@@ -75,6 +75,7 @@ fn source(arrow: &DataType) -> SourceColumn {
 fn context(zone: Option<&str>) -> ParseContext {
     ParseContext {
         timezone: zone.map(|name| timezone(name).expect("the zone is known")),
+        bytes_as_written: false,
     }
 }
 
@@ -222,6 +223,17 @@ fn the_null_option_is_not_offered_for_typed_sources() {
 #[test]
 fn bytes_and_uuids() {
     check(BinaryArray::from(vec![&b"hi"[..]]), ColumnType::Bytes, &["6869"]);
+    // Text of a typed source is its own bytes; one that may be meant as others is refused.
+    let texts = || vec![Some("hi"), None, Some("a\\b"), Some("\\x41")];
+    let wanted = [
+        "6869",
+        "null",
+        "615c62",
+        "22000: '\\x41' is text, which may say bytes in hexadecimal or be them",
+    ];
+    check(StringArray::from(texts()), ColumnType::Bytes, &wanted);
+    check(LargeStringArray::from(texts()), ColumnType::Bytes, &wanted);
+    check(StringViewArray::from(texts()), ColumnType::Bytes, &wanted);
     check(
         LargeBinaryArray::from(vec![Some(&b"hi"[..]), None]),
         ColumnType::Bytes,

@@ -43,6 +43,17 @@ fn integers() {
         ],
     );
     check(
+        Decimal128Array::from(vec![Some(125), Some(123_456_789_012_345_678), None])
+            .with_precision_and_scale(20, 2)
+            .expect("a precision there is"),
+        ColumnType::Float64,
+        &[
+            "1.25",
+            "22000: '1234567890123456.78' would become 1234567890123456.8 as float64",
+            "null",
+        ],
+    );
+    check(
         Int32Array::from(vec![1 << 24, (1 << 24) + 1]),
         ColumnType::Float32,
         &["16777216.0", "22000: 16777217 would become 16777216 as float32"],

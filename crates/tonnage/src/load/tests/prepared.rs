@@ -2,7 +2,6 @@
 //! run says what is owed to it.
 
 use super::*;
-use crate::ledger::Ledger;
 
 /// A table `t` of three old rows, unless it is to be empty, with two secondary indexes.
 async fn table(dir: &Path, rows: bool) -> Memory {
@@ -40,7 +39,7 @@ fn ids(memory: &Memory) -> Vec<i64> {
 }
 
 async fn owing(memory: &Memory) -> usize {
-    let runs = memory.runs().await.unwrap();
+    let runs = memory.runs(&RunQuery::Newest(1_000)).await.unwrap();
     runs.iter().filter(|run| run.detail.pending.is_some()).count()
 }
 
@@ -206,7 +205,11 @@ async fn readers_see_the_old_table_until_the_new_one_is_whole() {
 async fn a_table_with_rows_keeps_its_indexes() {
     let dir = tempfile::tempdir().unwrap();
     let memory = table(dir.path(), true).await;
-    let refused = load(&memory, Numbers::new(Vec::new(), 1), around(dir.path(), false)).await;
+    let anew = LoadOptions {
+        attempt: Attempt::New,
+        ..around(dir.path(), false)
+    };
+    let refused = load(&memory, Numbers::new(Vec::new(), 1), anew).await;
     let error = refused.expect_err("it has rows");
     assert_eq!(
         error.to_string(),

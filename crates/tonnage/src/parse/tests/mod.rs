@@ -19,6 +19,7 @@ const CHAR: ColumnType = ColumnType::Char { chars: 3 };
 fn context(zone: Option<&str>) -> ParseContext {
     ParseContext {
         timezone: zone.map(|name| timezone(name).expect("the zone is known")),
+        bytes_as_written: false,
     }
 }
 
@@ -162,7 +163,8 @@ fn bytes_and_uuids() {
             ("\\xfF00", "ff00"),
             ("hi", "6869"),
             ("", ""),
-            ("\\\\x", "5c5c78"),
+            ("\\\\x", "5c78"),
+            ("a\\000\\\\\\377b", "61005cff62"),
         ],
     );
     check_bad(
@@ -170,6 +172,27 @@ fn bytes_and_uuids() {
         &[
             ("\\x6", "22P02", "'\\x6' is not bytes in hexadecimal"),
             ("\\x6g", "22P02", "'\\x6g' is not bytes in hexadecimal"),
+            ("a\\", "22P02", "'a\\' has a backslash that stands for no byte"),
+            (
+                "C:\\new",
+                "22P02",
+                "'C:\\new' has a backslash that stands for no byte",
+            ),
+            (
+                "\\400",
+                "22P02",
+                "'\\400' has a backslash that stands for no byte",
+            ),
+            (
+                "\\08a",
+                "22P02",
+                "'\\08a' has a backslash that stands for no byte",
+            ),
+            (
+                "\\X41",
+                "22P02",
+                "'\\X41' has a backslash that stands for no byte",
+            ),
         ],
     );
     let uuid = "0123456789abcdef0123456789abcdef";

@@ -54,8 +54,58 @@ fn dates() {
                 "22007",
                 "'2023-01-01 00:00:00' is not a date",
             ),
-            ("infinity", "22007", "'infinity' is not a date"),
+            ("today", "22007", "'today' is not a date"),
+            ("inf", "22007", "'inf' is not a date"),
+            ("-0044-03-15", "22007", "'-0044-03-15' is not a date"),
+            ("99999999-01-01", "22007", "'99999999-01-01' is not a date"),
+            ("0000-01-01 BC", "22007", "'0000-01-01 BC' is not a date"),
+            ("0002-02-29 BC", "22007", "'0002-02-29 BC' is not a date"),
         ],
+    );
+}
+
+/// As PostgreSQL writes them; the ends of the numbers stand for what is infinite.
+#[test]
+fn far_dates_and_the_ends_of_time() {
+    use time::{any_date, any_instant, any_timestamp, spelled_date, spelled_timestamp};
+    const DAY: i64 = 86_400_000_000;
+    for (text, days) in [
+        ("0001-12-31 BC", -719_163),
+        ("0001-02-29 BC", -719_469),
+        ("4714-11-24 BC", -2_440_588),
+        ("10000-01-01", 2_932_897),
+        ("5874897-12-31", 2_145_042_905),
+        ("infinity", i32::MAX),
+        ("-infinity", i32::MIN),
+    ] {
+        assert_eq!(any_date(text.as_bytes()), Ok(days), "{text}");
+        assert_eq!(spelled_date(days.into()), text);
+    }
+    for (text, micros) in [
+        ("0001-12-31 00:00:01.5 BC", -719_163 * DAY + 1_500_000),
+        ("10000-01-01 12:00:00", 2_932_897 * DAY + DAY / 2),
+        ("infinity", i64::MAX),
+        ("-infinity", i64::MIN),
+    ] {
+        assert_eq!(any_timestamp(text.as_bytes()), Ok(micros), "{text}");
+        assert_eq!(spelled_timestamp(micros, ""), text);
+    }
+    assert_eq!(
+        any_instant(b"10000-01-01 12:00:00+01", None),
+        Ok(2_932_897 * DAY + 11 * DAY / 24)
+    );
+    assert_eq!(
+        any_instant(b"0001-12-31 00:00:00+00 BC", None),
+        Ok(-719_163 * DAY)
+    );
+    assert_eq!(
+        spelled_timestamp(-719_163 * DAY, "+00"),
+        "0001-12-31 00:00:00+00 BC"
+    );
+    assert_eq!(any_instant(b" -Infinity ", None), Ok(i64::MIN));
+    assert!(
+        any_timestamp(b"9999999-01-01 00:00:00").is_err(),
+        "beyond 64 bits"
     );
 }
 
@@ -74,12 +124,9 @@ fn times() {
     check_bad(
         ColumnType::Time,
         &[
-            ("24:00:01", "22008", "'24:00:01' is a time that does not exist"),
-            (
-                "24:00:00.000001",
-                "22008",
-                "'24:00:00.000001' is a time that does not exist",
-            ),
+            ("839:00:00", "22007", "'839:00:00' is not a time"),
+            ("-839:00:00", "22007", "'-839:00:00' is not a time"),
+            ("100:60:00", "22007", "'100:60:00' is not a time"),
             ("12:60", "22008", "'12:60' is a time that does not exist"),
             ("12:34:61", "22008", "'12:34:61' is a time that does not exist"),
             (
@@ -109,6 +156,22 @@ fn times() {
     );
 }
 
+/// As MariaDB has them.
+#[test]
+fn times_outside_a_day() {
+    for (text, micros) in [
+        ("838:59:59.999999", time::TIME_MAX),
+        ("-838:59:59.999999", -time::TIME_MAX),
+        ("24:00:00.000001", 86_400_000_001),
+        ("-00:00:00.5", -500_000),
+        ("-26:00:00", -26 * 3_600_000_000),
+        ("100:00:00", 100 * 3_600_000_000),
+    ] {
+        assert_eq!(time::any_time(text.as_bytes()), Ok(micros), "{text}");
+        assert_eq!(text_of_time(micros), text);
+    }
+}
+
 #[test]
 fn timestamps() {
     check_good(
@@ -119,13 +182,16 @@ fn timestamps() {
             ("2023-06-01t12:34", "2023-06-01T12:34:00"),
             ("9999-12-31 23:59:59.999999", "9999-12-31T23:59:59.999999"),
             ("0001-01-01 00:00:00", "0001-01-01T00:00:00"),
+            // A date is its midnight.
+            ("2023-06-01", "2023-06-01T00:00:00"),
+            ("2023-06-01 ", "2023-06-01T00:00:00"),
         ],
     );
     check_bad(
         ColumnType::Timestamp,
         &[
-            ("2023-06-01", "22007", "'2023-06-01' is not a timestamp"),
-            ("2023-06-01 ", "22007", "'2023-06-01 ' is not a timestamp"),
+            ("2023-06", "22007", "'2023-06' is not a timestamp"),
+            ("2023-06-31", "22007", "'2023-06-31' is not a timestamp"),
             (
                 "2023-06-01  12:34",
                 "22007",
@@ -203,6 +269,7 @@ fn instants() {
         ],
     );
     let zoned = |text: &str| read(ColumnType::TimestampTz, text.as_bytes(), Some("Europe/Berlin"));
+    assert_eq!(zoned("2023-06-01").as_deref(), Ok("2023-05-31T22:00:00Z"));
     assert_eq!(zoned("2023-06-01 12:00").as_deref(), Ok("2023-06-01T10:00:00Z"));
     assert_eq!(zoned("2023-01-01 12:00").as_deref(), Ok("2023-01-01T11:00:00Z"));
     assert_eq!(zoned("2023-01-01 12:00Z").as_deref(), Ok("2023-01-01T12:00:00Z"));

@@ -15,7 +15,10 @@ use arrow::{
 
 use crate::{
     error::{Error, Result},
-    sinks::digits::{DAYS, push_clock, push_date, push_decimal, push_padded, push_signed, push_unsigned},
+    parse::{TIME_MAX, spelled_date, spelled_timestamp, text_of_time},
+    sinks::digits::{
+        DAY_MICROS, DAYS, push_clock, push_date, push_decimal, push_padded, push_signed, push_unsigned,
+    },
 };
 
 /// Encodes some rows of a column.
@@ -196,7 +199,14 @@ pub(in crate::sinks) fn encoder(data_type: &DataType) -> Option<Encode> {
             )
         },
         DataType::Date32 => |array, rows, _, cells| {
-            primitive::<Date32Type>(array, rows, cells, |days, out| push_day(out, i64::from(days)))
+            primitive::<Date32Type>(array, rows, cells, |days, out| {
+                match DAYS.contains(&i64::from(days)) {
+                    true => push_date(out, i64::from(days)),
+                    // As PostgreSQL writes them, and a load reads them.
+                    false => out.extend_from_slice(spelled_date(i64::from(days)).as_bytes()),
+                }
+                Ok(())
+            })
         },
         DataType::Date64 => |array, rows, _, cells| {
             primitive::<Date64Type>(array, rows, cells, |millis, out| {
@@ -313,6 +323,11 @@ fn timestamp<T: ArrowPrimitiveType<Native = i64>, const DIGITS: usize>(
     };
     let day = 86_400 * 10_i64.pow(DIGITS as u32);
     primitive::<T>(array, rows, cells, |value, out| {
+        if DIGITS == 6 && !MICROS.contains(&value) {
+            let offset = std::str::from_utf8(suffix).unwrap_or_default();
+            out.extend_from_slice(spelled_timestamp(value, offset).as_bytes());
+            return Ok(());
+        }
         push_day(out, value.div_euclid(day))?;
         out.push(b' ');
         push_time::<DIGITS>(out, value.rem_euclid(day))?;
@@ -320,6 +335,9 @@ fn timestamp<T: ArrowPrimitiveType<Native = i64>, const DIGITS: usize>(
         Ok(())
     })
 }
+
+/// The microseconds of the days that are written with four digits of their year.
+const MICROS: Range<i64> = *DAYS.start() * DAY_MICROS..(*DAYS.end() + 1) * DAY_MICROS;
 
 /// Appends a date of a year with four digits; others are read differently everywhere.
 fn push_day(out: &mut Vec<u8>, days: i64) -> Result<()> {
@@ -336,6 +354,10 @@ fn push_day(out: &mut Vec<u8>, days: i64) -> Result<()> {
 /// Appends a time of day in units of `DIGITS` decimal places of a second; 24:00:00 is one.
 fn push_time<const DIGITS: usize>(out: &mut Vec<u8>, time: i64) -> Result<()> {
     let second = 10_u64.pow(DIGITS as u32);
+    if DIGITS == 6 && !(0..=DAY_MICROS).contains(&time) && (-TIME_MAX..=TIME_MAX).contains(&time) {
+        out.extend_from_slice(text_of_time(time).as_bytes());
+        return Ok(());
+    }
     let time = u64::try_from(time)
         .ok()
         .filter(|time| *time <= 86_400 * second)

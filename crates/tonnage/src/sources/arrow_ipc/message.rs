@@ -64,6 +64,9 @@ const LZ4_GROWTH_MAX: u64 = 255;
 /// does not stop there.
 const LZ4_UNSEEN_BYTES_MAX: u64 = 256 << 20;
 
+/// What messages of Arrow 0.17 say that their buffers are compressed with.
+const OLD_COMPRESSION: &str = "ARROW:experimental_compression";
+
 /// The bytes of dictionaries, by their numbers.
 type Held = HashMap<i64, u64>;
 
@@ -102,7 +105,7 @@ struct Stream {
 struct Indexed {
     file: File,
     bytes: u64,
-    /// Of the footer and the heads of the batches that were read or skipped.
+    /// Of the footer, the dictionaries and the batches that were read or skipped.
     hash: Xxh3Default,
     dictionaries: Vec<ipc::Block>,
     batches: Vec<ipc::Block>,
@@ -250,6 +253,14 @@ impl Messages {
         })
     }
 
+    /// The file that is read, if it is one.
+    pub fn file(&self) -> Option<&File> {
+        match &self.form {
+            Form::File(indexed) => Some(&indexed.file),
+            Form::Stream(stream) => stream.bytes.file(),
+        }
+    }
+
     /// All columns there are.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
@@ -266,6 +277,7 @@ impl Messages {
                 indexed
                     .read(&block)
                     .and_then(|message| {
+                        indexed.hash.update(&message.bytes);
                         message.check(held)?;
                         Ok(guarded(|| {
                             decoder.read_dictionary(&message.block, &message.bytes)
@@ -294,32 +306,49 @@ impl Messages {
         Ok(batch)
     }
 
-    /// Skips whole batches that lie within the next `rows` rows, where that is cheap; returns how many rows they
-    /// had.
+    /// Skips whole batches that lie within the next `rows` rows without decoding them, where each can be found; returns
+    /// how many rows they had.
     pub fn skip(&mut self, rows: u64) -> Result<u64> {
         let mut skipped = 0;
         if let Form::File(indexed) = &mut self.form {
             while let Some(block) = indexed.batches.get(indexed.next).copied() {
-                let head = indexed.head(&block);
-                let (head, count) = head.map_err(|flaw| flaw.at(&self.shown, self.rows))?;
+                let at_row = self.rows + skipped;
+                let count = indexed
+                    .rows(&block)
+                    .map_err(|flaw| flaw.at(&self.shown, at_row))?;
                 if skipped + count > rows {
                     break;
                 }
+                let message = indexed
+                    .read(&block)
+                    .map_err(|flaw| flaw.at(&self.shown, at_row))?;
                 skipped += count;
                 indexed.next += 1;
-                indexed.hash.update(&head);
+                indexed.hash.update(&message.bytes);
             }
             self.rows += skipped;
         }
         Ok(skipped)
     }
 
-    /// Of the footer and the heads of the batches so far, or of all that was read of a stream.
+    /// Of the footer, the dictionaries and the batches so far, or of all that was read of a stream.
     pub fn hash(&self) -> u64 {
         match &self.form {
             Form::File(indexed) => indexed.hash.digest(),
             Form::Stream(stream) => stream.hash.digest(),
         }
+    }
+
+    /// The hash that a file which has just been opened has once all of it has been read with these columns.
+    pub fn whole_hash(mut self, columns: &[usize]) -> Result<u64> {
+        match &mut self.form {
+            Form::File(_) => {
+                self.project(columns)?;
+                self.skip(u64::MAX)?;
+            }
+            Form::Stream(stream) => while stream.next().map_err(|flaw| flaw.at(&self.shown, 0))?.is_some() {},
+        }
+        Ok(self.hash())
     }
 
     /// Bytes of the file behind which reading stands, as they lie on the disk.
@@ -341,8 +370,7 @@ impl Indexed {
             let message = self.read(&block)?;
             message.check(held)?;
             self.next += 1;
-            self.hash
-                .update(&message.bytes[..block.metaDataLength() as usize]);
+            self.hash.update(&message.bytes);
             if let Some(batch) = guarded(|| decoder.read_record_batch(&message.block, &message.bytes))? {
                 return Ok(Some(batch));
             }
@@ -350,15 +378,14 @@ impl Indexed {
         Ok(None)
     }
 
-    /// The head of a batch, and the rows that it says.
-    fn head(&mut self, block: &ipc::Block) -> Result<(Buffer, u64), Flaw> {
+    /// The rows that the head of a batch says.
+    fn rows(&mut self, block: &ipc::Block) -> Result<u64, Flaw> {
         let message = self.read(&ipc::Block::new(block.offset(), block.metaDataLength(), 0))?;
         let rows = guarded(|| {
             let batch = message.message()?.header_as_record_batch();
             Ok::<_, ArrowError>(batch.map_or(0, |batch| batch.length()))
         })?;
-        let rows = u64::try_from(rows).map_err(|_| "a batch has fewer rows than none".to_owned())?;
-        Ok((message.bytes, rows))
+        Ok(u64::try_from(rows).map_err(|_| "a batch has fewer rows than none".to_owned())?)
     }
 
     fn read(&mut self, block: &ipc::Block) -> Result<Encoded, Flaw> {
@@ -488,8 +515,25 @@ impl Encoded {
         ipc::root_as_message(metadata).map_err(|cause| invalid(&cause.to_string()))
     }
 
+    /// How its buffers are compressed, if it says so as Arrow 0.17 did: the format had no word for it yet, and a reader
+    /// that knows nothing of this takes them for values.
+    fn old_compression(&self) -> Result<Option<String>, ArrowError> {
+        let message = self.message()?;
+        let pairs = message.custom_metadata().into_iter().flatten();
+        let mut values = pairs
+            .filter(|pair| pair.key() == Some(OLD_COMPRESSION))
+            .map(|pair| pair.value());
+        let codec = values
+            .next()
+            .map(|codec| codec.unwrap_or_default().to_lowercase());
+        Ok(codec.filter(|codec| codec != "uncompressed"))
+    }
+
     /// Checks what would be allocated for the message, beside the dictionaries that are held already.
     fn check(&self, held: &mut Held) -> Result<(), Flaw> {
+        if let Some(codec) = guarded(|| self.old_compression())? {
+            return Err(Flaw::OldCompression(codec));
+        }
         let checked = guarded(|| {
             let message = self.message()?;
             let dictionary = message.header_as_dictionary_batch();
@@ -583,6 +627,8 @@ enum Flaw {
     TooLarge(u64),
     /// As many as this cannot be had of the system.
     NoMemory(u64),
+    /// They are compressed as Arrow 0.17 did it, with this.
+    OldCompression(String),
 }
 
 impl From<Error> for Flaw {
@@ -612,6 +658,10 @@ impl Flaw {
             ))
             .hint("write the file in batches of fewer rows; if it is not that large, it is damaged"),
             Self::NoMemory(bytes) => no_memory(shown, "a message", bytes),
+            Self::OldCompression(codec) => Error::input(format!(
+                "{shown} is compressed with {codec} as Arrow 0.17 did it, before the format had a way to say so"
+            ))
+            .hint("read it with the Arrow that wrote it, and write it again without compression or with Arrow 1.0 or newer"),
         }
     }
 }

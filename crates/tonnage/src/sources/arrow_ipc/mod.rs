@@ -5,8 +5,9 @@
 //!   `block_bytes`th byte, a row of a batch counting for the batch's bytes divided by its rows: so the cut
 //!   follows from the file and the request alone, whatever the size of the file's batches.
 //! - A stream that ends without its mark of the end is an error, since rows may be missing.
-//! - Marks hold a row of the file and a hash: of the footer, or of the stream up to the batch that the row is
-//!   in. The place where a file begins has offset 0 and hash 0.
+//! - Marks hold a row of the file and a hash: of the files before and of this one up to the batch that the row is in,
+//!   of the file form also of its footer and dictionaries. The place where a file begins has offset 0.
+//! - A block of a file that has changed since it was found is never handed on.
 //! - Memory: one batch as it is in the file, the dictionaries, and the rows of one block; all of them bounded.
 //!
 //! Dictionaries and run-end encoded columns come as their values.
@@ -31,7 +32,8 @@ use self::message::Messages;
 use super::{
     InputFile,
     columns::merge_columns,
-    damage::{guarded, has_changed},
+    damage::{changed_before, guarded, has_changed},
+    text::window::chained,
 };
 use crate::{
     convert::{innermost, suggested},
@@ -57,6 +59,8 @@ pub struct ArrowSource {
     mark: BlockMark,
     /// Bytes of files that are done, and not yet counted to a block.
     carried_bytes: u64,
+    /// The rolling hash before each file that is known so far, the first included.
+    hashes: Vec<u64>,
 }
 
 /// What is read of every file.
@@ -112,11 +116,13 @@ impl ArrowSource {
                 columns,
                 named: true,
                 text: false,
+                header: None,
             },
             wanted: None,
             index: 0,
             mark: BlockMark::default(),
             carried_bytes: 0,
+            hashes: vec![0],
         })
     }
 
@@ -127,6 +133,17 @@ impl ArrowSource {
         let mut columns = self.schema.columns.clone();
         merge_columns(&mut columns, &self.files[0].shown, &others, &file.shown)?;
         Ok(OpenFile::new(index, messages))
+    }
+
+    /// The rolling hash before a file. Files that were not read are read for it.
+    fn hash_before(&mut self, index: usize, read: &[usize]) -> Result<u64> {
+        while let (Some(before), true) = (self.hashes.last(), self.hashes.len() <= index) {
+            let file = &self.files[self.hashes.len() - 1];
+            file.check()?;
+            let whole = Messages::open(file)?.whole_hash(read)?;
+            self.hashes.push(chained(*before, whole));
+        }
+        Ok(self.hashes[index])
     }
 }
 
@@ -264,6 +281,10 @@ impl Source for ArrowSource {
         vec!["format=arrow".to_owned()]
     }
 
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     fn bytes_total(&self) -> Option<u64> {
         self.files
             .iter()
@@ -322,10 +343,25 @@ impl Source for ArrowSource {
                 );
             }
             let mut open = self.open_file(number)?;
-            if mark.offset > 0 && (!open.go_to(mark.offset, wanted)? || open.messages.hash() != mark.hash) {
+            let reached = match mark.offset {
+                0 => Ok(true),
+                row => open.go_to(row, wanted),
+            };
+            if !file.unchanged(open.messages.file(), reached)? {
                 return Err(has_changed(&file.shown));
             }
             self.current = Some(open);
+        }
+        let read = wanted.read.clone();
+        let mut hash = self.hash_before(number, &read)?;
+        if let (Some(open), true) = (&self.current, mark.offset > 0) {
+            hash = chained(hash, open.messages.hash());
+        }
+        if mark.hash != 0 && hash != mark.hash {
+            return Err(changed_before(
+                |number| Some(&self.files.get(number)?.shown),
+                mark,
+            ));
         }
         self.index = index;
         self.mark = *mark;
@@ -339,11 +375,17 @@ impl Source for ArrowSource {
             let Some(open) = &mut self.current else {
                 return Ok(None);
             };
-            if open.more(wanted)? {
+            let file = &self.files[open.index];
+            let more = open.more(wanted);
+            if file.unchanged(open.messages.file(), more)? {
                 break;
             }
             self.carried_bytes += open.messages.disk_bytes() - open.counted_bytes;
             let following = open.index + 1;
+            if self.hashes.len() == following {
+                self.hashes
+                    .push(chained(self.hashes[open.index], open.messages.hash()));
+            }
             self.current = match following < self.files.len() {
                 true => Some(self.open_file(following)?),
                 false => None,
@@ -352,17 +394,21 @@ impl Source for ArrowSource {
         let Some(open) = &mut self.current else {
             return Ok(None);
         };
-        let shown = &self.files[open.index].shown;
+        let file = &self.files[open.index];
+        let shown = &file.shown;
         let first_row = open.rows + 1;
-        let rows = open.block(wanted, shown)?;
+        let rows = open.block(wanted, shown);
+        let rows = file.unchanged(open.messages.file(), rows)?;
         let count = rows.num_rows();
         // Rows that were read are not lost to damage behind them.
         let more = open.more(wanted).unwrap_or_else(|error| {
             open.failed = Some(error);
             true
         });
+        file.check_open(open.messages.file())?;
         let start = self.mark;
         let last = open.index + 1 == self.files.len();
+        let hash = chained(self.hashes[open.index], open.messages.hash());
         self.mark = match more || last {
             true => BlockMark {
                 // More files than 32 bits can count cannot be named on a command line.
@@ -370,11 +416,12 @@ impl Source for ArrowSource {
                 offset: open.rows,
                 file_rows: open.rows,
                 rows: start.rows + count as u64,
-                hash: open.messages.hash(),
+                hash,
             },
             false => BlockMark {
                 file: open.index as u32 + 1,
                 rows: start.rows + count as u64,
+                hash,
                 ..BlockMark::default()
             },
         };

@@ -345,3 +345,30 @@ fn damage_is_an_error_and_never_a_panic() {
         }
     }
 }
+
+/// Arrow 0.17 compressed buffers before the format had a word for it. The files are pyarrow's, which takes their buffers
+/// for compressed ones.
+#[test]
+fn files_compressed_as_arrow_0_17_did_it_are_refused() {
+    for (name, codec) in [("old_lz4.arrow", "lz4"), ("old_zstd.arrows", "zstd")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/data")
+            .join(name);
+        let shown = path.to_string_lossy().into_owned();
+        let (files, _) = files::find(std::slice::from_ref(&shown), None).expect("the file");
+        let mut source = ArrowSource::open(files).expect("a schema");
+        let request = ReadRequest {
+            columns: vec![(0, ColumnType::Int32)],
+            block_rows: 10,
+            block_bytes: 1 << 20,
+        };
+        source.request(&request).expect("a column");
+        let error = source.next().expect_err("buffers that are no values");
+        let message = error.to_string();
+        assert!(
+            message.starts_with(&format!("{shown} is compressed with {codec} as Arrow 0.17")),
+            "{message}"
+        );
+        assert!(error.hint_text().is_some());
+    }
+}

@@ -14,7 +14,7 @@ use arrow::{
 use super::{
     dialect::Nulls,
     header::FileColumns,
-    tokenise::{Fields, Flaw, Idle, Record, Span, Tokeniser},
+    tokenise::{Fields, Flaw, Idle, Record, Span, Tokeniser, is_line_end},
 };
 use crate::{
     error::{Error, Result},
@@ -44,6 +44,8 @@ pub(super) struct Records {
     fields: Fields,
     good: Vec<Place>,
     bad: Vec<(Place, Flaw)>,
+    /// Blank lines between them.
+    blank_lines: u64,
 }
 
 /// How the cut came about.
@@ -76,14 +78,18 @@ pub(super) struct Shape<'a> {
 /// Consumes lines that are no records. False where the file ends.
 pub(super) fn skip_idle(window: &mut Window, tokeniser: &Tokeniser) -> Result<bool> {
     loop {
-        let mut at = 0;
+        let (mut at, mut blank_lines) = (0, 0);
         let idle = loop {
             match tokeniser.idle(window.text(), at, window.whole()) {
-                Idle::Line { next } => at = next,
+                Idle::Line { next } => {
+                    blank_lines += u64::from(is_line_end(window.text()[at]));
+                    at = next;
+                }
                 other => break other,
             }
         };
         window.consume(at);
+        window.pass_blank_lines(blank_lines);
         match idle {
             Idle::Record => return Ok(true),
             Idle::End => return Ok(false),
@@ -145,9 +151,11 @@ impl Records {
         self.fields.clear();
         self.good.clear();
         self.bad.clear();
+        self.blank_lines = 0;
         let mut at = 0;
         loop {
             if let Some(cut) = self.cut_text(window.text(), window.whole(), &mut at, tokeniser, request) {
+                window.pass_blank_lines(self.blank_lines);
                 return Ok(cut);
             }
             // As much again as the record has so far: a long one is not scanned over and over.
@@ -172,6 +180,7 @@ impl Records {
             match tokeniser.idle(text, *at, whole) {
                 Idle::Record => {}
                 Idle::Line { next } => {
+                    self.blank_lines += u64::from(is_line_end(text[*at]));
                     *at = next;
                     continue;
                 }
@@ -294,7 +303,7 @@ impl Shape<'_> {
             column: column.map(|name| name.to_string()),
             code: sqlstate::BAD_FORMAT.to_owned(),
             message: flaw.to_string(),
-            hint: None,
+            hint: flaw.hint().map(str::to_owned),
         }
     }
 }

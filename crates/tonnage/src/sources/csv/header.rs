@@ -1,10 +1,10 @@
 //! What a file begins with: its names, and how they map to those of the first file.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     dialect::Dialect,
-    tokenise::{Fields, Flaw, Idle, Record, Tokeniser},
+    tokenise::{Fields, Flaw, Idle, Record, Tokeniser, is_line_end},
 };
 use crate::{
     error::{Error, Result},
@@ -83,9 +83,53 @@ fn listed(names: &[Arc<str>]) -> String {
     text
 }
 
-/// Consumes the header, and returns its names. `Input` for a file without one, and for names that are empty,
-/// repeated or not UTF-8.
-pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Vec<Arc<str>>> {
+/// A file's names, and what was made of those that its header lacks or repeats, a sentence each.
+pub(super) struct Names {
+    pub names: Vec<Arc<str>>,
+    pub notes: Vec<String>,
+}
+
+/// The names of a header: a column without one is called `c3` by its place, the second of one name `name_2`.
+fn unique(mut names: Vec<String>, shown: &str) -> Names {
+    // What is made up must not be the name of another column.
+    let mut taken: HashSet<String> = names.iter().cloned().collect();
+    let mut seen = HashSet::new();
+    let mut notes = Vec::new();
+    for (column, name) in (1..).zip(&mut names) {
+        if !name.is_empty() && seen.insert(name.clone()) {
+            continue;
+        }
+        let was_empty = name.is_empty();
+        let stem = match was_empty {
+            true => format!("c{column}"),
+            false => name.clone(),
+        };
+        let numbered = (2u64..).map(|number| format!("{stem}_{number}"));
+        let mut candidates = was_empty.then(|| stem.clone()).into_iter().chain(numbered);
+        let Some(unused) = candidates.find(|candidate| taken.insert(candidate.clone())) else {
+            continue;
+        };
+        let before = std::mem::replace(name, unused);
+        let (before, now) = (quoted(before.as_bytes()), quoted(name.as_bytes()));
+        notes.push(match was_empty {
+            true => format!("column {column} of {shown} has no name in the header and is called {now}"),
+            false => format!("column {column} of {shown} repeats the name {before} and is called {now}"),
+        });
+    }
+    if notes.len() > NAMES_SHOWN_MAX {
+        let more = notes.split_off(NAMES_SHOWN_MAX).len();
+        notes.push(format!(
+            "{more} more columns of {shown} are renamed in the same way"
+        ));
+    }
+    Names {
+        names: names.into_iter().map(Arc::from).collect(),
+        notes,
+    }
+}
+
+/// Consumes the header, and returns its names. `Input` for a file without one, and for names that are not UTF-8.
+pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Names> {
     let mut fields = Fields::default();
     let next = match first_record(window, &Tokeniser::new(dialect, None), &mut fields)? {
         First::Good { next } => next,
@@ -93,11 +137,10 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
             flaw: Flaw::FieldCount { found, expected },
         } => return Err(too_many_columns(shown, "header", found, expected)),
         First::Bad { flaw } => {
-            return Err(
-                Error::input(format!("{shown}: the header cannot be read: {flaw}")).hint(
-                    "the first line names the columns; where it does not, --no-header reads it as a row",
-                ),
-            );
+            let unread = Error::input(format!("{shown}: the header cannot be read: {flaw}"));
+            return Err(unread.hint(flaw.hint().unwrap_or(
+                "the first line names the columns; where it does not, --no-header reads it as a row",
+            )));
         }
         First::None => {
             return Err(Error::input(format!("{shown} is empty: there is no header"))
@@ -105,7 +148,7 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
         }
     };
     let text = window.text();
-    let mut names: Vec<Arc<str>> = Vec::with_capacity(fields.spans.len());
+    let mut names: Vec<String> = Vec::with_capacity(fields.spans.len());
     for (index, span) in fields.spans.iter().enumerate() {
         let place = format!("{shown}: column {} of the header", index + 1);
         let name = std::str::from_utf8(fields.bytes(*span, text)).map_err(|cause| {
@@ -113,10 +156,6 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
                 .hint("if the file has another character set, name it with --encoding")
                 .caused_by(cause)
         })?;
-        if name.is_empty() {
-            return Err(Error::input(format!("{place} has no name"))
-                .hint("name it in the file, or read without names: --no-header"));
-        }
         if name.contains('\0') {
             return Err(Error::input(format!("{place} contains a NUL byte")).hint(
                 "no database takes it in a name; is it a text file, and in the character set of --encoding?",
@@ -130,39 +169,54 @@ pub(super) fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) ->
         }
         names.push(name.into());
     }
-    let mut sorted: Vec<&Arc<str>> = names.iter().collect();
-    sorted.sort();
-    if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(Error::input(format!(
-            "{shown}: the header names {} twice",
-            quoted(pair[0].as_bytes())
-        ))
-        .hint("rename one in the file, or read without names: --no-header"));
-    }
     window.consume(next);
-    Ok(names)
+    Ok(unique(names, shown))
 }
 
-/// Names for a file without a header: `c1`, `c2` .. as many as its first good record has fields. `Input`
-/// where there is none. Consumes nothing but lines that are no records.
+/// Names for a file without a header: `c1`, `c2` .. as many as its first good record has fields, none where it has no
+/// row. Consumes nothing: in a file of one column blank lines are rows.
 pub(super) fn numbered_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Vec<Arc<str>>> {
     let mut fields = Fields::default();
     let tokeniser = Tokeniser::new(dialect, None);
-    match first_record(window, &tokeniser, &mut fields)? {
+    let (mut at, mut blank_lines) = (0, 0);
+    let first = loop {
+        match tokeniser.idle(window.text(), at, window.whole()) {
+            Idle::End => break First::None,
+            // What lies before the first record is held in memory.
+            Idle::Line { .. } if at > dialect.record_bytes_max => {
+                break First::Bad {
+                    flaw: tokeniser.too_long(),
+                };
+            }
+            Idle::Line { next } => {
+                blank_lines += u64::from(is_line_end(window.text()[at]));
+                at = next;
+                continue;
+            }
+            Idle::Incomplete => {}
+            Idle::Record => {
+                if let Some(first) = record_at(window, at, &tokeniser, &mut fields) {
+                    break first;
+                }
+            }
+        }
+        window.read(window.text().len() - at)?;
+    };
+    match first {
         First::Good { .. } => Ok((1..=fields.spans.len()).map(|n| format!("c{n}").into()).collect()),
         First::Bad {
             flaw: Flaw::FieldCount { found, expected },
         } => Err(too_many_columns(shown, "first record", found, expected)),
-        First::Bad { flaw } => Err(Error::input(format!(
-            "{shown}: the first record, which tells the number of columns, cannot be read: {flaw}"
-        ))
-        .hint("mend the first line, or take it out of the file")),
-        First::None => Err(Error::input(format!(
-            "{shown} is empty: there is no record to tell the number of columns"
-        ))
-        .hint(
-            "leave it out, or give it the columns' names in its first line and read it without --no-header",
-        )),
+        First::Bad { flaw } => {
+            let unread = Error::input(format!(
+                "{shown}: the first record, which tells the number of columns, cannot be read: {flaw}"
+            ));
+            Err(unread.hint(
+                flaw.hint()
+                    .unwrap_or("mend the first line, or take it out of the file"),
+            ))
+        }
+        First::None => Ok(Vec::from_iter((blank_lines > 0).then(|| "c1".into()))),
     }
 }
 
@@ -181,26 +235,35 @@ enum First {
     None,
 }
 
+/// The first record of a file, once the lines before it have been consumed.
 fn first_record(window: &mut Window, tokeniser: &Tokeniser, fields: &mut Fields) -> Result<First> {
     loop {
         match tokeniser.idle(window.text(), 0, window.whole()) {
             Idle::End => return Ok(First::None),
             Idle::Line { next } => {
+                window.pass_blank_lines(u64::from(is_line_end(window.text()[0])));
                 window.consume(next);
                 continue;
             }
             Idle::Incomplete => {}
-            Idle::Record => match tokeniser.record(window.text(), 0, window.whole(), fields) {
-                Record::Good { next, .. } => return Ok(First::Good { next }),
-                Record::Bad { flaw, .. } => return Ok(First::Bad { flaw }),
-                Record::Endless => {
-                    return Ok(First::Bad {
-                        flaw: tokeniser.too_long(),
-                    });
+            Idle::Record => {
+                if let Some(first) = record_at(window, 0, tokeniser, fields) {
+                    return Ok(first);
                 }
-                Record::Incomplete => {}
-            },
+            }
         }
         window.read(window.text().len())?;
+    }
+}
+
+/// The record at `at`; none where more has to be read.
+fn record_at(window: &Window, at: usize, tokeniser: &Tokeniser, fields: &mut Fields) -> Option<First> {
+    match tokeniser.record(window.text(), at, window.whole(), fields) {
+        Record::Good { next, .. } => Some(First::Good { next }),
+        Record::Bad { flaw, .. } => Some(First::Bad { flaw }),
+        Record::Endless => Some(First::Bad {
+            flaw: tokeniser.too_long(),
+        }),
+        Record::Incomplete => None,
     }
 }

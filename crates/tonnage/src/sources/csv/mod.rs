@@ -26,12 +26,12 @@ use self::{
     tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
 };
 use super::{
-    Format, InputFile, TextOptions,
+    Format, InputFile, Scan, TextOptions,
     infer::Guess,
     text::{
-        BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, decode,
+        BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again, decode,
         reading::{Parts, TextFormat, TextSource, Wanted, open_window},
-        window::Window,
+        window::{READ_BYTES, Window},
     },
 };
 use crate::{
@@ -75,14 +75,27 @@ impl CsvSource {
         let encoding = decode::encoding(&options.encoding)?;
         let context = ParseContext {
             timezone: options.timezone.as_deref().map(timezone).transpose()?,
+            bytes_as_written: false,
         };
         let Some(first) = files.first() else {
             return Err(Error::config("no input is named"));
         };
         let mut window = open_window(first, encoding)?;
-        let names = match options.header {
-            true => header::read_names(&mut window, &first.shown, &dialect)?,
-            false => header::numbered_names(&mut window, &first.shown, &dialect)?,
+        let (names, notes) = match options.header {
+            true => {
+                let header = header::read_names(&mut window, &first.shown, &dialect)?;
+                (header.names, Some(header.notes))
+            }
+            false => {
+                let mut names = header::numbered_names(&mut window, &first.shown, &dialect)?;
+                for file in files[1..].iter().filter(|file| file.identity.is_some()) {
+                    if names.is_empty() {
+                        let mut window = open_window(file, encoding)?;
+                        names = header::numbered_names(&mut window, &file.shown, &dialect)?;
+                    }
+                }
+                (names, None)
+            }
         };
         let shown = first.shown.clone();
         let csv = Csv {
@@ -95,17 +108,30 @@ impl CsvSource {
         };
         let known = csv.file(FileColumns::first(&csv.names));
         let mut guesses = vec![Guess::default(); csv.names.len()];
-        let mut sampled = csv.sample(&mut window, &known, &mut guesses)?;
+        let mut sampled = match options.scan {
+            Scan::Sample => csv.sample(&mut window, &known, &mut guesses, Scan::Sample)?,
+            // Of a window of its own, as what is looked at is passed by.
+            Scan::All => {
+                let mut window = open_window(again(first)?, encoding)?;
+                let known = csv.begin(&mut window, first)?;
+                csv.sample(&mut window, &known, &mut guesses, Scan::All)?
+            }
+        };
         for file in &files[1..] {
             // Columns that differ are found before the first row is loaded, where the file can be read twice.
-            if file.identity.is_some() && (options.header || sampled == 0) {
+            let is_all = options.scan == Scan::All;
+            if is_all {
+                again(file)?;
+            }
+            if file.identity.is_some() && (options.header || sampled == 0 || is_all) {
                 let mut window = open_window(file, encoding)?;
                 let known = csv.begin(&mut window, file)?;
-                if sampled == 0 {
-                    sampled = csv.sample(&mut window, &known, &mut guesses)?;
+                if sampled == 0 || is_all {
+                    sampled += csv.sample(&mut window, &known, &mut guesses, options.scan)?;
                 }
             }
         }
+        let extents = guesses.iter().map(Guess::extent).collect();
         let columns = csv.names.iter().zip(guesses).map(|(name, guess)| SourceColumn {
             name: name.to_string(),
             arrow: DataType::Utf8,
@@ -118,8 +144,15 @@ impl CsvSource {
             columns: columns.collect(),
             named: options.header,
             text: true,
+            header: notes,
         };
-        Ok(Self::new(csv, files, encoding, schema, (window, known)))
+        Ok(Self::new(
+            csv,
+            files,
+            encoding,
+            (schema, extents),
+            (window, known),
+        ))
     }
 }
 
@@ -131,12 +164,23 @@ impl Csv {
         }
     }
 
-    /// Shows the values of the first rows to `guesses`, without consuming them. Returns the rows seen.
-    fn sample(&self, window: &mut Window, file: &CsvFile, guesses: &mut [Guess]) -> Result<usize> {
+    /// Shows values to `guesses`: those of the first rows, without consuming them, or of all, which are consumed.
+    /// Returns the rows seen.
+    fn sample(
+        &self,
+        window: &mut Window,
+        file: &CsvFile,
+        guesses: &mut [Guess],
+        scan: Scan,
+    ) -> Result<usize> {
         let CsvFile { columns, tokeniser } = file;
         let mut fields = Fields::default();
         let (mut at, mut rows) = (0, 0);
-        while rows < SAMPLE_ROWS && at < SAMPLE_BYTES {
+        while scan == Scan::All || (rows < SAMPLE_ROWS && at < SAMPLE_BYTES) {
+            if scan == Scan::All && at >= READ_BYTES {
+                window.consume(at);
+                at = 0;
+            }
             let text = window.text();
             let enough = match tokeniser.idle(text, at, window.whole()) {
                 Idle::End => break,
@@ -187,7 +231,7 @@ impl TextFormat for Csv {
 
     fn begin(&self, window: &mut Window, file: &InputFile) -> Result<CsvFile> {
         let columns = if self.options.header {
-            let names = header::read_names(window, &file.shown, &self.dialect)?;
+            let names = header::read_names(window, &file.shown, &self.dialect)?.names;
             FileColumns::further(names, &file.shown, &self.names, &self.first_shown)?
         } else {
             FileColumns::first(&self.names)

@@ -5,7 +5,9 @@
 //! - A record that breaks the quoting rules ends at the first line end after its **beginning**, so that one
 //!   open quote costs one line and not the rest of the file. Scans for a closing quote do not add up: a scan
 //!   goes on only over bytes in which no later record could open a quote of its own without ending it.
-//! - Only LF ends a record, and a CR directly before it belongs to the line end. Any other CR is data.
+//! - Only LF ends a record, and a CR directly before it belongs to the line end, as does one that the file ends with.
+//!   Any other CR is data within quotes and a flaw outside of them (as for COPY): it may be the line end of a file that
+//!   has no other.
 //! - A blank line is no record, except in a file of one column, where it is an empty field (as for COPY).
 
 use std::fmt;
@@ -91,6 +93,8 @@ pub(super) enum Flaw {
     TextAfterQuote(usize),
     /// A quote that is not closed before the file ends.
     Unclosed(usize),
+    /// A CR outside of quotes that ends no line.
+    CarriageReturn(usize),
     /// The record, or a quoted field in it, goes on beyond the bound.
     TooLong {
         /// The bound.
@@ -102,7 +106,26 @@ impl Flaw {
     /// The field to blame, from 0.
     pub fn field(self) -> Option<usize> {
         match self {
-            Self::QuoteInField(field) | Self::TextAfterQuote(field) | Self::Unclosed(field) => Some(field),
+            Self::QuoteInField(field)
+            | Self::TextAfterQuote(field)
+            | Self::Unclosed(field)
+            | Self::CarriageReturn(field) => Some(field),
+            Self::FieldCount { .. } | Self::TooLong { .. } => None,
+        }
+    }
+
+    /// What can be done about it.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::QuoteInField(_) | Self::TextAfterQuote(_) => {
+                Some("where quotes are data and stand around no field: --quote none")
+            }
+            Self::Unclosed(_) => {
+                Some("close it; or where quotes are data and stand around no field: --quote none")
+            }
+            Self::CarriageReturn(_) => {
+                Some("put the field into quotes; where CR alone ends lines: tr '\\r' '\\n'")
+            }
             Self::FieldCount { .. } | Self::TooLong { .. } => None,
         }
     }
@@ -119,6 +142,7 @@ impl fmt::Display for Flaw {
             Self::QuoteInField(_) => f.write_str("a quote inside an unquoted field"),
             Self::TextAfterQuote(_) => f.write_str("text behind a closing quote"),
             Self::Unclosed(_) => f.write_str("a quote that is not closed before the file ends"),
+            Self::CarriageReturn(_) => f.write_str("a carriage return that ends no line, outside of quotes"),
             Self::TooLong { record_bytes_max } => {
                 write!(
                     f,
@@ -237,7 +261,7 @@ impl Tokeniser {
             [] if whole => return Idle::End,
             [] => return Idle::Incomplete,
             [b'\r'] if !whole => return Idle::Incomplete,
-            [b'\n', ..] => at + 1,
+            [b'\n', ..] | [b'\r'] => at + 1,
             [b'\r', b'\n', ..] => at + 2,
             [first, ..] if Some(*first) == self.comment => return self.comment_line(text, at, whole),
             _ => return Idle::Record,
@@ -265,14 +289,23 @@ impl Tokeniser {
     pub fn record(&self, text: &[u8], at: usize, whole: bool, fields: &mut Fields) -> Record {
         let window = self.window(text, at, whole);
         let hit = match self.quote {
-            Some(quote) => memchr2(b'\n', quote, window.bytes),
-            None => memchr(b'\n', window.bytes),
+            Some(quote) => memchr3(b'\n', b'\r', quote, window.bytes),
+            None => memchr2(b'\n', b'\r', window.bytes),
         };
         match (hit, window.edge) {
             (Some(hit), _) if window.bytes[hit] == b'\n' => {
-                let end = at + without_cr(&window.bytes[..hit]);
-                self.plain(text, at, end, at + hit + 1, fields)
+                self.plain(text, at, at + hit, at + hit + 1, fields)
             }
+            (Some(hit), edge) if window.bytes[hit] == b'\r' => match (&window.bytes[hit + 1..], edge) {
+                ([b'\n', ..], _) => self.plain(text, at, at + hit, at + hit + 2, fields),
+                ([], Edge::File) => self.plain(text, at, at + hit, text.len(), fields),
+                ([], Edge::Open) => Record::Incomplete,
+                ([], Edge::Bound) => Record::Endless,
+                _ => {
+                    let field = memchr_iter(self.delimiter, &window.bytes[..hit]).count();
+                    self.first_line(text, &window, Flaw::CarriageReturn(field))
+                }
+            },
             (Some(_), _) => self.quoted(text, &window, fields),
             (None, Edge::File) => self.plain(text, at, text.len(), text.len(), fields),
             (None, Edge::Open) => Record::Incomplete,
@@ -342,18 +375,17 @@ impl Tokeniser {
             } else {
                 let quote = self.quote.unwrap_or(self.delimiter);
                 let hit = memchr3(self.delimiter, b'\n', quote, &bytes[place..]).map(|hit| place + hit);
-                match hit {
-                    Some(hit) if bytes[hit] == b'\n' => {
-                        let end = place + without_cr(&bytes[place..hit]);
-                        (Span::new(at + place, at + end, 0), end)
-                    }
-                    Some(hit) if bytes[hit] == self.delimiter => (Span::new(at + place, at + hit, 0), hit),
+                let end = match hit {
+                    Some(hit) if bytes[hit] == b'\n' => place + without_cr(&bytes[place..hit]),
+                    Some(hit) if bytes[hit] == self.delimiter => hit,
                     Some(_) => break Some(Flaw::QuoteInField(found)),
-                    None if window.edge == Edge::File => {
-                        (Span::new(at + place, at + bytes.len(), 0), bytes.len())
-                    }
+                    None if window.edge == Edge::File => place + without_cr(&bytes[place..]),
                     None => break self.beyond(window, self.too_long()),
+                };
+                if memchr(b'\r', &bytes[place..end]).is_some() {
+                    break Some(Flaw::CarriageReturn(found));
                 }
+                (Span::new(at + place, at + end, 0), end)
             };
             if found < limit {
                 fields.spans.push(span);
@@ -367,8 +399,8 @@ impl Tokeniser {
                 }
                 [b'\n', ..] => after + 1,
                 [b'\r', b'\n', ..] => after + 2,
-                [] if window.edge == Edge::File => after,
-                [] | [b'\r'] if window.edge != Edge::File => break self.beyond(window, self.too_long()),
+                [] | [b'\r'] if window.edge == Edge::File => bytes.len(),
+                [] | [b'\r'] => break self.beyond(window, self.too_long()),
                 _ => break Some(Flaw::TextAfterQuote(found - 1)),
             };
             return self.counted(found, spans_before, at + after, at + next, fields);
@@ -470,6 +502,11 @@ impl Tokeniser {
         }
         out.extend_from_slice(&content[copied..]);
     }
+}
+
+/// Whether a line that begins with this byte ends with it, and is no comment.
+pub(super) fn is_line_end(byte: u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
 }
 
 /// The length of a line without the CR of its CRLF.

@@ -72,7 +72,10 @@ pub(super) fn line(text: &[u8], at: usize, whole: bool, bytes_max: usize) -> Lin
 pub(super) fn skip_blank(window: &mut Window, bytes_max: usize) -> Result<bool> {
     loop {
         match line(window.text(), 0, window.whole(), bytes_max) {
-            Line::Blank { next } => window.consume(next),
+            Line::Blank { next } => {
+                window.consume(next);
+                window.pass_blank_lines(1);
+            }
             Line::Incomplete => window.read(window.text().len())?,
             Line::End => return Ok(false),
             Line::Row { .. } | Line::Endless => return Ok(true),
@@ -238,7 +241,10 @@ impl Lines {
                 return Ok(at);
             }
             match line(window.text(), at, window.whole(), shape.line_bytes_max) {
-                Line::Blank { next } => at = next,
+                Line::Blank { next } => {
+                    at = next;
+                    window.pass_blank_lines(1);
+                }
                 Line::Row { end, next } => {
                     // Blocks and lines are bounded so that their places fit.
                     self.places.push(Place {
@@ -361,6 +367,9 @@ impl Lines {
                 }
                 let mut at = first[column];
                 while let Some((_, ty)) = shape.request.columns.get(at) {
+                    if *ty == ColumnType::Bytes && !raw.starts_with('"') && raw != "null" {
+                        return Err(Flaw::NoBytes(key.to_owned()));
+                    }
                     cells[start + at] = cell(raw, ty, text, buffer)?;
                     at = further[at];
                 }
@@ -455,7 +464,7 @@ fn data(line: &[u8], shape: &Shape<'_>) -> RejectData {
 
 fn problem(flaw: &Flaw) -> Problem {
     let (column, code) = match flaw {
-        Flaw::UnknownKey(key) | Flaw::NoColumn(key) | Flaw::RepeatedKey(key) => {
+        Flaw::UnknownKey(key) | Flaw::NoColumn(key) | Flaw::RepeatedKey(key) | Flaw::NoBytes(key) => {
             let column = match key.len() > COLUMN_BYTES_MAX {
                 true => shown_bare(key.as_bytes()),
                 false => key.clone(),

@@ -28,12 +28,12 @@ use self::{
     object::decoded,
 };
 use super::{
-    InputFile, TextOptions,
+    InputFile, Scan, TextOptions,
     infer::Guess,
     text::{
-        RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, decode,
+        RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again, decode,
         reading::{Parts, TextFormat, TextSource, Wanted, open_window},
-        window::Window,
+        window::{READ_BYTES, Window},
     },
 };
 use crate::{
@@ -87,10 +87,18 @@ impl JsonSource {
         let encoding = decode::encoding(&options.encoding)?;
         let context = ParseContext {
             timezone: options.timezone.as_deref().map(timezone).transpose()?,
+            bytes_as_written: false,
         };
         let mut sample = Sample::default();
         let mut first = None;
         for (index, file) in files.iter().enumerate() {
+            if options.scan == Scan::All {
+                sample.take(&mut open_window(again(file)?, encoding)?, file, options)?;
+                if index == 0 {
+                    first = Some(open_window(file, encoding)?);
+                }
+                continue;
+            }
             if index > 0 && (sample.rows > 0 || file.identity.is_none()) {
                 continue;
             }
@@ -106,6 +114,7 @@ impl JsonSource {
             return Err(Error::input(format!("{shown}: no line is a JSON object"))
                 .hint("write one object a line: jq -c . FILE"));
         }
+        let extents = sample.guesses.iter().map(|(guess, _)| guess.extent()).collect();
         let columns = sample
             .names
             .iter()
@@ -124,6 +133,7 @@ impl JsonSource {
             columns,
             named: true,
             text: true,
+            header: None,
         };
         let json = Json {
             options: options.clone(),
@@ -133,15 +143,20 @@ impl JsonSource {
             are_records: sample.are_records.unwrap_or(false),
             lines: Lines::default(),
         };
-        Ok(Self::new(json, files, encoding, schema, (window, ())))
+        Ok(Self::new(json, files, encoding, (schema, extents), (window, ())))
     }
 }
 
 impl Sample {
-    /// Looks at the first rows without consuming them.
+    /// Looks at the first rows without consuming them, or at all, which are consumed.
     fn take(&mut self, window: &mut Window, file: &InputFile, options: &TextOptions) -> Result<()> {
         let mut at = 0;
-        while self.rows < SAMPLE_ROWS && at < SAMPLE_BYTES {
+        let is_all = options.scan == Scan::All;
+        while is_all || (self.rows < SAMPLE_ROWS && at < SAMPLE_BYTES) {
+            if is_all && at >= READ_BYTES {
+                window.consume(at);
+                at = 0;
+            }
             match line(window.text(), at, window.whole(), options.record_bytes_max) {
                 Line::Blank { next } => at = next,
                 Line::Row { end, next } => {

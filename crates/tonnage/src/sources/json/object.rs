@@ -23,6 +23,8 @@ pub(super) enum Flaw {
     NoColumn(String),
     /// A key that is there twice.
     RepeatedKey(String),
+    /// A value under this key that is no string, for a column of bytes.
+    NoBytes(String),
     /// No reject record, where the first line was one.
     NoRecord,
     /// A reject record that has only the bytes of its row.
@@ -48,6 +50,11 @@ impl fmt::Display for Flaw {
             }
             Self::NoColumn(key) => write!(f, "the table has no column {}", shown(key.as_bytes())),
             Self::RepeatedKey(key) => write!(f, "key {} is there twice", shown(key.as_bytes())),
+            Self::NoBytes(key) => write!(
+                f,
+                "key {} has a value that is no string, and bytes are written as one",
+                shown(key.as_bytes())
+            ),
             Self::NoRecord => f.write_str("the line is not a reject record, as the first one is"),
             Self::NoFields => f.write_str("the reject record has the bytes of its row but no fields"),
             Self::TooManyKeys => write!(f, "the line has more than {COLUMNS_MAX} keys"),

@@ -235,6 +235,17 @@ fn wide_lines_have_their_keys_in_any_order() {
 }
 
 #[test]
+fn bytes_are_strings() {
+    let text: &[u8] =
+        b"{\"a\":\"\\\\x00ff\"}\n{\"a\":true}\n{\"a\":null}\n{\"a\":12}\n{\"a\":[\"x\"]}\n{\"a\":\"x\"}";
+    let (rows, rejects) = read(text, &[("a", ColumnType::Bytes)]);
+    assert_eq!(rows, ["00ff", "-", "78"]);
+    let wanted = ["2@16", "4@38", "5@47"]
+        .map(|place| format!("{place} key 'a' has a value that is no string, and bytes are written as one"));
+    assert_eq!(rejects, wanted);
+}
+
+#[test]
 fn a_bad_line_costs_its_own_row() {
     let text: &[u8] = b"{\"a\":1,\"b\":\"x\"}\n\
         {\"a\":2\n\

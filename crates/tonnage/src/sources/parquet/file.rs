@@ -13,7 +13,7 @@ use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     basic::{LogicalType, Type as PhysicalType},
     errors::Result as ParquetResult,
-    file::metadata::{ParquetMetaData, ParquetMetaDataReader},
+    file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,6 +26,7 @@ use crate::{
     sources::{
         InputFile,
         damage::{METADATA_BYTES_MAX, guarded, has_changed},
+        state::FileState,
     },
     types::ColumnType,
 };
@@ -50,6 +51,7 @@ pub(super) struct ParquetFile {
     pub shown: Arc<str>,
     pub identity: Option<InputIdentity>,
     path: PathBuf,
+    state: Option<FileState>,
     /// Size of the file.
     pub bytes: u64,
     /// Rows of all row groups.
@@ -84,16 +86,23 @@ pub(super) struct Footer {
 impl ParquetFile {
     /// Opens the file and reads its footer.
     pub fn open(input: InputFile) -> Result<(Self, Footer)> {
-        let Some(path) = input.path else {
+        let Some(path) = input.path.clone() else {
             return Err(Error::config("Parquet cannot be read from standard input")
                 .hint("save it to a file first: a Parquet file is read from its end"));
         };
-        let (mut file, bytes) = open(&path, &input.shown)?;
-        let footer = Footer::read(&mut file, bytes, &input.shown)?;
+        let read = || {
+            let (mut file, bytes) = open(&path, &input.shown)?;
+            let footer = Footer::read(&mut file, bytes, &input.shown)?;
+            Ok((bytes, footer))
+        };
+        let read = read();
+        input.check()?;
+        let (bytes, footer) = read?;
         let file = Self {
             shown: input.shown,
             identity: input.identity,
             path,
+            state: input.state,
             bytes,
             rows: footer.group_rows.iter().sum(),
             bytes_uncompressed: footer.bytes_uncompressed,
@@ -103,8 +112,30 @@ impl ParquetFile {
         Ok((file, footer))
     }
 
+    /// `Input` if the file is no longer what it was when it was found.
+    pub fn check(&self) -> Result<()> {
+        match &self.state {
+            Some(state) => state.check(&self.path, &self.shown),
+            None => Ok(()),
+        }
+    }
+
+    /// The same of the file read as `open`.
+    pub fn check_open(&self, open: &File) -> Result<()> {
+        match &self.state {
+            Some(state) => state.check_open(open, &self.path, &self.shown),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the file once more.
+    pub fn file(&self) -> Result<File> {
+        Ok(open(&self.path, &self.shown)?.0)
+    }
+
     /// Opens the file again to read rows. `Input` if it is not what it was.
     pub fn reopen(&self) -> Result<(File, Footer)> {
+        self.check()?;
         let (mut file, bytes) = open(&self.path, &self.shown)?;
         if bytes != self.bytes {
             return Err(has_changed(&self.shown));
@@ -154,6 +185,7 @@ impl Footer {
             .map_err(|cause| incomplete(shown, format_args!("its footer cannot be read: {cause}")))?;
         let counts =
             Counts::of(&metadata).ok_or_else(|| incomplete(shown, "its footer contradicts itself"))?;
+        let metadata = without_absent_dictionaries(metadata);
         let unreadable = |cause| incomplete(shown, format_args!("its schema cannot be read: {cause}"));
         let plain = guarded(|| ArrowReaderMetadata::try_new(Arc::new(metadata), ArrowReaderOptions::new()))
             .map_err(unreadable)?;
@@ -229,6 +261,36 @@ fn footer_bytes(file: &mut File, bytes: u64, shown: &str) -> Result<Vec<u8>> {
     let mut encoded = vec![0; length as usize];
     file.read_exact(&mut encoded).map_err(cannot)?;
     Ok(encoded)
+}
+
+/// Some writers say that the dictionary of a column without one is at place 0, where the file has its magic.
+fn without_absent_dictionaries(metadata: ParquetMetaData) -> ParquetMetaData {
+    let absent = |chunk: &ColumnChunkMetaData| chunk.dictionary_page_offset() == Some(0);
+    if !metadata
+        .row_groups()
+        .iter()
+        .any(|group| group.columns().iter().any(absent))
+    {
+        return metadata;
+    }
+    let chunk = |chunk: &ColumnChunkMetaData| {
+        let whole = chunk.clone().into_builder();
+        let whole = match absent(chunk) {
+            true => whole.set_dictionary_page_offset(None),
+            false => whole,
+        };
+        whole.build()
+    };
+    let group = |group: &RowGroupMetaData| {
+        let chunks = group.columns().iter().map(chunk).collect::<ParquetResult<_>>()?;
+        group.clone().into_builder().set_column_metadata(chunks).build()
+    };
+    let groups: ParquetResult<Vec<_>> = metadata.row_groups().iter().map(group).collect();
+    match groups {
+        Ok(groups) => metadata.into_builder().set_row_groups(groups).build(),
+        // What is wrong with it is told when it is read.
+        Err(_) => metadata,
+    }
 }
 
 /// Counts of the footer, checked: they are signed in the format.

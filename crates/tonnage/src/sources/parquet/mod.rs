@@ -4,13 +4,14 @@
 //! - A block never crosses files, and all blocks of a file but its last have the same number of rows, which
 //!   follows from the file's footer and the request alone: row groups, pages and attempts do not matter to
 //!   it.
-//! - A file whose footer is not what it was when the source was opened, or when a run began, is an error:
-//!   never rows.
+//! - A file that is not what it was when the source was opened, or when a run began, is an error: never rows. A block
+//!   of a file that has changed since it was found is never handed on.
 //! - Memory: the rows of one block, one page a column, and the footer of the file at hand. Column chunks are
 //!   read page by page; no row group is ever held whole. What a file claims is checked before memory is given to it
 //!   (`claims`).
 
 mod claims;
+mod content;
 mod file;
 mod pages;
 mod read;
@@ -19,8 +20,17 @@ mod thrift;
 #[cfg(test)]
 mod tests;
 
-use self::{file::ParquetFile, read::BlockReader};
-use super::{InputFile, columns::merge_columns, damage::has_changed};
+use self::{
+    content::Content,
+    file::{ParquetFile, damaged},
+    read::BlockReader,
+};
+use super::{
+    InputFile,
+    columns::merge_columns,
+    damage::{changed_before, has_changed},
+    text::window::chained,
+};
 use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
@@ -36,6 +46,8 @@ pub struct ParquetSource {
     at: Place,
     /// Open at `at`, if open.
     reader: Option<BlockReader>,
+    /// The rolling hash before each file that is known so far, the first included.
+    hashes: Vec<u64>,
 }
 
 /// Where the next block begins.
@@ -49,6 +61,8 @@ struct Place {
     row: u64,
     /// Rows of all files before.
     rows: u64,
+    /// The rolling hash of what lies before.
+    hash: u64,
 }
 
 impl ParquetSource {
@@ -76,10 +90,12 @@ impl ParquetSource {
                 columns,
                 named: true,
                 text: false,
+                header: None,
             },
             request: None,
             at: Place::default(),
             reader: None,
+            hashes: vec![0],
         })
     }
 
@@ -89,12 +105,29 @@ impl ParquetSource {
     }
 
     /// Leaves files that have no more rows behind, as long as there is another.
-    fn settle(&mut self) {
+    fn settle(&mut self) -> Result<()> {
         while self.at.file + 1 < self.files.len() && self.at.row >= self.files[self.at.file].rows {
-            self.at.file += 1;
+            let following = self.at.file + 1;
+            if self.hashes.len() == following && self.at.row > 0 {
+                self.hashes.push(self.at.hash);
+            }
+            self.at.file = following;
             self.at.row = 0;
+            self.at.hash = self.hash_before(following)?;
             self.reader = None;
         }
+        Ok(())
+    }
+
+    /// The rolling hash before a file. Files that were not read are read for it.
+    fn hash_before(&mut self, number: usize) -> Result<u64> {
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        while let (Some(before), true) = (self.hashes.last().copied(), self.hashes.len() <= number) {
+            let file = &self.files[self.hashes.len() - 1];
+            let mut content = Content::of(file, request)?;
+            self.hashes.push(hash_at(file, &mut content, file.rows, before)?);
+        }
+        Ok(self.hashes[number])
     }
 
     fn mark(&self) -> BlockMark {
@@ -104,7 +137,7 @@ impl ParquetSource {
             offset: self.at.row,
             file_rows: self.at.row,
             rows: self.at.rows,
-            hash: self.files[self.at.file].footer_hash,
+            hash: self.at.hash,
         }
     }
 }
@@ -120,6 +153,10 @@ impl Source for ParquetSource {
 
     fn options(&self) -> Vec<String> {
         vec!["format=parquet".to_owned()]
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
     }
 
     fn bytes_total(&self) -> Option<u64> {
@@ -148,7 +185,6 @@ impl Source for ParquetSource {
     }
 
     fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
-        let request = self.request.as_ref().ok_or_else(not_requested)?;
         self.reader = None;
         if index == 0 && *mark == BlockMark::default() {
             self.at = Place::default();
@@ -162,13 +198,26 @@ impl Source for ParquetSource {
             ))
             .hint("give the files that the run began with, or --restart"));
         };
-        if mark.hash != file.footer_hash || mark.offset > file.rows {
+        if mark.offset > file.rows {
             return Err(has_changed(&file.shown));
         }
         let before: u64 = self.files[..number].iter().map(|file| file.rows).sum();
         if mark.rows != before + mark.offset {
             return Err(has_changed(format_args!("a file before {}", file.shown)));
         }
+        let mut hash = self.hash_before(number)?;
+        let file = &self.files[number];
+        if mark.offset > 0 {
+            let request = self.request.as_ref().ok_or_else(not_requested)?;
+            hash = hash_at(file, &mut Content::of(file, request)?, mark.offset, hash)?;
+        }
+        if mark.hash != 0 && mark.hash != hash {
+            return Err(changed_before(
+                |number| Some(&self.files.get(number)?.shown),
+                mark,
+            ));
+        }
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
         let blocks_before: u64 = self.files[..number]
             .iter()
             .map(|file| file.rows.div_ceil(file.block_rows(request)))
@@ -187,12 +236,14 @@ impl Source for ParquetSource {
             file: number,
             row: mark.offset,
             rows: mark.rows,
+            hash,
         };
         Ok(())
     }
 
     fn next(&mut self) -> Result<Option<Block>> {
-        self.settle();
+        self.settle()?;
+        let before = self.hash_before(self.at.file)?;
         let request = self.request.as_ref().ok_or_else(not_requested)?;
         let file = &self.files[self.at.file];
         let rows = file.block_rows(request).min(file.rows - self.at.row);
@@ -203,8 +254,15 @@ impl Source for ParquetSource {
             Some(reader) => reader,
             None => self.reader.insert(BlockReader::open(file, request, self.at.row)?),
         };
-        // A block's rows fit 32 bits, as was checked when they were requested.
-        let (rows_read, origin, rejects) = match reader.read(rows as usize, &file.shown, self.at.row) {
+        let mut read = || {
+            // A block's rows fit 32 bits, as was checked when they were requested.
+            let read = reader.read(rows as usize, &file.shown, self.at.row)?;
+            let hash = hash_at(file, &mut reader.content, self.at.row + rows, before)?;
+            Ok((read, hash))
+        };
+        let read = read();
+        let read = file.check_open(&reader.content.file).and(read);
+        let ((rows_read, origin, rejects), hash) = match read {
             Ok(read) => read,
             Err(error) => {
                 // What has failed half way stands nobody knows where.
@@ -218,7 +276,8 @@ impl Source for ParquetSource {
         self.at.block += 1;
         self.at.row += rows;
         self.at.rows += rows;
-        self.settle();
+        self.at.hash = hash;
+        self.settle()?;
         Ok(Some(Block {
             index,
             rows: rows_read,
@@ -229,6 +288,14 @@ impl Source for ParquetSource {
             bytes,
         }))
     }
+}
+
+/// The rolling hash before a row of a file, where `before` is that before the file.
+fn hash_at(file: &ParquetFile, content: &mut Content, row: u64, before: u64) -> Result<u64> {
+    let hash = content
+        .hash_before(row)
+        .map_err(|cause| damaged(&file.shown, row, &cause))?;
+    Ok(chained(before, hash))
 }
 
 fn not_requested() -> Error {

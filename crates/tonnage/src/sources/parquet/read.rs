@@ -20,6 +20,7 @@ use parquet::{
 };
 
 use super::{
+    content::Content,
     file::{Footer, ParquetFile, damaged},
     pages::Groups,
 };
@@ -39,6 +40,8 @@ pub(super) struct BlockReader {
     order: Vec<usize>,
     schema: SchemaRef,
     times: Option<Int96Reader>,
+    /// What lies before the next row.
+    pub content: Content,
 }
 
 /// Reads the requested times of 96 bits once more, as nanoseconds, to tell which of them microseconds do not
@@ -98,6 +101,7 @@ impl BlockReader {
             }
         };
         Ok(Self {
+            content: Content::new(file, file.file()?, &footer, &read)?,
             rows: RowReader::open(open, &file.shown, &footer, &footer.metadata, &read, start)?,
             order,
             schema: Arc::new(Schema::new(schema)),

@@ -26,7 +26,9 @@ fn input(path: &Path) -> InputFile {
             path: path.display().to_string(),
             bytes: 0,
             modified_nanos: 0,
+            ..InputIdentity::default()
         }),
+        state: None,
     }
 }
 
@@ -585,6 +587,7 @@ fn a_changed_file_is_an_error() {
         "there were more files when the run began: 1 are left"
     );
     // Other bounds than those the blocks were cut by.
+    write(&path, &sample(0, 100), 50);
     let mut source = open(
         &[&path],
         &super::ReadRequest {
@@ -592,9 +595,8 @@ fn a_changed_file_is_an_error() {
             ..request
         },
     );
-    write(&path, &sample(0, 100), 50);
     let mark = BlockMark {
-        hash: source.files[0].footer_hash,
+        hash: 0,
         ..early.start
     };
     assert_eq!(
@@ -657,4 +659,126 @@ fn damage_is_an_error_and_never_a_panic() {
             assert_eq!(error.kind(), ErrorKind::Input);
         }
     }
+}
+
+/// Writes rows of a schema in the format's own words: for each leaf its numbers, with definition and repetition levels.
+fn write_levels(path: &Path, schema: &str, leaves: &[(&[i32], &[i16], &[i16])]) {
+    let schema = parquet::schema::parser::parse_message_type(schema).expect("a schema");
+    let file = File::create(path).expect("the directory is ours");
+    let mut writer = parquet::file::writer::SerializedFileWriter::new(file, Arc::new(schema), Arc::default())
+        .expect("a writer");
+    let mut group = writer.next_row_group().expect("a group");
+    for (values, definitions, repetitions) in leaves {
+        let mut column = group.next_column().expect("a column").expect("there is one");
+        column
+            .typed::<parquet::data_type::Int32Type>()
+            .write_batch(values, Some(definitions), Some(repetitions))
+            .expect("values fit their levels");
+        column.close().expect("a column");
+    }
+    group.close().expect("a group");
+    writer.close().expect("a file");
+}
+
+#[test]
+fn a_repeated_field_without_annotation_is_a_list() {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("repeated.parquet");
+    let id = (&[1, 2, 3][..], &[0, 0, 0][..], &[0, 0, 0][..]);
+    let values = (&[7, 8, 9][..], &[1, 1, 0, 1][..], &[0, 1, 0, 0][..]);
+    let within = (&[7, 8, 9][..], &[2, 2, 0, 2][..], &[0, 1, 0, 0][..]);
+    for (schema, leaf) in [
+        ("message m { required int32 id; repeated int32 xs; }", values),
+        (
+            "message m { required int32 id; repeated group xs { required int32 x; } }",
+            values,
+        ),
+        (
+            "message m { required int32 id; optional group xs { repeated int32 x; } }",
+            within,
+        ),
+        (
+            "message m { required int32 id; optional group xs { repeated group x { required int32 y; } } }",
+            within,
+        ),
+    ] {
+        write_levels(&path, schema, &[id, leaf]);
+        let mut source = ParquetSource::open(vec![input(&path)]).expect(schema);
+        let columns: Vec<_> = source
+            .schema()
+            .columns
+            .iter()
+            .map(|column| column.suggested)
+            .collect();
+        assert_eq!(
+            columns,
+            [Some(ColumnType::Int32), Some(ColumnType::Json)],
+            "{schema}"
+        );
+        let request = ReadRequest {
+            columns: vec![(0, ColumnType::Int32), (1, ColumnType::Json)],
+            block_rows: 2,
+            block_bytes: 1 << 20,
+        };
+        source.request(&request).expect("columns");
+        let mut rows = 0;
+        while let Some(block) = source.next().expect(schema) {
+            rows += block.rows.num_rows();
+        }
+        assert_eq!(rows, 3, "{schema}");
+    }
+}
+
+#[test]
+fn a_dictionary_at_place_zero_is_none() {
+    use parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("zero.parquet");
+    let column: ArrayRef = Arc::new(Int32Array::from_iter_values(0..100));
+    let batch = RecordBatch::try_from_iter([("n", column)]).expect("a batch");
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
+    let file = File::create(&path).expect("the directory is ours");
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).expect("a writer");
+    writer.write(&batch).expect("rows");
+    writer.close().expect("a file");
+
+    let mut reader = ParquetMetaDataReader::new();
+    reader
+        .try_parse(&File::open(&path).expect("the file"))
+        .expect("a footer");
+    let metadata = reader.finish().expect("a footer");
+    let group = metadata.row_group(0).clone();
+    let chunk = group
+        .column(0)
+        .clone()
+        .into_builder()
+        .set_dictionary_page_offset(Some(0));
+    let group = group
+        .into_builder()
+        .set_column_metadata(vec![chunk.build().expect("a chunk")]);
+    let metadata = metadata
+        .into_builder()
+        .set_row_groups(vec![group.build().expect("a group")])
+        .build();
+    let bytes = fs::read(&path).expect("the file");
+    let tail = bytes.last_chunk::<8>().expect("a tail");
+    let length = u32::from_le_bytes([tail[0], tail[1], tail[2], tail[3]]) as usize;
+    let mut changed = bytes[..bytes.len() - 8 - length].to_vec();
+    ParquetMetaDataWriter::new(&mut changed, &metadata)
+        .finish()
+        .expect("a footer");
+    fs::write(&path, changed).expect("the file");
+
+    let mut source = ParquetSource::open(vec![input(&path)]).expect("a file");
+    let request = ReadRequest {
+        columns: vec![(0, ColumnType::Int32)],
+        block_rows: 1000,
+        block_bytes: 1 << 20,
+    };
+    source.request(&request).expect("columns");
+    let block = source.next().expect("rows").expect("a block");
+    assert_eq!(
+        block.rows.column(0).as_primitive::<Int32Type>().values().len(),
+        100
+    );
 }

@@ -14,7 +14,7 @@ use arrow::{
 use memchr::memchr;
 
 use self::window::Window;
-use super::compress::PARQUET_MAGIC;
+use super::{InputFile, compress::PARQUET_MAGIC};
 use crate::{
     error::{Error, Result},
     reject::Problems,
@@ -139,4 +139,15 @@ fn filter_numbers(numbers: &UInt32Array, mask: &BooleanArray) -> Result<UInt32Ar
 
 fn filter_failed(cause: arrow::error::ArrowError) -> Error {
     Error::bug(format!("bad rows cannot be taken out of a block: {cause}"))
+}
+/// The file, where it can be read a second time. `Config` where it cannot.
+pub(crate) fn again(file: &InputFile) -> Result<&InputFile> {
+    match file.identity {
+        Some(_) => Ok(file),
+        None => Err(Error::config(format!(
+            "{} cannot be looked at first and read afterwards",
+            file.shown
+        ))
+        .hint("leave --scan all out, or write it to a file")),
+    }
 }

@@ -2,8 +2,10 @@
 //!
 //! - A block holds rows of one file only and is cut by the text alone, so every attempt cuts it alike.
 //! - Marks count bytes after decompression and decoding; the hash is over these bytes, byte order mark and
-//!   header included. The place where a file begins has offset 0 and hash 0, and whatever ends a file (blank
-//!   lines, comments) belongs to its last block, so a block never begins behind the last row of a file.
+//!   header included, and over all bytes of the files before. The place where a file begins has offset 0, and
+//!   whatever ends a file (blank lines, comments) belongs to its last block, so a block never begins behind the last
+//!   row of a file.
+//! - A block of a file that has changed since it was found is never handed on.
 //! - Memory is bounded by a block, the longest record and what is read ahead; never by the file.
 
 use std::sync::Arc;
@@ -11,14 +13,23 @@ use std::sync::Arc;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use encoding_rs::Encoding;
 
-use super::{batch_schema, begin, check_bounds, window::Window};
+use super::{
+    batch_schema, begin, check_bounds,
+    window::{Window, chained},
+};
 use crate::{
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reject::Reject,
+    report::Counted,
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceSchema},
-    sources::InputFile,
+    sources::{
+        InputFile,
+        compress::digest_of,
+        damage::{changed_before, has_changed},
+    },
 };
 
 /// What tells one format of text from another.
@@ -67,6 +78,7 @@ pub(crate) struct TextSource<F: TextFormat> {
     files: Vec<InputFile>,
     encoding: Option<&'static Encoding>,
     schema: SourceSchema,
+    extents: Vec<Extent>,
     names: Vec<Arc<str>>,
     request: Option<(ReadRequest, SchemaRef)>,
     /// The file being read; none behind the last.
@@ -76,6 +88,10 @@ pub(crate) struct TextSource<F: TextFormat> {
     mark: BlockMark,
     /// Bytes consumed of files that are done, and not yet counted to a block.
     carried_bytes: u64,
+    /// The rolling hash before each file that is known so far, the first included.
+    hashes: Vec<u64>,
+    /// Blank lines of files that are done.
+    blank_lines: u64,
 }
 
 /// A file being read.
@@ -105,7 +121,7 @@ impl<F: TextFormat> TextSource<F> {
         format: F,
         files: Vec<InputFile>,
         encoding: Option<&'static Encoding>,
-        schema: SourceSchema,
+        (schema, extents): (SourceSchema, Vec<Extent>),
         (window, known): (Window, F::File),
     ) -> Self {
         Self {
@@ -114,31 +130,51 @@ impl<F: TextFormat> TextSource<F> {
             encoding,
             names: schema.columns.iter().map(|c| c.name.as_str().into()).collect(),
             schema,
+            extents,
             request: None,
             current: Some(OpenFile::new(0, window, known)),
             index: 0,
             mark: BlockMark::default(),
             carried_bytes: 0,
+            hashes: vec![0],
+            blank_lines: 0,
         }
     }
 
     /// Opens a file and goes to its first row.
-    fn open_file(&self, index: usize) -> Result<OpenFile<F::File>> {
+    fn open_file(&mut self, index: usize) -> Result<OpenFile<F::File>> {
+        let before = self.hash_before(index)?;
         let file = &self.files[index];
         let mut window = open_window(file, self.encoding)?;
+        window.follows(before);
         let known = self.format.begin(&mut window, file)?;
         Ok(OpenFile::new(index, window, known))
+    }
+
+    /// The rolling hash before a file. Files that were not read are read for it.
+    fn hash_before(&mut self, index: usize) -> Result<u64> {
+        while let (Some(before), true) = (self.hashes.last(), self.hashes.len() <= index) {
+            let hash = chained(*before, digest_of(&self.files[self.hashes.len() - 1])?);
+            self.hashes.push(hash);
+        }
+        Ok(self.hashes[index])
     }
 
     /// Goes to the next row, in this file or a further one. False where there is none.
     fn reach_row(&mut self) -> Result<bool> {
         while let Some(open) = &mut self.current {
             open.fresh = false;
-            if self.format.skip_idle(&mut open.window, &open.known)? {
+            let file = &self.files[open.index];
+            let row = self.format.skip_idle(&mut open.window, &open.known);
+            if file.unchanged(open.window.file(), row)? {
                 return Ok(true);
             }
+            self.blank_lines += open.window.blank_lines();
             self.carried_bytes += open.window.disk_bytes() - open.counted_bytes;
             let following = open.index + 1;
+            if self.hashes.len() == following {
+                self.hashes.push(open.window.hash_behind());
+            }
             self.current = match following < self.files.len() {
                 true => Some(self.open_file(following)?),
                 false => None,
@@ -160,13 +196,13 @@ impl<K> OpenFile<K> {
         }
     }
 
-    /// Goes to `mark`, which lies behind the file's beginning. False if the text before it is another than it was.
+    /// Goes to `mark`, which lies behind the file's beginning. False if the text does not reach there.
     fn go_to(&mut self, mark: &BlockMark) -> Result<bool> {
         // A header ends behind the mark only where it has changed.
         let reached = self.window.consume_to(mark.offset.max(self.window.offset()))?;
         self.fresh = false;
         self.counted_bytes = self.window.disk_bytes();
-        Ok(reached && self.window.offset() == mark.offset && self.window.hash() == mark.hash)
+        Ok(reached && self.window.offset() == mark.offset)
     }
 }
 
@@ -175,12 +211,27 @@ impl<F: TextFormat> Source for TextSource<F> {
         &self.schema
     }
 
+    fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
     fn identity(&self) -> Option<Vec<InputIdentity>> {
         self.files.iter().map(|file| file.identity.clone()).collect()
     }
 
     fn options(&self) -> Vec<String> {
         self.format.options()
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let current = self.current.as_ref().map_or(0, |open| open.window.blank_lines());
+        match self.blank_lines + current {
+            0 => Vec::new(),
+            lines => vec![format!(
+                "{} of the input are no rows",
+                Counted(lines, "blank line")
+            )],
+        }
     }
 
     fn bytes_total(&self) -> Option<u64> {
@@ -214,19 +265,29 @@ impl<F: TextFormat> Source for TextSource<F> {
                         .hint("put the data into a file, whose load can be resumed"),
                 );
             }
+            let shown = file.shown.clone();
             let mut open = self.open_file(file_index)?;
             if mark.offset > 0 && !open.go_to(mark)? {
-                return Err(
-                    Error::input(format!("{} has changed since the run began", file.shown))
-                        .hint("load it as a new run with --restart"),
-                );
+                return Err(has_changed(shown));
             }
             open.rows = mark.file_rows;
             self.current = Some(open);
         }
+        // Where a file begins, its header lies behind the mark.
+        let hash = match (&self.current, mark.offset) {
+            (Some(open), 1..) => open.window.hash(),
+            _ => self.hash_before(file_index)?,
+        };
+        if mark.hash != 0 && mark.hash != hash {
+            return Err(changed_before(
+                |number| Some(&self.files.get(number)?.shown),
+                mark,
+            ));
+        }
         self.index = index;
         self.mark = *mark;
         self.carried_bytes = 0;
+        self.blank_lines = 0;
         Ok(())
     }
 
@@ -246,10 +307,16 @@ impl<F: TextFormat> Source for TextSource<F> {
             schema,
             rows_before: open.rows,
         };
-        let parts = self.format.block(&mut open.window, &open.known, &wanted)?;
+        let file = &self.files[open.index];
+        let mut cut = || {
+            let parts = self.format.block(&mut open.window, &open.known, &wanted)?;
+            let more = self.format.skip_idle(&mut open.window, &open.known)?;
+            Ok((parts, more))
+        };
+        let cut = cut();
+        let (parts, more) = file.unchanged(open.window.file(), cut)?;
         let rows = (parts.rows.num_rows() + parts.rejects.len()) as u64;
         open.rows += rows;
-        let more = self.format.skip_idle(&mut open.window, &open.known)?;
         let start = self.mark;
         let rows_in_all = start.rows + rows;
         self.mark = match more || open.index + 1 == self.files.len() {
@@ -263,6 +330,7 @@ impl<F: TextFormat> Source for TextSource<F> {
             false => BlockMark {
                 file: open.index as u32 + 1,
                 rows: rows_in_all,
+                hash: open.window.hash_behind(),
                 ..BlockMark::default()
             },
         };

@@ -3,8 +3,10 @@
 //! The window holds what has been read and not yet consumed: a block and a little more. Everything consumed
 //! goes through the rolling hash, so that at any place the hash says what lay before it.
 
+use std::fs::File;
+
 use encoding_rs::Encoding;
-use xxhash_rust::xxh3::Xxh3Default;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 
 use super::decode::Decoded;
 use crate::{
@@ -21,6 +23,14 @@ pub(crate) const READ_BYTES: usize = 256 << 10;
 /// Up to here the buffer doubles when it grows; beyond, it takes only what is needed.
 const DOUBLING_BYTES_MAX: usize = 16 << 20;
 
+/// The rolling hash of what has hash `before`, and then `hash`; that of the first file is its own.
+pub(crate) fn chained(before: u64, hash: u64) -> u64 {
+    match before {
+        0 => hash,
+        _ => xxh3_64_with_seed(&hash.to_le_bytes(), before),
+    }
+}
+
 /// One open file.
 pub(crate) struct Window {
     stream: ByteStream,
@@ -32,7 +42,10 @@ pub(crate) struct Window {
     whole: bool,
     /// Where in the file's text the window begins.
     offset: u64,
+    /// The hash of the files before; 0 where there are none.
+    before: u64,
     hash: Xxh3Default,
+    blank_lines: u64,
 }
 
 impl Window {
@@ -54,7 +67,9 @@ impl Window {
             end: 0,
             whole: false,
             offset: 0,
+            before: 0,
             hash: Xxh3Default::new(),
+            blank_lines: 0,
         }
     }
 
@@ -90,12 +105,37 @@ impl Window {
         }
     }
 
-    /// The rolling hash of everything consumed; 0 at the beginning.
+    /// The rolling hash of the files before and of everything consumed of this one.
     pub fn hash(&self) -> u64 {
         match self.offset {
-            0 => 0,
-            _ => self.hash.digest(),
+            0 => self.before,
+            _ => chained(self.before, self.hash.digest()),
         }
+    }
+
+    /// The file that is read, if it is one.
+    pub fn file(&self) -> Option<&File> {
+        self.stream.file()
+    }
+
+    /// Says what hash the files before have.
+    pub fn follows(&mut self, before: u64) {
+        self.before = before;
+    }
+
+    /// The hash of the files before and of this one, which has been read to its end.
+    pub fn hash_behind(&self) -> u64 {
+        chained(self.before, self.stream.digest())
+    }
+
+    /// Takes note of lines that are blank and no rows.
+    pub fn pass_blank_lines(&mut self, lines: u64) {
+        self.blank_lines += lines;
+    }
+
+    /// How many there were.
+    pub fn blank_lines(&self) -> u64 {
+        self.blank_lines
     }
 
     /// Reads at least `wanted` more bytes, or to the end of the file.

@@ -265,7 +265,7 @@ async fn kinds(
         quote(keyspace),
         quote(table)
     );
-    let prepared = session.prepare(cql).await.map_err(errors::prepare)?;
+    let prepared = super::prepare(session, cql).await?;
     let specs = prepared.get_current_result_set_col_specs();
     let specs = specs.get();
     Ok(specs.iter().map(|spec| Kind::of(spec.typ())).collect())

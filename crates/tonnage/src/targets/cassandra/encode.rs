@@ -172,10 +172,7 @@ impl ColumnEncoder {
             }
             NativeType::Date => {
                 let values = array.as_primitive::<Date32Type>();
-                Cells::of(array, |row, out| {
-                    put_date(values.value(row), out);
-                    Ok(())
-                })
+                Cells::of(array, |row, out| put_date(values.value(row), out))
             }
             NativeType::Time => {
                 let values = array.as_primitive::<Time64MicrosecondType>();

@@ -1,5 +1,7 @@
 //! The driver's errors as error kinds, by their variants and the server's codes.
 
+use std::time::Duration;
+
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 
 use crate::error::{Error, ErrorKind};
@@ -124,6 +126,12 @@ pub(super) fn session(error: NewSessionError, nodes: &str) -> Error {
     Error::config(format!("no connection to {nodes}: {}", deepest(&error)))
         .hint("is a node up there, does it take clients without TLS, and are user and password right?")
         .caused_by(error)
+}
+
+/// That `who` has not answered within `most`.
+pub(super) fn silent(who: &str, most: Duration) -> Error {
+    let message = format!("no answer from {who} within {} s", most.as_secs());
+    Error::new(ErrorKind::Unsent, message).hint("are the nodes up, and is the network?")
 }
 
 /// What an error comes down to.

@@ -1,5 +1,7 @@
 //! What measuring needs: tables of its own. What a node writes to its log and to its disk it tells nobody by CQL.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 
 use super::{CassandraTarget, catalog, errors, types::quote};
@@ -87,6 +89,10 @@ impl Gauge for CassandraTarget {
             table.name, self.capabilities.product
         ))
         .hint("tonnage bench measures rows of a file in tables of their own: --rows-from FILE --key COLUMNS"))
+    }
+
+    async fn samples(&self, _: &Table) -> Result<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
     }
 
     async fn discard(&self, name: &str) -> Result<()> {

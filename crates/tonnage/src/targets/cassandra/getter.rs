@@ -24,13 +24,12 @@ use super::{
     catalog::Described,
     decode::{Decoder, Fields},
     encode::{Cells, ColumnEncoder, Given, Role},
-    errors,
     reader::{self, PageSize},
     types::{Kind, quote},
 };
 use crate::{
     error::{Error, Result},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, encodable},
     reader::{BatchBounds, ReadColumn},
 };
 
@@ -181,7 +180,7 @@ impl CassandraGetter {
             names.join(", "),
             described.quoted()
         );
-        let mut statement = session.prepare(cql).await.map_err(errors::prepare)?;
+        let mut statement = super::prepare(&session, cql).await?;
         statement.set_is_idempotent(true);
         let (columns, decoders) = reader::columns(&statement, &texts, |name| described.may_lack(name))?;
         let naming = reader::naming(&described, &columns, &decoders);
@@ -206,24 +205,15 @@ impl CassandraGetter {
         })
     }
 
-    /// The keys of `rows` rows, and their places: those that a column could not hold have no rows.
-    fn encode(&self, keys: &[ArrayRef], rows: usize) -> Result<Vec<(u32, Vec<Vec<u8>>)>> {
-        let whole = self.cells(keys)?;
-        let mut encoded = Vec::with_capacity(rows);
-        for row in 0..rows {
-            let key = match &whole {
-                Some(cells) => values(cells, row),
-                None => {
-                    let slice: Vec<ArrayRef> = keys.iter().map(|array| array.slice(row, 1)).collect();
-                    match self.cells(&slice)? {
-                        Some(cells) => values(&cells, 0),
-                        None => continue,
-                    }
-                }
-            };
-            encoded.push((row as u32, key));
-        }
-        Ok(encoded)
+    /// The keys, and their places: those that a column could not hold have no rows.
+    fn encode(&self, keys: &RecordBatch) -> Result<Vec<(u32, Vec<Vec<u8>>)>> {
+        let sent = encodable(keys, |keys| {
+            let cells = self.cells(keys.columns())?;
+            Ok(cells.ok_or(()))
+        })?;
+        let place = |row: usize| sent.places.as_ref().map_or(row as u32, |places| places[row]);
+        let encoded = (0..sent.rows).map(|row| (place(row), values(&sent.encoded, row)));
+        Ok(encoded.collect())
     }
 
     /// None where a value is none of its column's.
@@ -281,7 +271,7 @@ impl Getter for CassandraGetter {
     async fn ask(&mut self, keys: &RecordBatch) -> Result<()> {
         self.asked = FuturesOrdered::new();
         self.places.clear();
-        let encoded = self.encode(keys.columns(), keys.num_rows())?;
+        let encoded = self.encode(keys)?;
         if self.told_by.is_none() {
             let range = &self.range;
             let questions = encoded.into_iter().map(|(place, mut values)| {
@@ -356,5 +346,13 @@ impl Getter for CassandraGetter {
                 keys: UInt32Array::from(keys),
             }));
         }
+    }
+
+    fn settings_changed(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }

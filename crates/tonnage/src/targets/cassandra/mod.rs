@@ -34,7 +34,7 @@ use futures::future::BoxFuture;
 use scylla::{
     client::{execution_profile::ExecutionProfile, session::Session, session_builder::SessionBuilder},
     policies::load_balancing::DefaultPolicy,
-    statement::Consistency,
+    statement::{Consistency, prepared::PreparedStatement},
 };
 use tokio::sync::OnceCell;
 
@@ -42,16 +42,19 @@ use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter}
 use super::{Driver, Password, sqlite::local::LocalLedger};
 use crate::{
     error::{Error, Result},
-    getter::{GetRequest, Getter},
-    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    extent::Extent,
+    getter::{GetRequest, Getter, Moment},
+    ledger::{Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
-    preparation::Preparation,
+    plan::{Plan, Split},
+    preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot, no_table},
     slot::{Counts, SlotState},
-    table::{Table, TableName, TableSpec},
-    target::{Capabilities, Target, Writer},
+    statement::{Dialect, Statement},
+    table::{ForeignKey, Table, TableName, TableSpec},
+    target::{Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, Writer, one_statement},
+    types::ColumnType,
 };
 
 /// Cassandra's line in the registry.
@@ -74,6 +77,7 @@ pub const DRIVER: Driver = Driver {
     passwords: true,
     connect,
     redact: super::password::redact,
+    files: super::no_files,
 };
 
 /// Rows of a write unless asked for: a commit of the ledger each.
@@ -88,6 +92,12 @@ fn connect(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dy
 
 /// How long all nodes together may take to empty or to drop a table.
 const SCHEMA_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long all nodes that are reached may take to prepare a statement: the driver waits for each without a limit.
+const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a session may take to begin, beside a connection to each node that is named.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A keyspace of a cluster.
 pub struct CassandraTarget {
@@ -182,10 +192,20 @@ async fn open(settings: &Settings) -> Result<Session> {
     if let Some((user, password)) = &settings.user {
         builder = builder.user(user, &password.0);
     }
-    builder
-        .build()
-        .await
-        .map_err(|error| errors::session(error, &settings.shown()))
+    let nodes = settings.nodes.len() as u32;
+    let most = SESSION_TIMEOUT + settings.connect_timeout.saturating_mul(nodes);
+    match tokio::time::timeout(most, builder.build()).await {
+        Ok(built) => built.map_err(|error| errors::session(error, &settings.shown())),
+        Err(_) => Err(errors::silent(&settings.shown(), most)),
+    }
+}
+
+/// Prepares a statement on the nodes that are reached.
+async fn prepare(session: &Session, cql: String) -> Result<PreparedStatement> {
+    match tokio::time::timeout(PREPARE_TIMEOUT, session.prepare(cql)).await {
+        Ok(prepared) => prepared.map_err(errors::prepare),
+        Err(_) => Err(errors::silent("the nodes", PREPARE_TIMEOUT)),
+    }
 }
 
 /// The time by this machine's clock.
@@ -272,6 +292,15 @@ impl Target for CassandraTarget {
         catalog::names(&self.session, &self.keyspace).await
     }
 
+    fn column_type(&self, wanted: ColumnType, extent: &Extent, _: KeyPart) -> ColumnType {
+        match wanted {
+            // Its decimals have no words for what is no number.
+            ColumnType::Numeric if !extent.is_finite() && extent.rounded_by_double => ColumnType::TEXT,
+            ColumnType::Numeric if !extent.is_finite() => ColumnType::Float64,
+            wanted => wanted,
+        }
+    }
+
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
         types::create_table(spec, &self.keyspace)
     }
@@ -284,6 +313,35 @@ impl Target for CassandraTarget {
             .map_err(|error| errors::execution(error, errors::Doing::Else));
         created.map_err(|error| error.at(format!("table {} cannot be created", spec.name)))?;
         Ok(())
+    }
+
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
+        let failed = |error| {
+            errors::execution(error, errors::Doing::Else)
+                .at(format!("table {} cannot be dropped", table.name))
+        };
+        let Some(found) = catalog::describe(&self.session, &self.keyspace, &table.name).await? else {
+            return Ok(false);
+        };
+        if found.table.identity.object != table.identity.object {
+            return Ok(false);
+        }
+        let statement = |text: String| {
+            let mut statement = scylla::statement::Statement::new(text);
+            statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
+            statement
+        };
+        if rows == Rows::Keep {
+            let mut any = statement(format!("SELECT * FROM {} LIMIT 1", found.quoted()));
+            any.set_consistency(Consistency::All);
+            let answer = self.session.query_unpaged(any, ()).await.map_err(failed)?;
+            if answer.into_rows_result().is_ok_and(|rows| rows.rows_num() > 0) {
+                return Ok(false);
+            }
+        }
+        let dropped = statement(format!("DROP TABLE {}", found.quoted()));
+        self.session.query_unpaged(dropped, ()).await.map_err(failed)?;
+        Ok(true)
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {
@@ -312,7 +370,9 @@ impl Target for CassandraTarget {
     }
 
     async fn writer(&self, plan: &Plan, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
-        let described = self.described(&plan.table.name).await?;
+        let name = &plan.table.name;
+        let described = catalog::describe(&self.session, &self.keyspace, name).await?;
+        let described = described.ok_or_else(|| Error::altered(name, "was dropped"))?;
         let ledger = match run {
             Some(run) => Some((self.local().await?.clone(), run.clone())),
             None => None,
@@ -361,12 +421,81 @@ impl Target for CassandraTarget {
         *self.ledger_file.lock().unwrap_or_else(PoisonError::into_inner) = path;
         Ok(())
     }
+
+    /// The one key that is named decides.
+    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+        None
+    }
+
+    fn own_schema(&self) -> Option<&str> {
+        None
+    }
+
+    /// It has none.
+    async fn foreign_keys(&self, _: &TableName) -> Result<Vec<ForeignKey>> {
+        Ok(Vec::new())
+    }
+
+    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+        match preparation.option() {
+            None => Ok(Foreseen::default()),
+            Some(option) => Err(Error::config(format!(
+                "{} has no {option} for {}",
+                self.capabilities.product, table.name
+            ))
+            .hint("--truncate empties the table first")),
+        }
+    }
+
+    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
+        one_statement(split)
+    }
+
+    async fn router(&self, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    fn says_key_exists(&self, _: &str) -> bool {
+        false
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        None
+    }
+
+    async fn describe(&self, _: &Statement) -> Result<Table> {
+        Err(Error::bug("a statement for a database that runs none"))
+    }
+
+    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+        Ok(None)
+    }
 }
 
 #[async_trait]
 impl Ledger for CassandraTarget {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
-        self.local().await?.runs().await
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
+        self.local().await?.runs(query).await
+    }
+
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        self.local().await?.ids(prefix).await
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        self.local().await?.inputs(keys).await
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
+        self.local().await?.prune(keep, limit).await
+    }
+
+    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
+        self.local().await?.elsewhere(identity, object).await
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
@@ -389,6 +518,10 @@ impl Ledger for CassandraTarget {
         self.local().await?.take_over(run_id).await
     }
 
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        self.local().await?.note_opening(run_id, opening).await
+    }
+
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         self.local().await?.finish(handle, counts).await
     }
@@ -399,5 +532,17 @@ impl Ledger for CassandraTarget {
 
     async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
         self.local().await?.forget_unbegun(handle).await
+    }
+
+    async fn conclude(&self, run_id: &str) -> Result<()> {
+        self.local().await?.conclude(run_id).await
+    }
+
+    async fn slots_of(&self, run_id: &str, slots: &[u16]) -> Result<Vec<SlotState>> {
+        self.local().await?.slots_of(run_id, slots).await
+    }
+
+    async fn is_owned(&self, handle: &RunHandle) -> Result<bool> {
+        self.local().await?.is_owned(handle).await
     }
 }

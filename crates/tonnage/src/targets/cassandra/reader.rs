@@ -27,9 +27,8 @@ use super::{
 use crate::{
     error::{Error, Result},
     load::Attempts,
-    reader::{
-        BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table, wanted,
-    },
+    reader::{BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted},
+    statement::{self, Dialect},
 };
 
 /// Rows of a page: more make a read slower than its timeout before they make it faster.
@@ -197,6 +196,18 @@ pub(super) fn naming(
     places.collect()
 }
 
+/// How CQL is written.
+const DIALECT: Dialect = Dialect {
+    dollars: false,
+    brackets: false,
+    backticks: false,
+    hashes: false,
+    backslashes: false,
+    slashes: true,
+    keeps_case: false,
+    own_parameters: &[],
+};
+
 pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanRequest) -> Result<Snapshot> {
     if let Some(column) = &request.split_by {
         return Err(Error::config(format!("--split-by {column} has no effect here"))
@@ -205,7 +216,7 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
     let mut described = None;
     let (cql, texts, ranges) = match &request.relation {
         Relation::Query(query) => {
-            let query = bare_query(query)?;
+            let query = statement::query(query, DIALECT)?;
             if request.columns.is_some() || request.filter.is_some() || request.limit.is_some() {
                 return Err(Error::config(
                     "a query says itself which columns and rows are wanted, and how many",
@@ -224,13 +235,17 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
             let mut cql = format!("SELECT {} FROM {}", names.join(", "), found.quoted());
             let mut ranges = Vec::new();
             let filter = request.filter.as_deref();
+            if let Some(filter) = filter {
+                statement::condition(filter, DIALECT)?;
+            }
             if request.limit.is_none() {
                 ranges = split(&Ring::of(session, &found), SPLITS_MIN.max(4 * request.readers));
                 cql.push_str(&format!(" WHERE {token} > ? AND {token} <= ?"));
             }
             if let Some(filter) = filter {
                 let word = if ranges.is_empty() { "WHERE" } else { "AND" };
-                cql.push_str(&format!(" {word} {filter}"));
+                // A line of its own, as a comment may end it.
+                cql.push_str(&format!(" {word} {filter}\n"));
             }
             if let Some(limit) = request.limit {
                 let limit = i32::try_from(limit).map_err(|_| {
@@ -248,7 +263,7 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
             (cql, Some(texts), ranges)
         }
     };
-    let mut statement = session.prepare(cql).await.map_err(errors::prepare)?;
+    let mut statement = super::prepare(session, cql).await?;
     let unbound = statement.get_variable_col_specs().len() - 2 * usize::from(!ranges.is_empty());
     if unbound > 0 {
         return Err(

@@ -43,9 +43,17 @@ const EPOCH_DAY: u32 = 1 << 31;
 /// Nanoseconds of a microsecond, microseconds of a millisecond.
 const THOUSAND: i64 = 1_000;
 
-pub(super) fn put_date(days: i32, out: &mut Vec<u8>) {
+pub(super) fn put_date(days: i32, out: &mut Vec<u8>) -> Fitting {
+    // They stand for what is infinite, which the server does not have.
+    if matches!(days, i32::MAX | i32::MIN) {
+        return Err(Misfit::new(
+            sqlstate::DATETIME_OVERFLOW,
+            "the date is infinite or out of range".to_owned(),
+        ));
+    }
     let counted = (days as u32).wrapping_add(EPOCH_DAY);
     out.extend_from_slice(&counted.to_be_bytes());
+    Ok(())
 }
 
 pub(super) fn put_time(micros: i64, out: &mut Vec<u8>) -> Fitting {
@@ -182,7 +190,7 @@ pub(super) fn put_scalar(native: &NativeType, text: &str, out: &mut Vec<u8>) -> 
         NativeType::Decimal | NativeType::Varint => {
             put_numeric(native, parsed.as_string::<i32>().value(0), out)?;
         }
-        NativeType::Date => put_date(parsed.as_primitive::<Date32Type>().value(0), out),
+        NativeType::Date => put_date(parsed.as_primitive::<Date32Type>().value(0), out)?,
         NativeType::Time => put_time(parsed.as_primitive::<Time64MicrosecondType>().value(0), out)?,
         NativeType::Timestamp => {
             put_timestamp(parsed.as_primitive::<TimestampMicrosecondType>().value(0), out)?;

@@ -37,7 +37,8 @@ use crate::{
     operation::{Method, Operation},
     plan::Plan,
     slot::{Advance, gather},
-    target::{Claim, Failure, Guard, Outcome, Writer},
+    table::altered,
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, Writer},
     targets::sqlite::local::LocalLedger,
 };
 
@@ -88,15 +89,9 @@ impl CassandraWriter {
         ledger: Option<(Arc<LocalLedger>, RunHandle)>,
         in_flight_max: &Arc<AtomicUsize>,
     ) -> Result<Self> {
-        let changed = || {
-            Error::schema(format!(
-                "table {} was altered or made again meanwhile",
-                plan.table.name
-            ))
-            .hint("start the load anew")
-        };
-        if described.table.identity != plan.table.identity {
-            return Err(changed());
+        let changed = || Error::altered(&plan.table.name, "was altered");
+        if let Some(what) = altered(&plan.table, Some(&described.table)) {
+            return Err(Error::altered(&plan.table.name, what));
         }
         let whole_partition = described.partition.len() == 1;
         let columns = plan.columns.iter().map(|column| {
@@ -130,7 +125,7 @@ impl CassandraWriter {
             .try_for_each(|at| place(at).map(|_| ()))?;
         let partition: Vec<usize> = described.partition.iter().map(place).collect::<Result<_>>()?;
         let (cql, stamped) = statement(&described, plan, &columns);
-        let mut statement = session.prepare(cql).await.map_err(errors::prepare)?;
+        let mut statement = super::prepare(session, cql).await?;
         statement.set_consistency(consistency);
         statement.set_is_idempotent(true);
         Ok(Self {
@@ -182,13 +177,8 @@ impl CassandraWriter {
             match (error.kind(), rows) {
                 (ErrorKind::Rejected, [row]) => {
                     // A table that is gone makes every row invalid.
-                    let name = &self.described.table.name;
-                    let found = catalog::describe(&self.session, &self.described.keyspace, name).await?;
-                    if found.is_none_or(|found| found.table.identity != self.described.table.identity) {
-                        return Err(
-                            Error::schema(format!("table {name} was altered or dropped meanwhile"))
-                                .caused_by(error),
-                        );
+                    if let Some(what) = self.altered().await? {
+                        return Err(Error::altered(&self.described.table.name, what).caused_by(error));
                     }
                     sent.bad.push((*row, error));
                 }
@@ -200,6 +190,13 @@ impl CassandraWriter {
             }
         }
         Ok(sent)
+    }
+
+    /// How the table is not what the plan was made for, as the catalogue has it now.
+    async fn altered(&self) -> Result<Option<String>> {
+        let before = &self.described.table;
+        let now = catalog::describe(&self.session, &self.described.keyspace, &before.name).await?;
+        Ok(altered(before, now.as_ref().map(|now| &now.table)))
     }
 
     fn bound<'a>(&self, columns: &'a [Cells], row: usize) -> Bound<'a> {
@@ -310,7 +307,17 @@ impl Writer for CassandraWriter {
         let (writer, values) = (&*self, &cells);
         let sending: Vec<_> = groups.iter().map(|group| writer.send(values, group)).collect();
         let sending = stream::iter(sending).buffer_unordered(in_flight.max(1));
-        let sent: Result<Vec<Sent>> = sending.try_collect().await;
+        // Nothing holds off DDL. Types that were changed, by a table that was made again, would let the bytes of the
+        // rows mean something else: the catalogue is asked beside the rows, at no cost in time, and what it says holds
+        // before the slots move.
+        let (sent, altered) = futures::join!(sending.try_collect(), self.altered());
+        let sent: Result<Vec<Sent>> = sent;
+        // An overload counts as one whichever of both has met it.
+        let sent = match altered {
+            Ok(Some(what)) => return Err(Error::altered(&self.described.table.name, what)),
+            Ok(None) => sent,
+            Err(error) => sent.and(Err(error)),
+        };
         let sent = match sent {
             Ok(sent) => sent,
             Err(error) => {
@@ -337,6 +344,11 @@ impl Writer for CassandraWriter {
             column: None,
         });
         Ok(outcome)
+    }
+
+    async fn write_each(&mut self, _: &RecordBatch) -> Result<Option<EachOutcome>> {
+        // There is no transaction that a bad row could cost.
+        Ok(None)
     }
 
     async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {

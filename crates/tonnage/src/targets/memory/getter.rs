@@ -164,4 +164,12 @@ impl Getter for MemoryGetter {
         self.call()?;
         Ok(self.answer.pop())
     }
+
+    fn settings_changed(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

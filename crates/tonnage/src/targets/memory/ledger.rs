@@ -5,7 +5,10 @@ use async_trait::async_trait;
 use super::{Memory, State, Stored};
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    ledger::{
+        Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord,
+        inputs::{self, InputRecord},
+    },
     preparation::{IndexDefinition, Pending, Preparation, not_empty, shadow},
     slot::{Counts, SlotState},
     table::{TableIdentity, TableName},
@@ -85,7 +88,9 @@ impl State {
     /// Removes a run and undoes what it was about to do to the table; false where there is none.
     fn forget(&mut self, run_id: &str) -> bool {
         let Some(at) = self.runs.iter().position(|r| r.run_id == run_id) else {
-            return false;
+            let before = self.pruned.len();
+            self.pruned.retain(|run| run.run_id != run_id);
+            return self.pruned.len() < before;
         };
         if let Some(pending) = self.runs.remove(at).detail.pending {
             self.undo(pending);
@@ -109,18 +114,69 @@ impl State {
 
 #[async_trait]
 impl Ledger for Memory {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
         self.call()?;
         let state = self.lock();
-        let mut runs = state.runs.clone();
+        let mut runs: Vec<_> = state.runs.iter().rev().cloned().collect();
         for run in runs.iter_mut().filter(|r| r.finished.is_none()) {
             run.counts = Counts::default();
             for slot in state.slots.get(&run.run_id).into_iter().flatten() {
                 run.counts.add(slot.counts);
             }
         }
-        runs.reverse();
+        runs.retain(|run| query.matches(run));
+        if let RunQuery::Identity(_) = query {
+            runs.sort_by_key(|run| run.finished.is_some());
+        }
+        runs.truncate(query.limit());
         Ok(runs)
+    }
+
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        self.call()?;
+        let state = self.lock();
+        let pruned = state.pruned.iter().map(|run| &run.run_id);
+        let known = state.runs.iter().map(|run| &run.run_id).chain(pruned);
+        Ok(known
+            .filter(|id| id.starts_with(prefix))
+            .take(2)
+            .cloned()
+            .collect())
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        self.call()?;
+        let state = self.lock();
+        let mut found = Vec::new();
+        for run in state.runs.iter().rev().chain(&state.pruned) {
+            found.extend(inputs::of_detail(
+                &run.run_id,
+                &run.detail,
+                run.finished.is_some(),
+                keys,
+            )?);
+        }
+        Ok(found)
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
+        self.call()?;
+        let mut state = self.lock();
+        let finished = state.runs.iter().filter(|run| run.finished.is_some()).count() as u64;
+        let mut left = finished.saturating_sub(keep).min(limit);
+        let pruned = left;
+        let (kept, pruned_runs): (Vec<_>, Vec<_>) = state.runs.drain(..).partition(|run| {
+            let stays = run.finished.is_none() || left == 0;
+            left -= u64::from(!stays);
+            stays
+        });
+        state.runs = kept;
+        state.pruned.extend(pruned_runs);
+        Ok(pruned)
+    }
+
+    async fn elsewhere(&self, _: &str, _: &str) -> Result<Option<String>> {
+        Ok(None)
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
@@ -191,6 +247,14 @@ impl Ledger for Memory {
         }
     }
 
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        self.call()?;
+        let mut state = self.lock();
+        let unfinished = |r: &&mut RunRecord| r.run_id == run_id && r.finished.is_none();
+        let run = state.runs.iter_mut().find(unfinished);
+        Ok(run.is_some_and(|run| opening.put_into(&mut run.detail)))
+    }
+
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         self.call()?;
         let mut state = self.lock();
@@ -201,8 +265,12 @@ impl Ledger for Memory {
         {
             Some(at) => {
                 if let Some(pending) = state.runs[at].detail.pending.clone() {
+                    let before = state.runs[at].detail.identity();
                     state.runs[at].detail.table_identity = state.settle(pending)?;
                     state.runs[at].detail.pending = None;
+                    if state.runs[at].identity == before {
+                        state.runs[at].identity = state.runs[at].detail.identity();
+                    }
                 }
                 let run = &mut state.runs[at];
                 run.finished = Some(0);
@@ -237,5 +305,9 @@ impl Ledger for Memory {
             }
             released.await;
         }
+    }
+
+    async fn conclude(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }

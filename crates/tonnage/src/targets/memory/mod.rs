@@ -11,6 +11,7 @@ mod view;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -26,18 +27,25 @@ use tokio::sync::Notify;
 use self::{getter::MemoryGetter, view::View};
 use crate::{
     error::{Error, ErrorKind, Result},
-    getter::{GetRequest, Getter},
+    extent::Extent,
+    getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle, RunRecord},
+    measure::Gauge,
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
+    plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
-    table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec},
-    target::{Capabilities, Claim, Failure, Guard, Outcome, Target, Writer},
+    statement::{Dialect, Statement},
+    table::{Column, Equality, ForeignKey, Key, Table, TableIdentity, TableName, TableSpec, altered},
+    target::{
+        Capabilities, Claim, EachOutcome, Failure, FurtherKeys, Guard, KeyPart, Outcome, Refused, Routed,
+        Rows, StatementMax, Target, Writer, ledger_is_beside, one_statement,
+    },
+    types::ColumnType,
 };
 
-/// A row: values as text, null as `None`.
+/// A row: values as text, in the order of the table's columns; null as `None`.
 pub type Row = Vec<Option<String>>;
 
 /// A fault to come.
@@ -56,6 +64,17 @@ pub enum Fault {
 /// A row that the table refuses: the code and message of the refusal, or none.
 pub type Check = fn(&Row) -> Option<(&'static str, String)>;
 
+/// What an alteration does to a table and to its rows.
+type Alteration = Box<dyn FnOnce(&mut Table, &mut Vec<Row>) + Send>;
+
+/// An alteration of a table that is to come.
+struct Altering {
+    table: String,
+    /// Transactions that are opened before it.
+    begins: u64,
+    alteration: Alteration,
+}
+
 /// A database in memory. Clones share it.
 #[derive(Clone)]
 pub struct Memory {
@@ -69,10 +88,15 @@ struct State {
     tables: BTreeMap<String, Stored>,
     created: u64,
     runs: Vec<RunRecord>,
+    /// Runs that were pruned: what is left on record is their inputs.
+    pruned: Vec<RunRecord>,
     slots: HashMap<String, Vec<SlotState>>,
     /// Ledger rows moved by an open transaction, with its number.
     locks: HashMap<(String, u16), u64>,
     transactions: u64,
+    /// Open transactions that write to each table: they hold off its alteration.
+    writing: HashMap<String, usize>,
+    altering: Vec<Altering>,
     /// Calls until the fault; none for no fault.
     fault: Option<(u64, Fault)>,
     dead: bool,
@@ -187,6 +211,35 @@ impl Memory {
         }
     }
 
+    /// Alters a table and its rows, as soon as no open transaction writes to it.
+    pub async fn alter(&self, table: &str, alteration: impl FnOnce(&mut Table, &mut Vec<Row>)) {
+        loop {
+            let released = self.released.notified();
+            {
+                let mut state = self.lock();
+                if !state.writing.contains_key(table) {
+                    return state.alter(table, alteration);
+                }
+            }
+            released.await;
+        }
+    }
+
+    /// Alters a table when `begins` more transactions have been opened, before the next one is and when no open one
+    /// writes to it.
+    pub fn alter_after(
+        &self,
+        begins: u64,
+        table: &str,
+        alteration: impl FnOnce(&mut Table, &mut Vec<Row>) + Send + 'static,
+    ) {
+        self.lock().altering.push(Altering {
+            table: table.to_owned(),
+            begins,
+            alteration: Box::new(alteration),
+        });
+    }
+
     /// Drops a table.
     pub fn drop_table(&self, table: &str) {
         self.lock().tables.remove(table);
@@ -230,6 +283,48 @@ impl Memory {
     }
 }
 
+impl State {
+    /// Its shape is new even where its columns are the same.
+    fn alter(&mut self, name: &str, alteration: impl FnOnce(&mut Table, &mut Vec<Row>)) {
+        if let Some(stored) = self.tables.get_mut(name) {
+            alteration(&mut stored.table, &mut stored.rows);
+            stored.table.identity.shape.push_str("; altered");
+        }
+    }
+
+    /// Opens a transaction that writes to `table`, behind the alterations that are due; false while one of them waits
+    /// for other transactions. An error where the table is not what it was.
+    fn open(&mut self, table: &Table) -> Result<bool> {
+        for altering in std::mem::take(&mut self.altering) {
+            match altering.begins == 0 && !self.writing.contains_key(&altering.table) {
+                true => self.alter(&altering.table, altering.alteration),
+                false => self.altering.push(altering),
+            }
+        }
+        let waits = |a: &Altering| a.begins == 0 && a.table == table.name.name;
+        if self.altering.iter().any(waits) {
+            return Ok(false);
+        }
+        let now = self.tables.get(&table.name.name).map(|stored| &stored.table);
+        if let Some(what) = altered(table, now) {
+            return Err(Error::altered(&table.name, what));
+        }
+        self.altering.iter_mut().for_each(|altering| altering.begins -= 1);
+        *self.writing.entry(table.name.name.clone()).or_default() += 1;
+        Ok(true)
+    }
+
+    /// Ends a transaction that wrote to `table`.
+    fn close(&mut self, table: &str) {
+        if let Some(writing) = self.writing.get_mut(table) {
+            *writing -= 1;
+            if *writing == 0 {
+                self.writing.remove(table);
+            }
+        }
+    }
+}
+
 fn lost() -> Error {
     Error::new(ErrorKind::InDoubt, "the connection was lost")
 }
@@ -258,6 +353,10 @@ impl Target for Memory {
 
     async fn table_names(&self) -> Result<Vec<String>> {
         Ok(self.lock().tables.keys().cloned().collect())
+    }
+
+    fn column_type(&self, wanted: ColumnType, _: &Extent, _: KeyPart) -> ColumnType {
+        wanted
     }
 
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
@@ -310,6 +409,17 @@ impl Target for Memory {
             None => Ok(()),
             Some(_) => Err(Error::schema(format!("table {} exists", spec.name))),
         }
+    }
+
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
+        let mut state = self.lock();
+        let goes = state.tables.get(&table.name.name).is_some_and(|stored| {
+            stored.table.identity == table.identity && (rows == Rows::Drop || stored.rows.is_empty())
+        });
+        if goes {
+            state.tables.remove(&table.name.name);
+        }
+        Ok(goes)
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {
@@ -374,6 +484,60 @@ impl Target for Memory {
     fn ledger(&self) -> &dyn Ledger {
         self
     }
+
+    /// The one key that is named decides.
+    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+        None
+    }
+
+    fn own_schema(&self) -> Option<&str> {
+        None
+    }
+
+    /// It has none.
+    async fn foreign_keys(&self, _: &TableName) -> Result<Vec<ForeignKey>> {
+        Ok(Vec::new())
+    }
+
+    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
+        one_statement(split)
+    }
+
+    async fn router(&self, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    fn insert_replaces(&self) -> bool {
+        false
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        None
+    }
+
+    async fn describe(&self, _: &Statement) -> Result<Table> {
+        Err(Error::bug("a statement for a database that runs none"))
+    }
+
+    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+        Ok(None)
+    }
+
+    fn gauge(&self) -> Option<&dyn Gauge> {
+        None
+    }
+
+    fn ledger_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn keep_ledger(&self, _: &Path) -> Result<()> {
+        ledger_is_beside(&self.capabilities.product)
+    }
 }
 
 struct MemoryWriter {
@@ -418,13 +582,29 @@ impl MemoryWriter {
         called
     }
 
+    /// Opens a transaction, when the table can be written to.
+    async fn open_table(&mut self) -> Result<()> {
+        loop {
+            let released = self.memory.released.notified();
+            {
+                let mut state = self.memory.lock();
+                if state.open(&self.table)? {
+                    state.transactions += 1;
+                    self.open = Some(Transaction::new(state.transactions));
+                    return Ok(());
+                }
+            }
+            released.await;
+        }
+    }
+
     fn end(&mut self) -> Option<Transaction> {
         let ended = self.open.take();
         if let Some(transaction) = &ended {
-            self.memory
-                .lock()
-                .locks
-                .retain(|_, holder| *holder != transaction.number);
+            let mut state = self.memory.lock();
+            state.locks.retain(|_, holder| *holder != transaction.number);
+            state.close(&self.table.name.name);
+            drop(state);
             self.memory.released.notify_waiters();
         }
         ended
@@ -447,6 +627,19 @@ impl MemoryWriter {
         }
         Ok(view)
     }
+
+    /// In the columns of the table.
+    fn rows(&self, rows: &RecordBatch) -> Result<Vec<Row>> {
+        let mut batch = Vec::with_capacity(rows.num_rows());
+        for at in 0..rows.num_rows() {
+            let mut row: Row = vec![None; self.table.columns.len()];
+            for (array, column) in rows.columns().iter().zip(&self.columns) {
+                row[*column] = text(array, at)?;
+            }
+            batch.push(row);
+        }
+        Ok(batch)
+    }
 }
 
 #[async_trait]
@@ -456,18 +649,14 @@ impl Writer for MemoryWriter {
         if self.open.is_some() && !self.single_transaction {
             return Err(Error::bug("a transaction was begun inside another"));
         }
+        let verified = match self.open {
+            Some(_) => Ok(()),
+            None => self.open_table().await,
+        };
         let Some(run) = self.run.clone() else {
-            self.open.get_or_insert_with(|| Transaction::new(0));
-            return Ok(Claim::Held);
+            return verified.map(|()| Claim::Held);
         };
-        let number = match &self.open {
-            Some(open) => open.number,
-            None => {
-                let mut state = self.memory.lock();
-                state.transactions += 1;
-                state.transactions
-            }
-        };
+        let number = self.open.as_ref().map_or(0, |open| open.number);
         let memory = self.memory.clone();
         loop {
             let released = memory.released.notified();
@@ -494,11 +683,13 @@ impl Writer for MemoryWriter {
                         self.end();
                         return Ok(Claim::Moved);
                     }
+                    verified?;
                     state
                         .locks
                         .extend(advances.iter().map(|a| (lock(a.slot), number)));
-                    let open = self.open.get_or_insert_with(|| Transaction::new(number));
-                    gather(&mut open.advances, advances);
+                    if let Some(open) = &mut self.open {
+                        gather(&mut open.advances, advances);
+                    }
                     return Ok(Claim::Held);
                 }
             }
@@ -519,14 +710,7 @@ impl Writer for MemoryWriter {
         {
             return Err(Error::new(ErrorKind::Overloaded, "too many rows at once"));
         }
-        let mut batch = Vec::with_capacity(rows.num_rows());
-        for at in 0..rows.num_rows() {
-            let mut row: Row = vec![None; self.table.columns.len()];
-            for (array, column) in rows.columns().iter().zip(&self.columns) {
-                row[*column] = text(array, at)?;
-            }
-            batch.push(row);
-        }
+        let batch = self.rows(rows)?;
         let mut skipped = 0;
         let refused = {
             let state = self.memory.lock();
@@ -563,6 +747,41 @@ impl Writer for MemoryWriter {
         })
     }
 
+    async fn write_each(&mut self, rows: &RecordBatch) -> Result<Option<EachOutcome>> {
+        self.call()?;
+        let Some(open) = &self.open else {
+            return Err(Error::bug("a write outside a transaction"));
+        };
+        let batch = self.rows(rows)?;
+        let (mut kept, mut refused, mut skipped) = (Vec::new(), Vec::new(), 0);
+        {
+            let state = self.memory.lock();
+            let mut view = self.view(&state, open)?;
+            for (at, row) in batch.into_iter().enumerate() {
+                match view.apply(row.clone(), &mut HashSet::new()) {
+                    Ok(written) => {
+                        skipped += u64::from(!written);
+                        kept.push(row);
+                    }
+                    Err(error) => refused.push(Refused {
+                        row: at,
+                        error,
+                        column: None,
+                    }),
+                }
+            }
+        }
+        if let Some(open) = &mut self.open {
+            open.changes.extend(kept);
+        }
+        Ok(Some(EachOutcome {
+            statements: 1,
+            bytes_sent: rows.get_array_memory_size() as u64,
+            skipped,
+            refused,
+        }))
+    }
+
     async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {
         let answer_lost = self.call()?;
         let Some(transaction) = &self.open else {
@@ -597,6 +816,14 @@ impl Writer for MemoryWriter {
         self.call()?;
         self.end();
         Ok(())
+    }
+
+    fn places(&mut self) -> Option<&mut Vec<u64>> {
+        None
+    }
+
+    fn requests_max(&self) -> Option<usize> {
+        None
     }
 }
 

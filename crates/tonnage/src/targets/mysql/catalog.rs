@@ -17,6 +17,8 @@ use crate::{
 pub(super) const RUNS: &str = "tonnage_runs";
 /// See [`RUNS`].
 pub(super) const SLOTS: &str = "tonnage_slots";
+/// See [`RUNS`].
+pub(super) const INPUTS: &str = "tonnage_inputs";
 
 /// A table, with what only this target needs to know of it.
 #[derive(Debug, Clone)]
@@ -101,7 +103,7 @@ pub(super) async fn names(conn: &mut Conn, database: &str) -> Result<Vec<String>
     )
     .await?;
     let mut names: Vec<String> = found.iter_mut().map(|row| get(row, 0)).collect::<Result<_>>()?;
-    names.retain(|name| name != RUNS && name != SLOTS);
+    names.retain(|name| ![RUNS, SLOTS, INPUTS].contains(&name.as_str()));
     // The server's own order depends on a collation.
     names.sort_unstable();
     Ok(names)
@@ -244,6 +246,7 @@ pub(super) async fn foreign_keys(conn: &mut Conn, table: &TableName) -> Result<V
                 table: other,
                 key: Vec::new(),
                 unlike: None,
+                partial: None,
             };
             keys.push((name, key));
         }

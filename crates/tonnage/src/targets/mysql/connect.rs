@@ -1,15 +1,20 @@
 //! Opening sessions, and saying exactly why one could not be opened.
 //!
-//! Every session is strict and plain, whatever the server's or the account's defaults: see [`SESSION`].
+//! Every session is strict and plain, whatever the server's or the account's defaults: see [`session`].
+//!
+//! A statement may take hours, so nothing here limits how long an answer takes. That a server is gone without a word is
+//! found by the system, which probes a connection that is quiet.
+
+use std::time::Duration;
 
 use mysql_async::{
     ClientIdentity, Conn, DriverError, Error as Failure, IoError, Opts, OptsBuilder, SslOpts, TlsError,
-    prelude::Queryable,
 };
 
 use super::{
     errors,
-    product::{Product, Version},
+    product::Version,
+    session,
     settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -23,56 +28,23 @@ pub(super) enum Counting {
     Changed,
 }
 
-/// The settings of a session that decide on values and on transactions, as name and value in SQL.
-///
-/// Strict modes turn what would be cut or zeroed into an error; a 0 for an auto-increment column stays a 0; a warning
-/// is counted also where it is only a note (`sql_notes`); a commit ends the transaction and begins no other.
-pub(super) const SESSION: &[(&str, &str)] = &[
-    (
-        "sql_mode",
-        "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,\
-         NO_AUTO_VALUE_ON_ZERO'",
-    ),
-    ("time_zone", "'+00:00'"),
-    ("autocommit", "1"),
-    ("completion_type", "0"),
-    ("foreign_key_checks", "1"),
-    ("unique_checks", "1"),
-    ("sql_notes", "1"),
-];
+/// A connection that is quiet for so long is probed.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
 /// Opens a session.
 pub(super) async fn open(settings: &Settings, counting: Counting) -> Result<(Conn, Version)> {
     let mut conn = reach(settings, counting).await?;
-    let failed = |failure| errors::statement(failure).at("cannot set the session up");
-    let version: Option<String> = conn.query_first("SELECT version()").await.map_err(failed)?;
-    let version = version.unwrap_or_default();
-    let version = Version::parse(&version).ok_or_else(|| {
-        Error::config(format!(
-            "{} is a server of an unknown kind: '{version}'",
-            settings.endpoint
-        ))
+    let most = settings.connect_timeout;
+    let set_up = tokio::time::timeout(most, session::set_up(&mut conn, &settings.endpoint)).await;
+    let version = set_up.unwrap_or_else(|_| {
+        let message = format!(
+            "cannot connect to {}: no answer within {} s",
+            settings.endpoint,
+            most.as_secs()
+        );
+        Err(Error::new(ErrorKind::Unsent, message)
+            .hint("check host, port and network; connect_timeout=SECONDS in the URL waits longer"))
     })?;
-    if !version.is_supported() {
-        return Err(Error::config(format!("{} is too old", version.shown))
-            .hint("MariaDB 10.5 or later is needed, or MySQL 8"));
-    }
-    conn.query_drop("SET NAMES utf8mb4").await.map_err(failed)?;
-    let pairs: Vec<_> = SESSION
-        .iter()
-        .map(|(name, value)| format!("{name} = {value}"))
-        .collect();
-    conn.query_drop(format!("SET SESSION {}", pairs.join(", SESSION ")))
-        .await
-        .map_err(failed)?;
-    if version.product == Product::MariaDb {
-        conn.query_drop("SET SESSION check_constraint_checks = 1")
-            .await
-            .map_err(failed)?;
-    }
-    conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-        .await
-        .map_err(failed)?;
     Ok((conn, version))
 }
 
@@ -193,6 +165,7 @@ async fn attempt(settings: &Settings, counting: Counting, tls: Option<SslOpts>) 
         .client_found_rows(counting == Counting::Found)
         .stmt_cache_size(0)
         .tcp_nodelay(true)
+        .tcp_keepalive(Some(KEEPALIVE_IDLE))
         .ssl_opts(tls.map(|tls| by_name(settings, tls)));
     options = match (&settings.endpoint, settings.way) {
         (Endpoint::Tcp { .. }, Some(way)) => {

@@ -26,7 +26,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     load::arrow_bug,
     parse::{self, POWERS_OF_TEN},
-    reader::{ReadColumn, schema},
+    reader::{BeyondArrow, ReadColumn, schema},
     sinks::digits::DAY_MICROS,
     types::ColumnType,
 };
@@ -55,11 +55,12 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// For rows of `columns`, told apart in messages by the columns `key`.
-    pub fn new(columns: &[ReadColumn], key: &[String]) -> Result<Self> {
+    pub fn new(columns: &[ReadColumn], key: &[String], beyond_arrow: BeyondArrow) -> Result<Self> {
         let decoders = columns.iter().map(|column| {
             let bug = || Error::bug(format!("column '{}' is read as {}", column.name, column.ty));
             let decode = match column.ty {
                 ColumnType::Bytes if is_geometry(&column.declared) => Some(geometries as Decode),
+                ColumnType::Time if beyond_arrow == BeyondArrow::Carried => Some(any_times as Decode),
                 ty => decoder(ty),
             };
             Ok((column.ty, decode.ok_or_else(bug)?))
@@ -400,11 +401,23 @@ fn moment(value: &Value) -> Option<i64> {
 }
 
 /// Microseconds since midnight; none for a time that is none of a day's.
+/// A time of day.
 fn time(value: &Value) -> Option<i64> {
+    any_time(value).filter(|micros| (0..DAY_MICROS).contains(micros))
+}
+
+fn any_times(rows: &Rows, at: usize, _: ColumnType) -> std::result::Result<ArrayRef, Wrong> {
+    primitives::<Time64MicrosecondType>(rows, at, any_time)
+}
+
+/// A time, which may be outside a day.
+fn any_time(value: &Value) -> Option<i64> {
     match value {
-        Value::Time(false, 0, hours @ 0..=23, minutes, seconds, micros) => {
-            let seconds = i64::from(*hours) * 3_600 + i64::from(*minutes) * 60 + i64::from(*seconds);
-            Some(seconds * 1_000_000 + i64::from(*micros))
+        Value::Time(negative, days, hours, minutes, seconds, micros) => {
+            let hours = i64::from(*days) * 24 + i64::from(*hours);
+            let seconds = hours * 3_600 + i64::from(*minutes) * 60 + i64::from(*seconds);
+            let micros = seconds * 1_000_000 + i64::from(*micros);
+            Some(if *negative { -micros } else { micros })
         }
         _ => None,
     }
@@ -427,7 +440,7 @@ mod tests {
 
     fn decoded(ty: ColumnType, value: Value) -> Result<String> {
         let columns = [column("id", ColumnType::Int32), column("v", ty)];
-        let decoder = Decoder::new(&columns, &["id".to_owned()])?;
+        let decoder = Decoder::new(&columns, &["id".to_owned()], BeyondArrow::Refused)?;
         let batch = decoder.decode(&vec![vec![Value::Int(7), value]])?;
         Ok(array_value_to_string(batch.column(1), 0).unwrap())
     }

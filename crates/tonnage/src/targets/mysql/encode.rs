@@ -27,6 +27,7 @@ pub(super) use self::geometry::{HAS_SYSTEM, SYSTEM_BYTES};
 use super::types::Kind;
 use crate::{
     error::{Error, ErrorKind, Result},
+    parse::text_of_time,
     reject::sqlstate,
     sinks::digits,
     types::ColumnType,
@@ -262,7 +263,10 @@ impl ColumnEncoder {
             (ColumnType::Time, Kind::Seconds(precision)) => {
                 let array = array.as_primitive_opt::<Time64MicrosecondType>()?;
                 self.of_day(array, *precision).map(|()| {
-                    Cells::Texts(written(array, 15, |out, micros| push_seconds(out, micros as u64)))
+                    Cells::Texts(written(array, 15, |out, micros| match micros {
+                        0..=digits::DAY_MICROS => push_seconds(out, micros as u64),
+                        outside => out.extend_from_slice(text_of_time(outside).as_bytes()),
+                    }))
                 })
             }
             (ColumnType::Timestamp | ColumnType::TimestampTz, Kind::Seconds(precision)) => {

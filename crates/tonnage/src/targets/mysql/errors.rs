@@ -39,6 +39,16 @@ fn lost(failure: Failure, kind: ErrorKind) -> Error {
             "the connection to the server was lost".to_owned()
         }
         // The driver could not make sense of what was asked or answered; its own words hold no values.
+        // The driver knows what the server takes, and sends no more.
+        Failure::Driver(DriverError::PacketTooLarge) => {
+            return Error::new(
+                ErrorKind::Refused,
+                "a statement is larger than the server takes at once",
+            )
+            .code(PACKET_TOO_LARGE)
+            .hint(PACKET_HINT)
+            .caused_by(failure);
+        }
         Failure::Driver(DriverError::FromValue { .. } | DriverError::FromRow { .. }) => {
             return Error::bug("the server's answer has an unexpected form");
         }
@@ -64,8 +74,17 @@ pub(super) fn describe_io(error: &std::io::Error) -> String {
 
 /// The server's refusal.
 pub(super) fn from_server(server: &ServerError) -> Error {
-    Error::new(kind(server.code, &server.state), &server.message).code(server.code)
+    let error = Error::new(kind(server.code, &server.state), &server.message).code(server.code);
+    match server.code {
+        PACKET_TOO_LARGE => error.hint(PACKET_HINT),
+        _ => error,
+    }
 }
+
+/// The number by which a server refuses a packet.
+const PACKET_TOO_LARGE: u16 = 1153;
+/// What to do about it.
+pub(super) const PACKET_HINT: &str = "max_allowed_packet is the server's setting of it";
 
 /// The number of a server's refusal; none for what is not one.
 pub(super) fn number(failure: &Failure) -> Option<u16> {
@@ -75,6 +94,12 @@ pub(super) fn number(failure: &Failure) -> Option<u16> {
     }
 }
 
+/// Classes of SQLSTATEs that servers have themselves.
+const CLASSES: [&str; 31] = [
+    "00", "01", "02", "07", "08", "0A", "0K", "0Z", "20", "21", "22", "23", "24", "25", "26", "27", "28",
+    "2B", "2D", "2F", "35", "37", "3B", "3D", "40", "42", "44", "45", "70", "HY", "XA",
+];
+
 /// The kind of an error number; where it is not known, of its SQLSTATE.
 pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
     match code {
@@ -82,8 +107,8 @@ pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
         // partition, SIGNAL of a trigger, a row too large for its page, an expression out of range, text that is no
         // JSON.
         1048 | 1062 | 1118 | 1169 | 1216 | 1217 | 1242 | 1264 | 1265 | 1292 | 1300 | 1364 | 1366 | 1367
-        | 1369 | 1406 | 1411 | 1416 | 1441 | 1451 | 1452 | 1526 | 1557 | 1586 | 1644 | 1690 | 1748 | 1761
-        | 1762 | 3140 | 3819 | 4025 => ErrorKind::Rejected,
+        | 1369 | 1406 | 1411 | 1416 | 1441 | 1451 | 1452 | 1526 | 1557 | 1586 | 1643 | 1644 | 1690 | 1748
+        | 1761 | 1762 | 3140 | 3819 | 4025 => ErrorKind::Rejected,
         // Too many connections or threads, too little memory, lock waits, deadlocks, changed since it was read, limits
         // of the user, statement timeouts, interrupted statements; TiDB's write conflicts and busy regions.
         1020
@@ -110,8 +135,8 @@ pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
         1053 | 1077 | 1080 | 1152 | 1158..=1161 | 1184 | 1927 | 2006 | 2013 | 3169 | 4031 => {
             ErrorKind::Unsent
         }
-        // Rights, read-only, full.
-        1021 | 1044 | 1114 | 1142 | 1143 | 1227 | 1290 | 1370 | 1792 | 1836 => ErrorKind::Refused,
+        // Rights, read-only, full, more than the server takes at once.
+        1021 | 1153 | 1044 | 1114 | 1142 | 1143 | 1227 | 1290 | 1370 | 1792 | 1836 => ErrorKind::Refused,
         // Who and where.
         1045 | 1046 | 1049 | 1129 | 1130 | 1251 | 1524 | 1698 | 1862 => ErrorKind::Config,
         // What there is and what it looks like.
@@ -125,6 +150,8 @@ pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
             Some("08") => ErrorKind::Unsent,
             Some("28" | "3D") => ErrorKind::Config,
             Some("42") => ErrorKind::Schema,
+            // Of a class that no server has: a SIGNAL of the user's own.
+            Some(class) if !CLASSES.contains(&class) => ErrorKind::Rejected,
             _ => ErrorKind::Refused,
         },
     }

@@ -13,7 +13,7 @@ use super::{
     errors,
     product::Version,
     statements::{Account, ManyRows, Statements, Way},
-    types::Kind,
+    types::{Kind, PRECISION_MAX, SCALE_MAX},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -30,6 +30,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     backticks: true,
     hashes: true,
     backslashes: true,
+    slashes: false,
     keeps_case: true,
     own_parameters: &['?', '@'],
 };
@@ -196,10 +197,6 @@ fn kind(ty: ColumnType, name: &str) -> Result<Kind> {
     })
 }
 
-/// Digits of a decimal, in all and after the point.
-const PRECISION_MAX: u32 = 65;
-const SCALE_MAX: u8 = 30;
-
 /// Builds the statements of a plan whose operation is `statement`, described again on the writer's connection.
 pub(super) fn statements(
     plan: &Plan,
@@ -207,11 +204,6 @@ pub(super) fn statements(
     described: &Described,
     version: &Version,
 ) -> Result<Statements> {
-    if described.table.identity.shape != plan.table.identity.shape {
-        return Err(Error::schema(
-            "the statement's columns are declared otherwise than when the run began",
-        ));
-    }
     let mut parameters = Vec::with_capacity(plan.columns.len());
     for (index, column) in plan.columns.iter().enumerate() {
         let known = described.kinds.get(index).cloned().flatten();
@@ -248,13 +240,15 @@ pub(super) fn statements(
     Ok(Statements {
         columns: columns.collect(),
         order,
+        one: match &way {
+            Way::Row(one) => Some(one.clone()),
+            _ => None,
+        },
         way,
         account: match statement.stands_alone() {
             true => Account::All,
             false => Account::Any,
         },
         transactional: described.table.transactional,
-        single_transaction: plan.single_transaction,
-        truncate: None,
     })
 }

@@ -9,7 +9,10 @@ use super::{
     settings::{Settings, Surroundings},
     types::Kind,
 };
-use crate::{reader::ReadColumn, types::ColumnType};
+use crate::{
+    reader::{BeyondArrow, ReadColumn},
+    types::ColumnType,
+};
 
 /// No variables and no files.
 struct Nothing;
@@ -132,7 +135,7 @@ pub fn values(bytes: &[u8]) {
         declared: declared.to_owned(),
         nullable: true,
     };
-    let decoder = Decoder::new(&[column], &[]).expect("the type can be read");
+    let decoder = Decoder::new(&[column], &[], BeyondArrow::Carried).expect("the type can be read");
     let rows = vec![vec![value(*form, bytes)], vec![Value::NULL]];
     let Ok(batch) = decoder.decode(&rows) else { return };
     let column = ColumnEncoder {

@@ -12,7 +12,7 @@ use super::{
     MysqlTarget, catalog, errors,
     product::Product,
     settings::Endpoint,
-    types::{quote, quote_table},
+    types::{self, quote, quote_table},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -25,10 +25,13 @@ use crate::{
     operation::Method,
     plan::Mode,
     report::Counted,
-    table::{Table, TableName},
+    table::{Column, Table, TableName},
     target::Target,
     types::ColumnType,
 };
+
+/// The point (0 0) as well-known binary.
+const POINT: &str = "\\x010100000000000000000000000000000000000000";
 
 /// Counters, by the names of MariaDB and MySQL.
 const COUNTERS: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_redo_log_current_lsn', \
@@ -323,6 +326,27 @@ impl Gauge for MysqlTarget {
             table: TableName::bare(name),
             lacking,
         })
+    }
+
+    /// The first label of an enumeration, the set of none, an address; a geometry is a point.
+    async fn samples(&self, table: &Table) -> Result<BTreeMap<String, String>> {
+        let sample = |column: &Column| {
+            let declared = column.declared.to_ascii_lowercase();
+            if declared.starts_with("enum(") {
+                return types::labels(&column.declared)?.into_iter().next();
+            }
+            match declared.as_str() {
+                "inet4" => Some("192.0.2.1".to_owned()),
+                "inet6" => Some("2001:db8::1".to_owned()),
+                declared if declared.starts_with("set(") => Some(String::new()),
+                "geometry" | "point" => Some(POINT.to_owned()),
+                _ => None,
+            }
+        };
+        let columns = table.columns.iter();
+        Ok(columns
+            .filter_map(|column| Some((column.name.clone(), sample(column)?)))
+            .collect())
     }
 
     async fn discard(&self, name: &str) -> Result<()> {

@@ -13,8 +13,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{AsArray, BooleanArray, RecordBatch, UInt32Array},
-    compute::filter_record_batch,
+    array::{AsArray, RecordBatch, UInt32Array},
     datatypes::Int64Type,
 };
 use async_trait::async_trait;
@@ -34,7 +33,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, no_index},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, encodable, no_index},
     load::arrow_bug,
     reader::ReadColumn,
     types::ColumnType,
@@ -114,7 +113,7 @@ impl MysqlGetter {
             nullable: false,
         });
         let form = Arc::new(Form {
-            decoder: Decoder::new(&arriving, &names)?,
+            decoder: Decoder::new(&arriving, &names, scan.beyond_arrow)?,
             batch: request.batch,
         });
         settings_changed.extend(
@@ -345,22 +344,9 @@ impl Getter for MysqlGetter {
     }
 
     async fn ask(&mut self, keys: &RecordBatch) -> Result<()> {
-        let mut keys = keys.clone();
-        let mut places: Option<Vec<u32>> = None;
-        let encoded = loop {
-            let fault = match encode(&self.keys, &keys)? {
-                Ok(encoded) => break encoded,
-                Err(fault) => fault,
-            };
-            // The column has no such value, so no row has it.
-            let keep: Vec<bool> = (0..keys.num_rows()).map(|row| row != fault.row).collect();
-            let known = places.get_or_insert_with(|| (0..keys.num_rows() as u32).collect());
-            if fault.row < known.len() {
-                known.remove(fault.row);
-            }
-            keys = filter_record_batch(&keys, &BooleanArray::from(keep)).map_err(arrow_bug)?;
-        };
-        self.sent = places;
+        // The column has no value as some keys are: no row has these.
+        let sent = encodable(keys, |keys| encode(&self.keys, keys))?;
+        self.sent = sent.places;
         self.pieces.clear();
         let binary: Vec<bool> = self
             .keys
@@ -368,7 +354,7 @@ impl Getter for MysqlGetter {
             .map(|key| matches!(key.kind, Kind::Binary(_) | Kind::Bytes(_) | Kind::Geometry))
             .collect();
         let (mut text, mut first) = ("[".to_owned(), 0);
-        for (row, values) in encoded.parameters(0..keys.num_rows()).iter().enumerate() {
+        for (row, values) in sent.encoded.parameters(0..sent.rows).iter().enumerate() {
             if text.len() > self.bytes_max {
                 text.push(']');
                 let piece = std::mem::replace(&mut text, "[".to_owned());
@@ -385,7 +371,7 @@ impl Getter for MysqlGetter {
             text.push(']');
         }
         text.push(']');
-        if keys.num_rows() > 0 {
+        if sent.rows > 0 {
             self.pieces.push_back((text, first));
         }
         self.ask_on().map(|_| ())

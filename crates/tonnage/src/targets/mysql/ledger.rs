@@ -1,10 +1,13 @@
-//! The ledger: `tonnage_runs`, a row a run, and `tonnage_slots`, a row a slot.
+//! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
+//! are found ([`found`]).
 //!
 //! They are InnoDB tables in the database of the URL, which the transactions of the rows span whichever database these
 //! are in. Numbers of 64 bits are unsigned there as here. An unfinished run keeps its identity a second time, in a
 //! column with a unique index that is null once it is finished: there are no partial indexes. Every move of a slot
 //! counts up `moves`, so that the server's count of changed rows is the count of rows moved. The tables are made
 //! outside the transactions, which making a table would end.
+
+mod found;
 
 use std::fmt::Write;
 
@@ -13,22 +16,23 @@ use mysql_async::{Conn, Row, prelude::Queryable};
 
 use super::{
     MysqlTarget,
-    catalog::{RUNS, SLOTS, get, rows},
+    catalog::{INPUTS, RUNS, SLOTS, get, rows},
     errors,
     statements::empty,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, RunDetail, RunHandle, RunRecord},
+    ledger::{Ledger, NewRun, Opening, RunDetail, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
     slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
 
-const TABLES: [&str; 2] = [
+const TABLES: [&str; 3] = [
     "CREATE TABLE IF NOT EXISTS tonnage_runs (\
          run_id varchar(64) NOT NULL PRIMARY KEY, identity varchar(190) NOT NULL, unfinished varchar(190) NULL, \
          epoch bigint NOT NULL, started bigint NOT NULL, finished bigint NULL, \
          written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
-         detail longtext NOT NULL, UNIQUE KEY tonnage_runs_unfinished (unfinished)) \
+         detail longtext NOT NULL, UNIQUE KEY tonnage_runs_unfinished (unfinished), \
+         KEY tonnage_runs_identity (identity, run_id), KEY tonnage_runs_finished (finished, run_id)) \
      ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
     "CREATE TABLE IF NOT EXISTS tonnage_slots (\
          run_id varchar(64) NOT NULL, slot int NOT NULL, epoch bigint NOT NULL, \
@@ -37,6 +41,10 @@ const TABLES: [&str; 2] = [
          source_rows bigint unsigned NOT NULL, hash bigint unsigned NOT NULL, \
          written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
          moves bigint unsigned NOT NULL, PRIMARY KEY (run_id, slot)) \
+     ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
+    "CREATE TABLE IF NOT EXISTS tonnage_inputs (\
+         run_id varchar(64) NOT NULL, number int unsigned NOT NULL, found_by varchar(64) NOT NULL, \
+         detail longtext NOT NULL, PRIMARY KEY (run_id, number), KEY tonnage_inputs_found (found_by, run_id)) \
      ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
 ];
 
@@ -48,7 +56,7 @@ const STATE: &str =
 const TAKE_OVER_ATTEMPTS: usize = 10;
 
 /// Text as a literal, whatever it holds.
-fn literal(text: &str) -> String {
+pub(super) fn literal(text: &str) -> String {
     let mut literal = String::from("_utf8mb4 X'");
     for byte in text.bytes() {
         // Writing to memory does not fail.
@@ -58,10 +66,15 @@ fn literal(text: &str) -> String {
     literal
 }
 
+/// Whether there is a ledger.
 async fn exists(conn: &mut Conn) -> Result<bool> {
+    has_table(conn, RUNS).await
+}
+
+async fn has_table(conn: &mut Conn, name: &str) -> Result<bool> {
     let found: Option<u8> = conn
         .query_first(format!(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = database() AND table_name = '{RUNS}'"
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = database() AND table_name = '{name}'"
         ))
         .await
         .map_err(errors::statement)?;
@@ -216,14 +229,32 @@ async fn begin(conn: &mut Conn) -> Result<()> {
         .map_err(errors::statement)
 }
 
-/// Makes the tables where they are missing.
-async fn make(conn: &mut Conn, database: &str) -> Result<()> {
-    if exists(conn).await? {
-        return Ok(());
+/// Makes the tables where they are missing; whether there are rows by which runs are found.
+async fn make(conn: &mut Conn, database: &str) -> Result<bool> {
+    if exists(conn).await? && has_table(conn, INPUTS).await? {
+        return Ok(true);
     }
-    // The slots first: who finds the runs finds both.
-    for table in TABLES.iter().rev() {
-        conn.query_drop(*table).await.map_err(|failure| {
+    if !found::lock(conn).await? {
+        return Err(
+            Error::new(ErrorKind::Overloaded, "another process is making the ledger")
+                .hint("the same command again, once it is done"),
+        );
+    }
+    let made = match exists(conn).await {
+        Ok(true) => found::add(conn).await,
+        Ok(false) => make_all(conn, database).await.map(|()| true),
+        Err(error) => Err(error),
+    };
+    found::unlock(conn).await;
+    made
+}
+
+async fn make_all(conn: &mut Conn, database: &str) -> Result<()> {
+    // Left of a ledger that was dropped: what it knew is to be forgotten. The runs last: who finds them finds all.
+    let left = format!("DROP TABLE {INPUTS}");
+    let left = has_table(conn, INPUTS).await?.then_some(left.as_str());
+    for table in left.into_iter().chain(TABLES.iter().rev().copied()) {
+        conn.query_drop(table).await.map_err(|failure| {
             let error = errors::statement(failure);
             if error.kind() != ErrorKind::Refused {
                 return error;
@@ -241,7 +272,8 @@ async fn make(conn: &mut Conn, database: &str) -> Result<()> {
     Ok(())
 }
 
-async fn start_within(conn: &mut Conn, run: &NewRun, detail: &str) -> Result<RunHandle> {
+async fn start_within(conn: &mut Conn, run: &NewRun, has_inputs: bool) -> Result<RunHandle> {
+    let detail = run.detail.to_json()?;
     let inserted = conn
         .exec_drop(
             format!(
@@ -290,6 +322,9 @@ async fn start_within(conn: &mut Conn, run: &NewRun, detail: &str) -> Result<Run
         ))
         .await
         .map_err(errors::statement)?;
+    }
+    if has_inputs {
+        found::put_on_record(conn, INPUTS, &run.run_id, &run.detail).await?;
     }
     if run.preparation.truncates() {
         let table = &run.table;
@@ -345,6 +380,30 @@ async fn states(conn: &mut Conn, run_id: &str) -> Result<Vec<SlotState>> {
         .collect()
 }
 
+async fn note_opening_within(conn: &mut Conn, run_id: &str, opening: &Opening) -> Result<bool> {
+    let found: Option<String> = conn
+        .exec_first(
+            format!("SELECT detail FROM {RUNS} WHERE run_id = ? AND finished IS NULL FOR UPDATE"),
+            (run_id,),
+        )
+        .await
+        .map_err(errors::statement)?;
+    let Some(found) = found else {
+        return Ok(false);
+    };
+    let mut detail = RunDetail::from_json(run_id, &found)?;
+    if !opening.put_into(&mut detail) {
+        return Ok(false);
+    }
+    conn.exec_drop(
+        format!("UPDATE {RUNS} SET detail = ? WHERE run_id = ?"),
+        (detail.to_json()?, run_id),
+    )
+    .await
+    .map_err(errors::statement)?;
+    Ok(true)
+}
+
 async fn finish_within(conn: &mut Conn, handle: &RunHandle, counts: Counts) -> Result<()> {
     // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
     conn.exec_drop(
@@ -383,7 +442,14 @@ async fn forget_within(conn: &mut Conn, run_id: &str) -> Result<bool> {
     conn.exec_drop(format!("DELETE FROM {SLOTS} WHERE run_id = ?"), (run_id,))
         .await
         .map_err(errors::statement)?;
-    Ok(removed > 0)
+    let mut known = removed > 0;
+    if has_table(conn, INPUTS).await? {
+        conn.exec_drop(format!("DELETE FROM {INPUTS} WHERE run_id = ?"), (run_id,))
+            .await
+            .map_err(errors::statement)?;
+        known |= conn.affected_rows() > 0;
+    }
+    Ok(known)
 }
 
 async fn forget_unbegun_within(conn: &mut Conn, handle: &RunHandle) -> Result<bool> {
@@ -420,61 +486,46 @@ fn no_ledger() -> Error {
 
 #[async_trait]
 impl Ledger for MysqlTarget {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
+        let mut session = self.session().await?;
+        found::runs(&mut session.0, query).await
+    }
+
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut session = self.session().await?;
+        found::ids(&mut session.0, prefix).await
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        let mut session = self.session().await?;
+        found::inputs(&mut session.0, keys).await
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        if !exists(conn).await? {
-            return Ok(Vec::new());
+        if !exists(conn).await? || !has_table(conn, INPUTS).await? {
+            return Ok(0);
         }
-        let sum = |column: &str| {
-            format!(
-                "CASE WHEN r.finished IS NULL THEN (SELECT cast(coalesce(sum(s.{column}), 0) AS unsigned) \
-                 FROM {SLOTS} AS s WHERE s.run_id = r.run_id) ELSE r.{column} END"
-            )
+        let Some(bound) = found::bound(conn, keep).await? else {
+            return Ok(0);
         };
-        let query = format!(
-            "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail, {}, {}, {} \
-             FROM {RUNS} AS r ORDER BY r.started DESC, r.run_id DESC",
-            sum("written"),
-            sum("skipped"),
-            sum("rejected")
-        );
-        let found = rows(conn, &query, &[]).await?;
-        found
-            .into_iter()
-            .map(|mut row| {
-                let row = &mut row;
-                let run_id: String = get(row, 0)?;
-                let detail: String = get(row, 5)?;
-                let detail: RunDetail = serde_json::from_str(&detail).map_err(|e| {
-                    Error::new(
-                        ErrorKind::Refused,
-                        format!("{RUNS} has no readable detail of run {run_id}"),
-                    )
-                    .hint("it was written by another version of tonnage, or by hand")
-                    .caused_by(e)
-                })?;
-                Ok(RunRecord {
-                    identity: get(row, 1)?,
-                    epoch: get(row, 2)?,
-                    started: get(row, 3)?,
-                    finished: get(row, 4)?,
-                    counts: counts(row, 6)?,
-                    run_id,
-                    detail,
-                })
-            })
-            .collect()
+        begin(conn).await?;
+        let pruned = found::prune_within(conn, &bound, limit).await;
+        end(conn, pruned).await
+    }
+
+    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
+        let mut session = self.session().await?;
+        found::elsewhere(&mut session.0, identity, object).await
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        let detail = serde_json::to_string(&run.detail)
-            .map_err(|e| Error::bug("a run's detail cannot be written as JSON").caused_by(e))?;
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        make(conn, &self.settings.database).await?;
+        let has_inputs = make(conn, &self.settings.database).await?;
         begin(conn).await?;
-        let started = start_within(conn, run, &detail).await;
+        let started = start_within(conn, run, has_inputs).await;
         end(conn, started).await
     }
 
@@ -504,6 +555,17 @@ impl Ledger for MysqlTarget {
                 done => return done,
             }
         }
+    }
+
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        let mut session = self.session().await?;
+        let conn = &mut session.0;
+        if !exists(conn).await? {
+            return Ok(false);
+        }
+        begin(conn).await?;
+        let noted = note_opening_within(conn, run_id, opening).await;
+        end(conn, noted).await
     }
 
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
@@ -537,5 +599,9 @@ impl Ledger for MysqlTarget {
         begin(conn).await?;
         let forgotten = forget_unbegun_within(conn, handle).await;
         end(conn, forgotten).await
+    }
+
+    async fn conclude(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }

@@ -15,6 +15,7 @@
 mod catalog;
 mod connect;
 mod decode;
+mod definition;
 mod encode;
 mod errors;
 mod execute;
@@ -30,6 +31,7 @@ mod getter;
 mod ledger;
 mod product;
 mod reader;
+mod session;
 mod settings;
 mod sizes;
 mod splits;
@@ -40,6 +42,7 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -49,16 +52,18 @@ use mysql_async::{Conn, prelude::Queryable};
 
 use self::{
     connect::Counting,
+    definition::Definition,
     getter::MysqlGetter,
     ledger::Mover,
     product::{Product, Version},
     settings::{ProcessSurroundings, Settings},
     sizes::Sizes,
-    writer::MysqlWriter,
+    writer::{MysqlWriter, Subject},
 };
 use crate::{
     error::{Error, Result},
-    getter::{GetRequest, Getter},
+    extent::Extent,
+    getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
@@ -67,8 +72,12 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, FurtherKeys, StatementMax, Target, Writer, splits_nothing},
+    target::{
+        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, Writer, ledger_is_beside,
+        splits_nothing,
+    },
     targets::{Driver, Password},
+    types::ColumnType,
 };
 
 /// The registry's entry.
@@ -86,6 +95,7 @@ pub const DRIVER: Driver = Driver {
     passwords: true,
     connect: connect_url,
     redact: super::password::redact,
+    files: super::no_files,
 };
 
 fn connect_url(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
@@ -272,6 +282,9 @@ impl MysqlTarget {
     }
 }
 
+/// How long the lock of a table to be dropped is waited for.
+const DROP_WAIT_SECONDS: u32 = 30;
+
 #[async_trait]
 impl Target for MysqlTarget {
     fn capabilities(&self) -> &Capabilities {
@@ -353,6 +366,10 @@ impl Target for MysqlTarget {
         catalog::names(&mut self.session().await?.0, &self.settings.database).await
     }
 
+    fn column_type(&self, wanted: ColumnType, extent: &Extent, key: KeyPart) -> ColumnType {
+        types::for_values(wanted, extent, key)
+    }
+
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
         types::create_statement(
             spec,
@@ -368,6 +385,37 @@ impl Target for MysqlTarget {
             .query_drop(statement)
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot create {}", spec.name)))
+    }
+
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
+        // Whatever fails here ends the connection, and with it the lock.
+        let (mut conn, version) = connect::open(&self.settings, Counting::Found).await?;
+        let failed = |failure| errors::statement(failure).at(format!("cannot drop {}", table.name));
+        let name = types::quote_table(&table.name);
+        let wait = format!("SET SESSION lock_wait_timeout = {DROP_WAIT_SECONDS}");
+        conn.query_drop(wait).await.map_err(failed)?;
+        let found =
+            catalog::describe_readable(&mut conn, &version, &self.settings.database, &table.name).await?;
+        let is_it = found.is_some_and(|found| found.table.identity == table.identity);
+        if !is_it {
+            return Ok(false);
+        }
+        if rows == Rows::Keep {
+            conn.query_drop(format!("LOCK TABLES {name} WRITE"))
+                .await
+                .map_err(failed)?;
+            let one: Option<u8> = conn
+                .query_first(format!("SELECT 1 FROM {name} LIMIT 1"))
+                .await
+                .map_err(failed)?;
+            if one.is_some() {
+                return Ok(false);
+            }
+        }
+        conn.query_drop(format!("DROP TABLE {name}"))
+            .await
+            .map_err(failed)?;
+        Ok(true)
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {
@@ -436,7 +484,7 @@ impl Target for MysqlTarget {
     }
 
     fn settings(&self, _durability: Durability) -> Vec<String> {
-        let mut lines: Vec<_> = connect::SESSION
+        let mut lines: Vec<_> = session::REPORTED
             .iter()
             .map(|(name, value)| format!("{name} = {value}"))
             .collect();
@@ -455,23 +503,24 @@ impl Target for MysqlTarget {
         let (mut conn, _) = connect::open(&self.settings, counting).await?;
         let version = &self.version;
         let database = &self.settings.database;
-        let described = match &plan.operation {
-            Operation::Statement { statement, .. } => {
-                execute::describe(&mut conn, version, database, statement).await?
+        // Whatever happens to the table from now on is found by the first transaction.
+        let definition = Definition::read(&mut conn, version, &plan.table.name).await?;
+        let carrying = match writer::described(&mut conn, version, database, plan).await? {
+            Ok(_) if definition.is_none() && !matches!(plan.operation, Operation::Statement { .. }) => {
+                Err("was dropped or renamed".to_owned())
             }
-            _ => {
-                let found = catalog::describe(&mut conn, version, database, &plan.table.name).await?;
-                writer::check_identity(plan, found)?
-            }
+            Ok(described) => Ok((statements::statements(plan, &described, version)?, definition)),
+            Err(what) => Err(what),
         };
-        let statements = statements::statements(plan, &described, version)?;
         let shards = self.of_table(&plan.table, |known| known.shards);
         // A statement of the user's own may name a parameter twice.
-        let most = self
-            .sizes(statements.columns.len(), shards)
-            .statement_max(plan.split);
+        let columns = carrying
+            .as_ref()
+            .map_or(1, |(statements, _)| statements.columns.len());
+        let most = self.sizes(columns, shards).statement_max(plan.split);
+        let sizes = (most, self.server.packet_bytes_max);
         let mover = run.map(Mover::new);
-        let writer = MysqlWriter::open(conn, statements, mover, most, self.server.packet_bytes_max).await?;
+        let writer = MysqlWriter::open(conn, Subject::of(plan, version), carrying, mover, sizes).await?;
         Ok(Box::new(writer))
     }
 
@@ -494,6 +543,30 @@ impl Target for MysqlTarget {
 
     fn ledger(&self) -> &dyn Ledger {
         self
+    }
+
+    async fn router(&self, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    fn insert_replaces(&self) -> bool {
+        false
+    }
+
+    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+        Ok(None)
+    }
+
+    fn ledger_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn keep_ledger(&self, _: &Path) -> Result<()> {
+        ledger_is_beside(&self.capabilities.product)
     }
 }
 

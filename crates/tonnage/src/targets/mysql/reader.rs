@@ -21,6 +21,7 @@ use super::{
     connect::{self, Counting},
     decode::Decoder,
     errors,
+    execute::DIALECT,
     product::{Product, Version},
     settings::Settings,
     splits::{self, BINARY, Query, Source},
@@ -30,9 +31,9 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     reader::{
-        self, BY_ITSELF, HELD_OFF, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query, no_table,
-        wanted,
+        self, BY_ITSELF, HELD_OFF, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
     },
+    statement,
     types::{ColumnType, decimal},
 };
 
@@ -140,7 +141,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     }
     let key = found.key(&columns);
     let form = Arc::new(Form {
-        decoder: Decoder::new(&columns, &key)?,
+        decoder: Decoder::new(&columns, &key, request.beyond_arrow)?,
         batch: request.batch,
     });
     let queries = Arc::new(queries);
@@ -269,8 +270,11 @@ pub(super) async fn relation(
     database: &str,
     request: &ScanRequest,
 ) -> Result<Found> {
+    if let Some(filter) = &request.filter {
+        statement::condition(filter, DIALECT)?;
+    }
     let source = match &request.relation {
-        Relation::Query(query) => Source::Query(bare_query(query)?.to_owned()),
+        Relation::Query(query) => Source::Query(statement::query(query, DIALECT)?.to_owned()),
         Relation::Table(name) => match catalog::describe_readable(conn, version, database, name).await? {
             Some(described) => Source::Table(Box::new(described)),
             None => return Err(no_table(name, &catalog::names(conn, database).await?)),

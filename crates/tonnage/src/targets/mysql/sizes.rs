@@ -12,8 +12,14 @@ use crate::{plan::Split, target::StatementMax};
 
 /// The most parameters of a statement.
 pub(super) const PARAMETERS_MAX: usize = 65_535;
-/// What a packet holds beside its rows.
-pub(super) const PACKET_HEADER_BYTES: usize = 16 << 10;
+/// What a packet holds beside its rows: the statement's head and the types of its columns.
+const PACKET_HEADER_BYTES: usize = 16 << 10;
+
+/// What a statement's rows may take of a packet; a small one leaves its head a quarter.
+pub(super) fn packet_rows_bytes(packet_bytes_max: usize) -> usize {
+    let header = PACKET_HEADER_BYTES.min(packet_bytes_max / 4);
+    packet_bytes_max.saturating_sub(header).max(1)
+}
 /// Of a table that is one: more was measured to gain nothing.
 const STATEMENT_BYTES: usize = 4 << 20;
 /// From here on PolarDB-X splits.
@@ -43,7 +49,7 @@ impl Sizes<'_> {
     /// The most that a statement carries.
     pub fn statement_max(&self, split: Split) -> StatementMax {
         let by_parameters = (PARAMETERS_MAX / self.columns.max(1)).max(1);
-        let packet = self.packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES).max(1);
+        let packet = packet_rows_bytes(self.packet_bytes_max);
         let within = |bytes: usize, why: String| match packet < bytes {
             true => (packet, "the server takes no larger packet".to_owned()),
             false => (bytes, why),
@@ -96,6 +102,8 @@ mod tests {
         for (text, columns, shards, packet, split, wanted) in [
             (maria, 10, 1, 16 * MIB, Split::Auto, (usize::MAX, 4 * MIB)),
             (maria, 10, 1, MIB, Split::Auto, (usize::MAX, MIB - 16 * KIB)),
+            (maria, 10, 1, 16 * KIB, Split::Auto, (usize::MAX, 12 * KIB)),
+            (mysql, 10, 1, KIB, Split::Auto, (6_553, 768)),
             // 65,535 parameters.
             (mysql, 10, 1, 64 * MIB, Split::Auto, (6_553, 4 * MIB)),
             (mysql, 100_000, 1, 64 * MIB, Split::Auto, (1, 4 * MIB)),

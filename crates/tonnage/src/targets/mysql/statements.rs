@@ -94,13 +94,11 @@ pub(super) struct Statements {
     /// Where each of these is in a batch.
     pub order: Vec<usize>,
     pub way: Way,
+    /// The statement of one row.
+    pub one: Option<String>,
     pub account: Account,
     /// Whether a savepoint undoes anything.
     pub transactional: bool,
-    /// Whether a transaction goes on over many writes.
-    pub single_transaction: bool,
-    /// The table to be emptied in that transaction.
-    pub truncate: Option<TableName>,
 }
 
 /// The plan's columns as the table has them now.
@@ -168,7 +166,7 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
         (false, Some(rows)) => Way::Rows(rows.clone()).for_split(version, plan.split),
     };
     let way = match plan.method {
-        Method::Single | Method::Batch => Way::Row(one),
+        Method::Single | Method::Batch => Way::Row(one.clone()),
         Method::Array => array(),
         Method::Native => Way::Load {
             load: load(&table, &columns),
@@ -184,10 +182,9 @@ pub(super) fn statements(plan: &Plan, described: &Described, version: &Version) 
         columns,
         order,
         way,
+        one: Some(one),
         account,
         transactional: described.table.transactional,
-        single_transaction: plan.single_transaction,
-        truncate: (plan.single_transaction && plan.preparation.truncates()).then(|| plan.table.name.clone()),
     })
 }
 

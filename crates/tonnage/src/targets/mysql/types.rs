@@ -3,7 +3,9 @@
 use super::catalog::DeclaredColumn;
 use crate::{
     error::{Error, Result},
-    table::{ColumnSpec, Equality, TableName, TableSpec},
+    extent::Extent,
+    table::{ColumnSpec, Equality, TableName, TableSpec, refused_columns, refused_names},
+    target::KeyPart,
     types::{ColumnType, decimal},
 };
 
@@ -257,7 +259,7 @@ pub(super) const UNSIGNED: ColumnType = ColumnType::Decimal {
 };
 
 /// The labels of `enum('a','it''s')`.
-fn labels(column_type: &str) -> Option<Vec<String>> {
+pub(super) fn labels(column_type: &str) -> Option<Vec<String>> {
     let list = column_type.split_once('(')?.1.strip_suffix(')')?;
     let mut labels = Vec::new();
     let mut characters = list.chars().peekable();
@@ -343,9 +345,11 @@ fn sql_type(name: &str, ty: ColumnType, key: bool) -> Result<String> {
         ColumnType::Int64 => "bigint".to_owned(),
         ColumnType::Float32 => "float".to_owned(),
         ColumnType::Float64 => "double".to_owned(),
-        ColumnType::Decimal { precision, scale } if scale <= 30 => format!("decimal({precision},{scale})"),
-        // There is no decimal without a limit; what does not fit this one is a reject, and the plan shows it.
-        ColumnType::Numeric => "decimal(38,10)".to_owned(),
+        ColumnType::Decimal { precision, scale } if scale <= SCALE_MAX => {
+            format!("decimal({precision},{scale})")
+        }
+        // There is no decimal without a limit; what does not fit the widest is a reject, and the plan shows it.
+        ColumnType::Numeric => format!("decimal({PRECISION_MAX},{SCALE_MAX})"),
         ColumnType::Decimal { .. } => {
             return Err(Error::schema(format!(
                 "column '{name}' is to be {ty}, and this database keeps at most 30 digits after the point"
@@ -381,6 +385,84 @@ fn sql_type(name: &str, ty: ColumnType, key: bool) -> Result<String> {
     })
 }
 
+/// Digits that a decimal has at most, and how many of them after the point.
+pub(super) const PRECISION_MAX: u32 = 65;
+pub(super) const SCALE_MAX: u8 = 30;
+
+/// The most columns of a table of InnoDB.
+const COLUMNS_MAX: usize = 1_017;
+
+/// Characters of an index that its columns of other types take at most, about.
+const KEY_CHARACTERS_ELSE: u32 = 32;
+
+/// Bytes of a row that its columns have in common, and what others than texts may take of them at most.
+const ROW_BYTES: usize = 65_535 - 16_384;
+
+/// A text of more bytes is one that a crowded row keeps apart.
+const APART_BYTES: usize = 256;
+
+/// Bytes that a text takes of those that a row's columns have in common.
+fn row_bytes(ty: &ColumnType) -> usize {
+    match ty {
+        ColumnType::Text {
+            chars_max: Some(n @ 1..=4_000),
+        } => *n as usize * 4 + 2,
+        ColumnType::Char { chars } => *chars as usize * 4 + 2,
+        _ => 0,
+    }
+}
+
+/// The type of a column for values that take `extent`; see [`Target::column_type`](crate::target::Target::column_type).
+pub(super) fn for_values(wanted: ColumnType, extent: &Extent, key: KeyPart) -> ColumnType {
+    /// Digits of a decimal that has no limit of its own, before it takes the widest there is.
+    const DIGITS: u32 = 38;
+    /// And of these at least so many after the point.
+    const PLACES: u32 = 10;
+    match wanted {
+        // Neither decimals nor doubles have words for what is no number.
+        ColumnType::Numeric | ColumnType::Float64 if !extent.is_finite() => ColumnType::TEXT,
+        ColumnType::Numeric => {
+            let (whole, places) = (extent.whole_digits, extent.places.max(PLACES));
+            if places <= u32::from(SCALE_MAX) && whole.saturating_add(places) <= DIGITS {
+                ColumnType::Decimal {
+                    precision: DIGITS as u8,
+                    scale: places as u8,
+                }
+            } else if places <= u32::from(SCALE_MAX) && whole <= PRECISION_MAX - u32::from(SCALE_MAX) {
+                ColumnType::Numeric
+            } else if extent.rounded_by_double {
+                ColumnType::TEXT
+            } else {
+                ColumnType::Float64
+            }
+        }
+        // From 1970 to a day of 2038; a zone may move a time into the next year.
+        ColumnType::TimestampTz
+            if extent
+                .years
+                .is_some_and(|(first, last)| first < 1971 || last > 2037) =>
+        {
+            ColumnType::TEXT
+        }
+        ColumnType::Text { chars_max: None } => match key {
+            KeyPart::No => wanted,
+            KeyPart::Of(parts) => {
+                // An index has so many characters for all of its columns; others than texts need far fewer.
+                let chars = ((KEY_CHARACTERS_MAX - KEY_CHARACTERS_ELSE)
+                    / u32::try_from(parts).unwrap_or(u32::MAX).max(1))
+                .min(255);
+                match extent.chars <= chars {
+                    true => ColumnType::Text {
+                        chars_max: Some(chars),
+                    },
+                    false => wanted,
+                }
+            }
+        },
+        wanted => wanted,
+    }
+}
+
 /// The longest identifier, in characters.
 const IDENTIFIER_CHARACTERS_MAX: usize = 64;
 
@@ -410,16 +492,29 @@ pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<Strin
         None => checked(&spec.name.name)?,
     };
     let mut lines = Vec::with_capacity(spec.columns.len() + 1);
+    let mut wrong = refused_names(&spec.columns, COLUMNS_MAX, str::to_lowercase);
+    // Texts beyond the bytes that a row has for all of its columns are kept apart from it.
+    let is_crowded = spec
+        .columns
+        .iter()
+        .map(|column| row_bytes(&column.ty))
+        .sum::<usize>()
+        > ROW_BYTES;
     for ColumnSpec { name, ty, nullable } in &spec.columns {
         let key = spec.key.contains(name);
         let declared = match ty {
-            ColumnType::Uuid if !has_uuid => "char(36)".to_owned(),
-            ty => sql_type(name, *ty, key)?,
+            ColumnType::Uuid if !has_uuid => Ok("char(36)".to_owned()),
+            ty if is_crowded && !key && row_bytes(ty) > APART_BYTES => Ok("longtext".to_owned()),
+            ty => sql_type(name, *ty, key),
         };
         // A timestamp without either would fill itself in.
         let null = if *nullable && !key { "NULL" } else { "NOT NULL" };
-        lines.push(format!("    {} {declared} {null}", checked(name)?));
+        match (checked(name), declared) {
+            (Ok(name), Ok(declared)) => lines.push(format!("    {name} {declared} {null}")),
+            (name, declared) => wrong.extend(name.err().into_iter().chain(declared.err())),
+        }
     }
+    refused_columns(&spec.name, wrong)?;
     if !spec.key.is_empty() {
         let key: Vec<_> = spec.key.iter().map(|name| quote(name)).collect();
         lines.push(format!("    PRIMARY KEY ({})", key.join(", ")));

@@ -8,12 +8,15 @@
 //!   under a warning, or only a note, that it does not refuse. LOAD DATA is therefore undone where it is not exact, and
 //!   done again by the strict way, which finds the bad rows.
 
+mod each;
 mod single;
+mod verified;
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use mysql_async::{
     Conn, Params, Row, Statement, Value,
@@ -21,21 +24,26 @@ use mysql_async::{
     prelude::{Queryable, StatementLike},
 };
 
+use self::each::OneRow;
+pub(super) use self::verified::described;
 use super::{
     catalog,
+    definition::Definition,
     encode::{self, ColumnEncoder, Encoded},
     errors,
     ledger::Mover,
-    sizes::PACKET_HEADER_BYTES,
+    product::Version,
+    sizes::packet_rows_bytes,
     statements::{Account, ManyRows, Statements, Way},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
+    operation::Operation,
     plan::Plan,
     reject::sqlstate,
     slot::Advance,
-    table::TableName,
-    target::{Claim, Failure, Guard, Outcome, StatementMax, Writer},
+    table::Table,
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, StatementMax, Writer},
 };
 
 /// How rows reach the table, prepared. See [`Way`].
@@ -51,6 +59,8 @@ enum Path {
         load: String,
         strict: Box<Path>,
     },
+    /// None: the table is not what the plan was made for, as this says.
+    Altered(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +76,41 @@ pub(super) struct MysqlWriter {
     columns: Vec<ColumnEncoder>,
     order: Vec<usize>,
     path: Path,
+    /// What carries one row; none where that is no way.
+    one_row: Option<OneRow>,
+    subject: Subject,
+    /// What it was when the writer was opened; none of a statement that names no table.
+    definition: Option<Definition>,
     mover: Option<Mover>,
     claimed: Vec<Advance>,
     /// The largest packet that the server takes.
     packet_bytes_max: usize,
     /// Whether a savepoint undoes anything.
     transactional: bool,
+}
+
+/// What a plan says of the table, and of the transactions.
+pub(super) struct Subject {
+    /// The table as it was planned for.
+    pub table: Arc<Table>,
+    pub operation: Operation,
+    pub version: Version,
     /// Whether a transaction goes on over many writes.
-    single_transaction: bool,
-    /// The table to be emptied in that transaction.
-    truncate: Option<TableName>,
+    pub single_transaction: bool,
+    /// Whether the table is emptied in that transaction.
+    pub truncates: bool,
+}
+
+impl Subject {
+    pub fn of(plan: &Plan, version: &Version) -> Self {
+        Self {
+            table: plan.table.clone(),
+            operation: plan.operation.clone(),
+            version: version.clone(),
+            single_transaction: plan.single_transaction,
+            truncates: plan.single_transaction && plan.preparation.truncates(),
+        }
+    }
 }
 
 /// The connection, and how its transaction stands.
@@ -147,31 +182,44 @@ enum Stop {
 }
 
 impl MysqlWriter {
-    /// Prepares everything that a plan needs on `conn`.
+    /// Prepares everything that a plan needs on `conn`. A table that is not what the plan was made for is no error here,
+    /// but of the first transaction, which asks the ledger first.
     pub async fn open(
         mut conn: Conn,
-        statements: Statements,
+        subject: Subject,
+        carrying: std::result::Result<(Statements, Option<Definition>), String>,
         mover: Option<Mover>,
-        statement_max: StatementMax,
-        packet_bytes_max: usize,
+        (statement_max, packet_bytes_max): (StatementMax, usize),
     ) -> Result<Self> {
-        let path = prepare(&mut conn, statements.way).await?;
+        let (statements, definition, path) = match carrying {
+            Ok((statements, definition)) => {
+                let path = prepare(&mut conn, statements.way.clone()).await?;
+                (Some(statements), definition, path)
+            }
+            Err(what) => (None, None, Path::Altered(what)),
+        };
+        let transactional = statements.as_ref().is_none_or(|s| s.transactional);
+        let account = statements.as_ref().map_or(Account::All, |s| s.account);
+        let (columns, order, one_row) = statements
+            .map(|s| (s.columns, s.order, s.one.map(OneRow::Text)))
+            .unwrap_or_default();
         Ok(Self {
             link: Link {
                 conn,
                 state: State::Idle,
-                account: statements.account,
+                account,
                 statement_max,
             },
-            columns: statements.columns,
-            order: statements.order,
+            columns,
+            order,
             path,
+            one_row,
+            subject,
+            definition,
             mover,
             claimed: Vec::new(),
             packet_bytes_max,
-            transactional: statements.transactional,
-            single_transaction: statements.single_transaction,
-            truncate: statements.truncate,
+            transactional,
         })
     }
 
@@ -195,17 +243,9 @@ impl MysqlWriter {
                 });
             }
         };
-        let most = self.packet_bytes_max.saturating_sub(PACKET_HEADER_BYTES);
+        let most = packet_rows_bytes(self.packet_bytes_max);
         if let Some(row) = encoded.sizes.iter().position(|size| *size > most) {
-            let error = Error::new(
-                ErrorKind::Rejected,
-                format!(
-                    "the row takes {} bytes, and the server takes {most} at a time",
-                    encoded.sizes[row]
-                ),
-            )
-            .code(sqlstate::TOO_LONG)
-            .hint("max_allowed_packet is the server's setting of it");
+            let error = too_large(encoded.sizes[row], most);
             return Err(Refusal {
                 undone: true,
                 suspect: Some(row),
@@ -213,11 +253,12 @@ impl MysqlWriter {
             });
         }
         match &mut self.path {
-            Path::Load { load, strict } => match self.link.load(load, &encoded, sent).await {
+            Path::Load { load, strict } => match self.link.load(load, &encoded, most, sent).await {
                 Ok(true) => Ok(0),
                 Ok(false) => self.link.strictly(strict, &encoded, sent).await,
                 Err(error) => Err(Refusal::fatal(error)),
             },
+            Path::Altered(_) => Err(Refusal::fatal(Error::bug("rows for a table that was altered"))),
             strict => self.link.strictly(strict, &encoded, sent).await,
         }
     }
@@ -265,9 +306,15 @@ impl Link {
     }
 
     /// LOAD DATA of all rows; false where it was not exact, and is undone.
-    async fn load(&mut self, load: &str, encoded: &Encoded, sent: &mut Sent) -> Result<bool> {
+    async fn load(
+        &mut self,
+        load: &str,
+        encoded: &Encoded,
+        packet_bytes: usize,
+        sent: &mut Sent,
+    ) -> Result<bool> {
         self.plain(SAVEPOINT_LOAD).await?;
-        let chunks = encoded.text();
+        let chunks = packets(encoded.text(), packet_bytes);
         sent.statements += 1;
         sent.bytes += chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>();
         self.conn
@@ -401,7 +448,9 @@ impl Link {
                 *prepared = Some((count, statement));
                 executed
             }
-            Path::Load { .. } => return Err(Stop::Fatal(Error::bug("LOAD DATA is not its own strict way"))),
+            Path::Load { .. } | Path::Altered(_) => {
+                return Err(Stop::Fatal(Error::bug("LOAD DATA is not its own strict way")));
+            }
         };
         let ended = match executed {
             Ok(ended) => ended,
@@ -487,6 +536,26 @@ impl Link {
     }
 }
 
+/// Chunks of a LOAD DATA, each of which is a packet.
+fn packets(chunks: Vec<Bytes>, bytes_max: usize) -> Vec<Bytes> {
+    if chunks.iter().all(|chunk| chunk.len() <= bytes_max) {
+        return chunks;
+    }
+    let cut = |chunk: Bytes| {
+        (0..chunk.len())
+            .step_by(bytes_max)
+            .map(move |at| chunk.slice(at..chunk.len().min(at + bytes_max)))
+    };
+    chunks.into_iter().flat_map(cut).collect()
+}
+
+fn too_large(bytes: usize, most: usize) -> Error {
+    let message = format!("the row takes {bytes} bytes, and the server takes {most} at a time");
+    Error::new(ErrorKind::Rejected, message)
+        .code(sqlstate::TOO_LONG)
+        .hint("max_allowed_packet is the server's setting of it")
+}
+
 fn fatal(failure: mysql_async::Error) -> Stop {
     Stop::Fatal(errors::statement(failure))
 }
@@ -523,32 +592,17 @@ fn prepare(conn: &mut Conn, way: Way) -> futures::future::BoxFuture<'_, Result<P
     .boxed()
 }
 
-/// That a writer's table is the one of its plan.
-pub(super) fn check_identity(plan: &Plan, found: Option<catalog::Described>) -> Result<catalog::Described> {
-    let gone = |what: &str| Error::schema(format!("{} was {what} while it was loaded", plan.table.name));
-    let found = found.ok_or_else(|| gone("dropped"))?;
-    match found.table.identity == plan.table.identity {
-        true => Ok(found),
-        false => Err(gone("altered or replaced").hint("start the load anew with --restart")),
-    }
-}
-
 #[async_trait]
 impl Writer for MysqlWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
-        if self.single_transaction && self.link.state == State::Open {
+        if self.subject.single_transaction && self.link.state == State::Open {
             return self.go_on(advances).await;
         }
         if self.link.state != State::Idle {
             return Err(Error::bug("a transaction was begun inside another"));
         }
         self.claimed.clear();
-        self.link
-            .conn
-            .query_drop(BEGIN)
-            .await
-            .map_err(errors::statement)?;
-        if self.claim(advances).await? == Claim::Moved {
+        if self.claim_and_verify(advances).await? == Claim::Moved {
             return Ok(Claim::Moved);
         }
         self.link.state = State::Open;
@@ -587,6 +641,10 @@ impl Writer for MysqlWriter {
         Ok(outcome)
     }
 
+    async fn write_each(&mut self, rows: &RecordBatch) -> Result<Option<EachOutcome>> {
+        self.each(rows).await
+    }
+
     async fn commit(&mut self, advances: &[Advance]) -> Result<()> {
         if self.link.state != State::Open {
             return Err(Error::bug("a transaction that is not open was to be committed"));
@@ -603,6 +661,15 @@ impl Writer for MysqlWriter {
                 return Err(Error::bug("the ledger's rows changed inside our own transaction"));
             }
             self.link.still_open()?;
+        }
+        if self
+            .definition
+            .as_ref()
+            .is_some_and(|definition| !definition.locks())
+        {
+            // The rows have locked it meanwhile.
+            self.link.state = State::Broken;
+            self.verify().await?;
         }
         self.link.state = State::Idle;
         self.link.conn.query_drop("COMMIT").await.map_err(errors::commit)
@@ -624,6 +691,14 @@ impl Writer for MysqlWriter {
                 }
             }
         }
+    }
+
+    fn places(&mut self) -> Option<&mut Vec<u64>> {
+        None
+    }
+
+    fn requests_max(&self) -> Option<usize> {
+        None
     }
 }
 

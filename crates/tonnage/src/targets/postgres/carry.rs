@@ -12,7 +12,10 @@ use crate::types::ColumnType;
 
 /// Object ids of built-in types whose text is the value, whatever the session's settings.
 mod as_text {
+    pub const CHAR: u32 = 18;
+    pub const NAME: u32 = 19;
     pub const OID: u32 = 26;
+    pub const XID: u32 = 28;
     pub const XML: u32 = 142;
     pub const POINT: u32 = 600;
     pub const LSEG: u32 = 601;
@@ -25,9 +28,13 @@ mod as_text {
     pub const MACADDR8: u32 = 774;
     pub const MACADDR: u32 = 829;
     pub const INET: u32 = 869;
+    pub const TIMETZ: u32 = 1266;
     pub const BIT: u32 = 1560;
     pub const VARBIT: u32 = 1562;
+    pub const REFCURSOR: u32 = 1790;
     pub const PG_LSN: u32 = 3220;
+    pub const TSVECTOR: u32 = 3614;
+    pub const TSQUERY: u32 = 3615;
     pub const JSONPATH: u32 = 4072;
 }
 
@@ -140,8 +147,17 @@ fn spelling(server: ServerType, types: &Types) -> Result<Spelling, Option<&'stat
         oid::TIME => Spelling::Time(server.tick()),
         oid::TIMESTAMP => Spelling::Timestamp(server.tick()),
         oid::TIMESTAMPTZ => Spelling::Instant(server.tick()),
-        oid::INTERVAL if server.modifier == -1 => Spelling::Interval,
-        oid::INTERVAL => return Err(Some("which rounds what it is given")),
+        oid::INTERVAL => match interval_digits(server.modifier) {
+            Some(digits) => Spelling::Interval(digits),
+            None => return Err(Some("which cuts what it is given")),
+        },
+        as_text::TIMETZ => {
+            let digits = u32::try_from(server.modifier).ok().filter(|digits| *digits < 6);
+            Spelling::ZonedTime(digits.unwrap_or(6))
+        }
+        as_text::CHAR => Spelling::Byte,
+        as_text::NAME => Spelling::Name,
+        as_text::XID => Spelling::Number32,
         oid::JSON | oid::JSONB => Spelling::Json,
         MONEY => return Err(Some("whose text depends on lc_monetary")),
         _ => match server.column_type() {
@@ -160,6 +176,18 @@ fn spelling(server: ServerType, types: &Types) -> Result<Spelling, Option<&'stat
             None => return Err(None),
         },
     })
+}
+
+/// Digits of a second that an interval keeps; none where it keeps only some of its fields.
+fn interval_digits(modifier: i32) -> Option<u32> {
+    /// All fields, in the upper half of a modifier.
+    const ALL_FIELDS: i32 = 0x7fff;
+    const ALL_DIGITS: u32 = 6;
+    if modifier == -1 {
+        return Some(ALL_DIGITS);
+    }
+    let digits = (modifier & 0xffff) as u32;
+    ((modifier >> 16) & 0xffff == ALL_FIELDS).then_some(digits.min(ALL_DIGITS))
 }
 
 fn is_plain(type_oid: u32) -> bool {
@@ -182,5 +210,8 @@ fn is_plain(type_oid: u32) -> bool {
             | VARBIT
             | PG_LSN
             | JSONPATH
+            | REFCURSOR
+            | TSVECTOR
+            | TSQUERY
     )
 }

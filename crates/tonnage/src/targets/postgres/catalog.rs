@@ -34,6 +34,8 @@ pub(super) struct Described {
     pub triggered: i16,
     /// Events that a rule rewrites, with the rule's name.
     pub rules: Vec<(RuleEvent, String)>,
+    /// The rule that does something else in the place of an INSERT.
+    pub instead: Option<String>,
 }
 
 /// What a rule rewrites.
@@ -92,6 +94,8 @@ pub(super) struct DescribedColumn {
 pub(super) const RUNS: &str = "tonnage_runs";
 /// See [`RUNS`].
 pub(super) const SLOTS: &str = "tonnage_slots";
+/// See [`RUNS`].
+pub(super) const INPUTS: &str = "tonnage_inputs";
 
 /// The oldest server with all catalogue columns used here (generated columns, non-deterministic collations).
 pub(super) const SERVER_VERSION_MIN: i32 = 120_000;
@@ -103,16 +107,17 @@ struct Candidate {
     exact: bool,
 }
 
-/// Finds a table by exact name, else by a unique one that differs only in case; temporary tables of other sessions
-/// cannot be meant.
+/// Tables that may be meant by a name that is exact, or differs only in case; temporary tables of other sessions cannot
+/// be. The server's own lower() folds what the database's collation says, which may be ASCII only, so letters beyond
+/// ASCII (`$3`) are compared here.
 const CANDIDATES: &str = "\
     SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
            c.relname::text = $2 AND ($1::text IS NULL OR n.nspname::text = $1) \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't' \
-      AND pg_catalog.lower(c.relname::text) = pg_catalog.lower($2) \
+      AND ($3 OR pg_catalog.lower(c.relname::text COLLATE \"C\") = pg_catalog.lower($2 COLLATE \"C\")) \
       AND CASE WHEN $1::text IS NULL THEN pg_catalog.pg_table_is_visible(c.oid) \
-               ELSE pg_catalog.lower(n.nspname::text) = pg_catalog.lower($1) END \
+               ELSE $3 OR pg_catalog.lower(n.nspname::text COLLATE \"C\") = pg_catalog.lower($1 COLLATE \"C\") END \
     ORDER BY 2, 3";
 
 /// A domain is what it is based on, however many domains lie between, with the modifier of the innermost one.
@@ -175,7 +180,10 @@ const TRAITS: &str = "\
            coalesce((SELECT pg_catalog.bit_or(tgtype) FROM pg_catalog.pg_trigger \
                      WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3 \
                        AND (tgrelid = $1 OR tgrelid IN (SELECT relid FROM pg_catalog.pg_partition_tree($1)))), \
-                    0::int2)";
+                    0::int2), \
+           (SELECT rulename::text FROM pg_catalog.pg_rewrite \
+            WHERE ev_class = $1 AND ev_type = '3' AND is_instead AND ev_enabled <> 'D' ORDER BY 1 LIMIT 1), \
+           (SELECT relpersistence = 'u' FROM pg_catalog.pg_class WHERE oid = $1)";
 
 const NAMES: &str = "\
     SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN NULL ELSE n.nspname::text END, c.relname::text \
@@ -219,6 +227,7 @@ pub(super) async fn foreign_keys(client: &impl GenericClient, table: &TableName)
             columns: get(row, 2)?,
             key: get(row, 3)?,
             unlike: None,
+            partial: None,
         })
     };
     rows.iter().map(foreign_key).collect()
@@ -238,7 +247,7 @@ pub(super) async fn is_indexed(client: &impl GenericClient, oid: u32, columns: &
 
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
 pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
-    let ours: &[&str] = &[RUNS, SLOTS];
+    let ours: &[&str] = &[RUNS, SLOTS, INPUTS];
     let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
     rows.iter()
         .map(|row| {
@@ -259,12 +268,18 @@ pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
 }
 
 async fn find(client: &impl GenericClient, name: &TableName) -> Result<Option<Candidate>> {
+    let beyond_ascii = !name.name.is_ascii() || !name.schema.as_deref().unwrap_or_default().is_ascii();
     let rows = client
-        .query(CANDIDATES, &[&name.schema, &name.name])
+        .query(CANDIDATES, &[&name.schema, &name.name, &beyond_ascii])
         .await
         .map_err(errors::statement)?;
-    let mut candidates = Vec::with_capacity(rows.len());
+    let same = |a: &str, b: &str| a.to_lowercase() == b.to_lowercase();
+    let mut candidates = Vec::new();
     for row in &rows {
+        let (schema, table): (&str, &str) = (get(row, 1)?, get(row, 2)?);
+        if !same(table, &name.name) || name.schema.as_deref().is_some_and(|wanted| !same(schema, wanted)) {
+            continue;
+        }
         candidates.push(Candidate {
             oid: get(row, 0)?,
             name: TableName {
@@ -473,6 +488,13 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
     if row_security {
         notes.push("row security applies to this role, so COPY cannot be used".to_owned());
     }
+    if get::<bool>(&traits, 9)? {
+        notes.push(
+            "the table is UNLOGGED: no level of durability holds for it, since a crash of the server empties it; the \
+             ledger stays, so a load that is resumed then would leave out what it had written"
+                .to_owned(),
+        );
+    }
     if deferred {
         notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
     }
@@ -523,5 +545,6 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
         triggered: get(&traits, 7)?,
         kind: found.kind,
         rules,
+        instead: get(&traits, 8)?,
     })
 }

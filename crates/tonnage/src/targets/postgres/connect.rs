@@ -1,22 +1,66 @@
 //! Opening sessions, and saying exactly why one could not be opened.
+//!
+//! A statement may take hours, so nothing here limits how long an answer takes. A server that is gone without a word is
+//! told from one that is busy by the system: probes on a connection that is quiet, and a limit on what was sent and not
+//! acknowledged.
 
-use std::error::Error as _;
+use std::{
+    error::Error as _,
+    time::{Duration, Instant},
+};
 
-use tokio_postgres::{CancelToken, Client, Config, NoTls, config::SslMode};
+use tokio_postgres::{CancelToken, Client, Config, NoTls, Socket, config::SslMode, tls::MakeTlsConnect};
 
 use super::{
-    errors,
+    errors, pooler, session,
     settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
     tls,
 };
 use crate::error::{Error, ErrorKind, Result};
 
+/// A connection that is quiet for so long is probed, so often, and lost after so many probes without an answer.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 8;
+
+/// What was sent may stay without the other system's acknowledgement for so long.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(180);
+
+/// How long a server may take to be told that a session's statement is wanted no more.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Opens a session at the first endpoint that takes one. The connection runs until the client is dropped.
 pub(super) async fn open(settings: &Settings) -> Result<Client> {
+    let (client, endpoint) = first(settings).await?;
+    settings.control.check(&client, endpoint).await?;
+    Ok(client)
+}
+
+/// Opens the session for catalogue and ledger, with which others are compared: see [`pooler`].
+pub(super) async fn open_control(settings: &Settings) -> Result<Client> {
+    struct At<'a>(&'a Settings, &'a Endpoint);
+    impl pooler::Connect for At<'_> {
+        async fn another(&self) -> Result<Client> {
+            open_at(self.0, self.1).await
+        }
+    }
+    let begun = Instant::now();
+    let (client, endpoint) = first(settings).await?;
+    let taken = settings
+        .control
+        .take(&client, endpoint, begun, At(settings, endpoint));
+    taken.await?;
+    Ok(client)
+}
+
+async fn first(settings: &Settings) -> Result<(Client, &Endpoint)> {
     let mut last = None;
     for endpoint in &settings.endpoints {
         match open_at(settings, endpoint).await {
-            Ok(client) => return Ok(client),
+            Ok(client) => {
+                session::set_up(&client, settings).await?;
+                return Ok((client, endpoint));
+            }
             Err(error) => last = Some(error),
         }
     }
@@ -25,14 +69,17 @@ pub(super) async fn open(settings: &Settings) -> Result<Client> {
 
 /// Asks the server to stop what a session does, as far as it can be asked.
 pub(super) async fn cancel(settings: &Settings, token: CancelToken) {
-    // A session that cannot be told ends with what it does: there is nobody to be told of it here.
-    let _ = match settings.tls {
-        TlsMode::Disable | TlsMode::Allow => token.cancel_query(NoTls).await.is_ok(),
-        _ => match tls::connector(settings) {
-            Ok(connector) => token.cancel_query(connector).await.is_ok(),
-            Err(_) => false,
-        },
+    let telling = async {
+        match settings.tls {
+            TlsMode::Disable | TlsMode::Allow => token.cancel_query(NoTls).await.is_ok(),
+            _ => match tls::connector(settings) {
+                Ok(connector) => token.cancel_query(connector).await.is_ok(),
+                Err(_) => false,
+            },
+        }
     };
+    // A session that cannot be told ends with what it does: there is nobody to be told of it here.
+    let _ = tokio::time::timeout(CANCEL_TIMEOUT, telling).await;
 }
 
 async fn open_at(settings: &Settings, endpoint: &Endpoint) -> Result<Client> {
@@ -69,15 +116,39 @@ type Attempt = std::result::Result<Client, tokio_postgres::Error>;
 async fn attempt(settings: &Settings, endpoint: &Endpoint, mode: SslMode) -> Result<Attempt> {
     let config = configuration(settings, endpoint, mode);
     if mode == SslMode::Disable {
-        return Ok(match config.connect(NoTls).await {
-            Ok((client, connection)) => Ok(run(client, connection)),
-            Err(error) => Err(error),
-        });
+        return within(settings, endpoint, connect(&config, NoTls)).await;
     }
     let connector = tls::connector(settings)?;
-    Ok(match config.connect(connector).await {
-        Ok((client, connection)) => Ok(run(client, connection)),
-        Err(error) => Err(error),
+    within(settings, endpoint, connect(&config, connector)).await
+}
+
+async fn connect<T>(config: &Config, tls: T) -> Attempt
+where
+    T: MakeTlsConnect<Socket>,
+    T::Stream: Send + 'static,
+{
+    let (client, connection) = config.connect(tls).await?;
+    Ok(run(client, connection))
+}
+
+/// The driver limits the time to a connection, not to the server's first words on it.
+async fn within(
+    settings: &Settings,
+    endpoint: &Endpoint,
+    connecting: impl Future<Output = Attempt>,
+) -> Result<Attempt> {
+    let Some(most) = settings.connect_timeout else {
+        return Ok(connecting.await);
+    };
+    tokio::time::timeout(most, connecting).await.map_err(|_| {
+        Error::new(
+            ErrorKind::Unsent,
+            format!(
+                "cannot connect to {endpoint}: no answer within {} s",
+                most.as_secs()
+            ),
+        )
+        .hint("check host, port and network; connect_timeout=SECONDS in the URL waits longer")
     })
 }
 
@@ -105,6 +176,10 @@ fn configuration(settings: &Settings, endpoint: &Endpoint, mode: SslMode) -> Con
         .application_name(&settings.application_name)
         // Without a password an empty one is sent, so that the server's own refusal says what is wrong.
         .password(endpoint.password.0.as_bytes())
+        .keepalives_idle(KEEPALIVE_IDLE)
+        .keepalives_interval(KEEPALIVE_INTERVAL)
+        .keepalives_retries(KEEPALIVE_PROBES)
+        .tcp_user_timeout(UNACKNOWLEDGED_MAX)
         .ssl_mode(mode);
     if let Some(address) = endpoint.address {
         config.hostaddr(address);

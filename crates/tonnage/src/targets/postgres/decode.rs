@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::{ReadColumn, schema},
+    reader::{BeyondArrow, ReadColumn, schema},
     types::ColumnType,
 };
 
@@ -157,9 +157,14 @@ pub(super) struct Decoder {
 
 impl Decoder {
     /// Chooses a decoder for each column, which arrives as the type beside it. `key` names rows in messages.
-    pub fn new(columns: &[ReadColumn], arriving: &[ServerType], key: &[String]) -> Result<Self> {
+    pub fn new(
+        columns: &[ReadColumn],
+        arriving: &[ServerType],
+        key: &[String],
+        beyond_arrow: BeyondArrow,
+    ) -> Result<Self> {
         let decoders = columns.iter().zip(arriving).map(|(column, server)| {
-            let decode = decoder(server.oid, column.ty).ok_or_else(|| {
+            let decode = decoder(server.oid, column.ty, beyond_arrow).ok_or_else(|| {
                 Error::bug(format!(
                     "column '{}' of type {} arrives as {}",
                     column.name, column.ty, server.oid
@@ -217,7 +222,7 @@ impl Decoder {
 }
 
 /// The decoder of a column of type `ty` that arrives as `server`.
-fn decoder(server: u32, ty: ColumnType) -> Option<Decode> {
+fn decoder(server: u32, ty: ColumnType, beyond_arrow: BeyondArrow) -> Option<Decode> {
     Some(match (server, ty) {
         (oid::BOOL, ColumnType::Bool) => bools,
         (oid::INT2, ColumnType::Int16) => |fields, column, rows, ty| {
@@ -235,6 +240,16 @@ fn decoder(server: u32, ty: ColumnType) -> Option<Decode> {
         (oid::FLOAT8, ColumnType::Float64) => |fields, column, rows, ty| {
             primitives::<Float64Type, 8>(fields, column, rows, ty, |bytes| Ok(f64::from_be_bytes(bytes)))
         },
+        (oid::DATE, ColumnType::Date) if beyond_arrow == BeyondArrow::Carried => {
+            |fields, column, rows, ty| {
+                primitives::<Date32Type, 4>(fields, column, rows, ty, |bytes| {
+                    match i32::from_be_bytes(bytes) {
+                        end @ (i32::MAX | i32::MIN) => Ok(end),
+                        days => days.checked_add(EPOCH_DAYS).ok_or_else(|| TOO_LATE.to_owned()),
+                    }
+                })
+            }
+        }
         (oid::DATE, ColumnType::Date) => |fields, column, rows, ty| {
             primitives::<Date32Type, 4>(fields, column, rows, ty, |bytes| {
                 let days = i32::from_be_bytes(bytes);
@@ -247,6 +262,22 @@ fn decoder(server: u32, ty: ColumnType) -> Option<Decode> {
                 Ok(i64::from_be_bytes(bytes))
             })
         },
+        (oid::TIMESTAMP, ColumnType::Timestamp) | (oid::TIMESTAMPTZ, ColumnType::TimestampTz)
+            if beyond_arrow == BeyondArrow::Carried =>
+        {
+            |fields, column, rows, ty| {
+                primitives::<TimestampMicrosecondType, 8>(fields, column, rows, ty, |bytes| {
+                    match i64::from_be_bytes(bytes) {
+                        end @ (i64::MAX | i64::MIN) => Ok(end),
+                        // The last number of Arrow's stands for infinity.
+                        micros => micros
+                            .checked_add(EPOCH_MICROS)
+                            .filter(|micros| *micros != i64::MAX)
+                            .ok_or_else(|| TOO_LATE.to_owned()),
+                    }
+                })
+            }
+        }
         (oid::TIMESTAMP, ColumnType::Timestamp) | (oid::TIMESTAMPTZ, ColumnType::TimestampTz) => {
             |fields, column, rows, ty| {
                 primitives::<TimestampMicrosecondType, 8>(fields, column, rows, ty, |bytes| {
@@ -483,7 +514,7 @@ mod tests {
             };
             fields.push_copied(message).unwrap();
         }
-        let decoder = Decoder::new(&columns, &[server(oid)], &[]).unwrap();
+        let decoder = Decoder::new(&columns, &[server(oid)], &[], BeyondArrow::Refused).unwrap();
         decoder.decode(&fields).unwrap().column(0).clone()
     }
 
@@ -520,7 +551,7 @@ mod tests {
             column(ColumnType::Date),
         ];
         let types = [server(oid::INT4), server(oid::DATE)];
-        let decoder = Decoder::new(&columns, &types, &["id".to_owned()]).unwrap();
+        let decoder = Decoder::new(&columns, &types, &["id".to_owned()], BeyondArrow::Refused).unwrap();
         let mut fields = Fields::new(2);
         for (id, days) in [(1_i32, 0_i32), (7, i32::MAX)] {
             fields.push(Some(&id.to_be_bytes()));

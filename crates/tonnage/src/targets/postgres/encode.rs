@@ -425,6 +425,10 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             Some(v.to_be_bytes())
         }),
         (oid::DATE, ColumnType::Date) => fixed(array.as_primitive_opt::<Date32Type>()?, DATE_RANGE, |days| {
+            // The ends of time are the server's, too.
+            if matches!(days, i32::MAX | i32::MIN) {
+                return Some(days.to_be_bytes());
+            }
             let days = days.checked_sub(EPOCH_DAYS).filter(|days| DATES.contains(days))?;
             Some(days.to_be_bytes())
         }),
@@ -440,6 +444,9 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
             let tick = server.tick();
             let array = array.as_primitive_opt::<TimestampMicrosecondType>()?;
             fixed(array, TIMESTAMP_RANGE, move |micros| {
+                if matches!(micros, i64::MAX | i64::MIN) {
+                    return Some(micros.to_be_bytes());
+                }
                 let since = micros
                     .checked_sub(EPOCH_MICROS)
                     .filter(|micros| TIMESTAMPS.contains(micros))?;

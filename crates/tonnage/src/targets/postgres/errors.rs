@@ -68,6 +68,34 @@ pub(super) fn from_server(db: &DbError) -> Error {
     described(db, kind(db))
 }
 
+/// Functions of the server that report an error because of one row, whatever its code: a RAISE of PL/pgSQL, which has any
+/// code that its author chose, and the checks of views and of row security. A missing right is told by another one.
+const OF_ONE_ROW: [&str; 2] = ["exec_stmt_raise", "ExecWithCheckOptions"];
+
+/// Whether an error that is not about values or constraints by its code is about a row of the statement nevertheless.
+fn is_of_one_row(db: &DbError) -> bool {
+    if is_fatal(db) {
+        return false;
+    }
+    if db.routine().is_some_and(|routine| OF_ONE_ROW.contains(&routine)) {
+        return true;
+    }
+    let code = db.code().code();
+    match code.get(..2) {
+        // Raised by a function in whatever language: triggered actions, routines of other languages, PL/pgSQL's own.
+        Some("09" | "20" | "21" | "27" | "2F" | "38" | "39" | "P0") => true,
+        Some(class) => !CLASSES.contains(&class),
+        None => false,
+    }
+}
+
+/// Classes of codes that the server has for itself; any other one is of a user's own function.
+const CLASSES: [&str; 44] = [
+    "00", "01", "02", "03", "08", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "21", "22", "23",
+    "24", "25", "26", "27", "28", "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "40", "42", "44",
+    "53", "54", "55", "57", "58", "72", "F0", "HV", "P0", "XX",
+];
+
 /// Codes by which input functions refuse text, beside those of class 22. A prepared statement has no syntax error of its
 /// own, so 42601 is one of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,40 +108,70 @@ pub(super) enum TextCodes {
     Internal,
 }
 
+impl TextCodes {
+    /// The codes.
+    pub fn codes(self) -> &'static [&'static str] {
+        match self {
+            Self::None => &[],
+            Self::Syntax => &["42601"],
+            Self::Internal => &["42601", "XX000"],
+        }
+    }
+}
+
 /// An error of a statement that carries rows.
 pub(super) fn of_rows(error: tokio_postgres::Error, codes: TextCodes) -> Error {
-    let refused = |code: &str| match codes {
-        TextCodes::None => false,
-        TextCodes::Syntax => code == "42601",
-        TextCodes::Internal => code == "42601" || code == "XX000",
-    };
     match error.as_db_error() {
-        Some(db) if !is_fatal(db) && refused(db.code().code()) => {
+        Some(db) if is_of_one_row(db) || !is_fatal(db) && codes.codes().contains(&db.code().code()) => {
             described(db, ErrorKind::Rejected).caused_by(error)
         }
         _ => statement(error),
     }
 }
 
+/// The refusal of a row by what the server has told of it; none where the code says of no row.
+pub(super) fn of_row(
+    code: &str,
+    message: &str,
+    detail: Option<&str>,
+    hint: Option<&str>,
+    codes: TextCodes,
+) -> Option<Error> {
+    let is_rows = kind_of(code) == ErrorKind::Rejected || codes.codes().contains(&code);
+    is_rows.then(|| worded(ErrorKind::Rejected, code, message, detail, hint))
+}
+
 fn described(db: &DbError, kind: ErrorKind) -> Error {
-    let mut message = db.message().to_owned();
-    if let Some(detail) = db.detail() {
+    worded(kind, db.code().code(), db.message(), db.detail(), db.hint())
+}
+
+fn worded(kind: ErrorKind, code: &str, message: &str, detail: Option<&str>, hint: Option<&str>) -> Error {
+    let mut message = message.to_owned();
+    if let Some(detail) = detail {
         message = format!("{message} ({})", detail.trim_end_matches('.'));
     }
-    let error = Error::new(kind, message).code(db.code().code());
-    match db.hint() {
+    let error = Error::new(kind, message).code(code);
+    match hint {
         Some(hint) => error.hint(hint.trim_end_matches('.')),
         None => error,
     }
 }
 
+/// Classes of codes that are a row's fault.
+pub(super) const ROW_CLASSES: [&str; 3] = ["22", "23", "44"];
+
+/// Others that are: raised by a trigger or a function, a value too large for its index, or one for which a subquery has
+/// several rows, as far as anyone can tell.
+pub(super) const ROW_CODES: [&str; 3] = ["P0001", "54000", "21000"];
+
 /// The kind of a SQLSTATE.
 pub(super) fn kind(db: &DbError) -> ErrorKind {
-    let code = db.code().code();
+    kind_of(db.code().code())
+}
+
+fn kind_of(code: &str) -> ErrorKind {
     match code {
-        // Raised by a trigger or a function, a value too large for its index, or one for which a subquery has several
-        // rows: a row's fault, as far as anyone can tell.
-        "P0001" | "54000" | "21000" => ErrorKind::Rejected,
+        code if ROW_CODES.contains(&code) => ErrorKind::Rejected,
         // Serialization failure, deadlock, lock not available, too many connections, out of memory or another limit
         // of configuration, statement or lock timeout.
         "40001" | "40P01" | "55P03" | "53200" | "53300" | "53400" | "57014" => ErrorKind::Overloaded,
@@ -122,7 +180,7 @@ pub(super) fn kind(db: &DbError) -> ErrorKind {
         // Rights, read-only, disk full.
         "42501" | "25006" | "53100" => ErrorKind::Refused,
         _ => match code.get(..2) {
-            Some("22" | "23" | "44") => ErrorKind::Rejected,
+            Some(class) if ROW_CLASSES.contains(&class) => ErrorKind::Rejected,
             Some("08") => ErrorKind::Unsent,
             Some("28" | "3D") => ErrorKind::Config,
             Some("42" | "3F" | "0A") => ErrorKind::Schema,

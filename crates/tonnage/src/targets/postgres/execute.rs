@@ -28,6 +28,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     backticks: false,
     hashes: false,
     backslashes: false,
+    slashes: false,
     keeps_case: false,
     own_parameters: &['$'],
 };
@@ -189,6 +190,7 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
         partitioned: false,
         triggered: 0,
         rules: Vec::new(),
+        instead: None,
     })
 }
 

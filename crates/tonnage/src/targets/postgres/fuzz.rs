@@ -6,7 +6,10 @@ use super::{
     settings::{Settings, Surroundings},
     types::{ServerType, oid},
 };
-use crate::{reader::ReadColumn, types::ColumnType};
+use crate::{
+    reader::{BeyondArrow, ReadColumn},
+    types::ColumnType,
+};
 
 /// No variables.
 struct Nothing;
@@ -66,7 +69,8 @@ pub fn values(bytes: &[u8]) {
         declared: String::new(),
         nullable: true,
     };
-    let decoder = Decoder::new(&[column], &[server], &[]).expect("the types fit together");
+    let decoder =
+        Decoder::new(&[column], &[server], &[], BeyondArrow::Carried).expect("the types fit together");
     let mut fields = Fields::new(1);
     fields.push(Some(bytes));
     fields.push(None);

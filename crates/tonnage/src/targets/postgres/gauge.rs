@@ -4,6 +4,7 @@
 //! that is rolled back, so that nothing of it stays. Without it only the length of the log is known.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -14,7 +15,7 @@ use tokio_postgres::{Client, error::SqlState};
 
 use super::{
     PostgresTarget,
-    catalog::{get, trigger},
+    catalog::{self, DescribedColumn, get, trigger},
     connect, errors, making,
     prepare::oid,
     types::{quote, quote_table},
@@ -258,6 +259,27 @@ async fn read(
     })
 }
 
+/// A value of each of some types that travel as text, and whether it is the digit of a string of bits.
+const SAMPLES: &str = "\
+    SELECT t.oid, CASE \
+               WHEN t.typcategory = 'A' THEN '{}' \
+               WHEN t.typtype = 'e' THEN (SELECT e.enumlabel::text FROM pg_catalog.pg_enum e \
+                                          WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder LIMIT 1) \
+               WHEN t.typtype = 'r' THEN 'empty' \
+               WHEN t.typtype IN ('c', 'm') THEN '{}' \
+               ELSE CASE t.typname::text \
+                   WHEN 'bit' THEN '0' WHEN 'varbit' THEN '0' WHEN 'inet' THEN '192.0.2.1' \
+                   WHEN 'cidr' THEN '192.0.2.0/24' WHEN 'macaddr' THEN '02:00:00:00:00:01' \
+                   WHEN 'macaddr8' THEN '02:00:00:00:00:00:00:01' WHEN 'point' THEN '(0,0)' \
+                   WHEN 'lseg' THEN '[(0,0),(1,1)]' WHEN 'path' THEN '((0,0),(1,1))' WHEN 'box' THEN '(1,1),(0,0)' \
+                   WHEN 'polygon' THEN '((0,0),(1,1),(1,0))' WHEN 'line' THEN '{1,1,0}' WHEN 'circle' THEN '<(0,0),1>' \
+                   WHEN 'oid' THEN '1' WHEN 'pg_lsn' THEN '0/0' WHEN 'jsonpath' THEN '$' WHEN 'xml' THEN '<row/>' \
+                   WHEN 'hstore' THEN '' WHEN 'ltree' THEN 'row' WHEN 'interval' THEN '1 day' WHEN 'money' THEN '1' \
+                   WHEN 'tsvector' THEN '' WHEN 'timetz' THEN '12:00:00+00' WHEN 'char' THEN 'x' WHEN 'xid' THEN '1' \
+               END END, \
+           t.typname::text IN ('bit', 'varbit') \
+    FROM pg_catalog.pg_type t WHERE t.oid = ANY ($1)";
+
 #[async_trait]
 impl Gauge for PostgresTarget {
     fn address(&self) -> Result<Address> {
@@ -410,6 +432,38 @@ impl Gauge for PostgresTarget {
             table: TableName::bare(name),
             lacking,
         })
+    }
+
+    async fn samples(&self, table: &Table) -> Result<BTreeMap<String, String>> {
+        let session = self.session().await?;
+        let described = catalog::describe(&*session, &table.name).await?;
+        let Some(described) = described else {
+            return Ok(BTreeMap::new());
+        };
+        let columns = described.table.columns.iter().zip(&described.columns);
+        let texts: Vec<_> = columns.filter(|(_, own)| own.cast.is_some()).collect();
+        let types: Vec<u32> = texts.iter().map(|(_, own)| own.server.oid).collect();
+        let rows = session
+            .query(SAMPLES, &[&types])
+            .await
+            .map_err(errors::statement)?;
+        let mut of_types = BTreeMap::new();
+        for row in &rows {
+            let (ty, sample, by_digit): (u32, Option<String>, bool) =
+                (get(row, 0)?, get(row, 1)?, get(row, 2)?);
+            of_types.insert(ty, (sample, by_digit));
+        }
+        let sample = |own: &DescribedColumn| match of_types.get(&own.server.oid)? {
+            // As many digits as the type says.
+            (Some(digit), true) => {
+                Some(digit.repeat(usize::try_from(own.server.modifier).unwrap_or(1).max(1)))
+            }
+            (sample, _) => sample.clone(),
+        };
+        Ok(texts
+            .into_iter()
+            .filter_map(|(column, own)| Some((column.name.clone(), sample(own)?)))
+            .collect())
     }
 
     async fn discard(&self, name: &str) -> Result<()> {

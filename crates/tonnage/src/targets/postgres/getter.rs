@@ -13,10 +13,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use arrow::{
-    array::{BooleanArray, RecordBatch, UInt32Array},
-    compute::filter_record_batch,
-};
+use arrow::array::{RecordBatch, UInt32Array};
 use async_trait::async_trait;
 use futures::StreamExt;
 use tokio_postgres::{
@@ -38,7 +35,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, Moment, no_index},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, Moment, encodable, no_index},
     load::arrow_bug,
     reader::{BatchBounds, ReadColumn},
 };
@@ -157,7 +154,7 @@ impl PostgresGetter {
         let statement = client.prepare(&sql).await.map_err(errors::statement)?;
         let names: Vec<String> = request.key.iter().map(|key| key.name.clone()).collect();
         Ok(Self {
-            decoder: Decoder::new(&columns, &arriving, &names)?,
+            decoder: Decoder::new(&columns, &arriving, &names, scan.beyond_arrow)?,
             settings: settings.clone(),
             snapshot,
             client,
@@ -291,22 +288,9 @@ impl Getter for PostgresGetter {
 
     async fn ask(&mut self, keys: &RecordBatch) -> Result<()> {
         self.start_anew().await?;
-        let mut keys = keys.clone();
-        let mut places: Option<Vec<u32>> = None;
-        let parameters = loop {
-            let fault = match arrays(&keys, &self.keys)? {
-                Ok(parameters) => break parameters,
-                Err((_, fault)) => fault,
-            };
-            // The server has no such value, so no row has it.
-            let keep: Vec<bool> = (0..keys.num_rows()).map(|row| row != fault.row).collect();
-            let known = places.get_or_insert_with(|| (0..keys.num_rows() as u32).collect());
-            if fault.row < known.len() {
-                known.remove(fault.row);
-            }
-            keys = filter_record_batch(&keys, &BooleanArray::from(keep)).map_err(arrow_bug)?;
-        };
-        let parameters: Vec<_> = parameters.iter().chain(&self.ends).collect();
+        // The server has no value as some keys are: no row has these.
+        let sent = encodable(keys, |keys| arrays(keys, &self.keys))?;
+        let parameters: Vec<_> = sent.encoded.iter().chain(&self.ends).collect();
         let rows = self
             .client
             .query_raw(&self.statement, parameters)
@@ -316,7 +300,7 @@ impl Getter for PostgresGetter {
             rows: Box::pin(rows),
             fields: Fields::new(self.columns.len()),
             keys: Vec::new(),
-            sent: places.map(UInt32Array::from),
+            sent: sent.places.map(UInt32Array::from),
         });
         Ok(())
     }

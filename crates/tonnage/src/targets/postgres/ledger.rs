@@ -1,22 +1,25 @@
-//! The ledger: `tonnage_runs`, a row a run, and `tonnage_slots`, a row a slot.
+//! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
+//! are found ([`found`]).
 //!
 //! They stand in the first schema of the search path that has them, else in the first schema of the search path.
 //! A slot's row is updated in place (fill factor 50, no index on what changes) and carries the run's epoch: whoever
 //! raises the epoch waits for the transactions that hold slots, and shuts older owners out. Unsigned 64-bit values
 //! are kept by their bit patterns.
 
+mod found;
+
 use async_trait::async_trait;
 use tokio_postgres::{Client, GenericClient, Statement, types::ToSql};
 
 use super::{
     PostgresTarget,
-    catalog::{RUNS, SLOTS, get},
+    catalog::{INPUTS, RUNS, SLOTS, get},
     errors, prepare, statements,
     types::quote,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, RunDetail, RunHandle, RunRecord},
+    ledger::{Ledger, NewRun, Opening, RunDetail, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
     slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
 
@@ -26,36 +29,44 @@ const CREATION_LOCK: i64 = 0x0074_6f6e_6e61_6765;
 /// Attempts at a take-over that meets a deadlock with an owner that is still at work.
 const TAKE_OVER_ATTEMPTS: usize = 10;
 
-/// The schema that has the ledger's tables; none where they were never made.
-async fn locate(client: &impl GenericClient) -> Result<Option<String>> {
+/// The schema that has the ledger's tables, and whether the rows are among them by which runs are found; none where the
+/// ledger was never made.
+async fn locate(client: &impl GenericClient) -> Result<Option<(String, bool)>> {
     let row = client
         .query_opt(
-            "SELECT n.nspname::text FROM pg_catalog.pg_class c \
+            "SELECT n.nspname::text, EXISTS (SELECT FROM pg_catalog.pg_class i \
+                 WHERE i.relname = $2 AND i.relkind = 'r' AND i.relnamespace = n.oid) \
+             FROM pg_catalog.pg_class c \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
              WHERE c.relname = $1 AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)",
-            &[&RUNS],
+            &[&RUNS, &INPUTS],
         )
         .await
         .map_err(errors::statement)?;
-    row.map(|row| get(&row, 0)).transpose()
+    row.map(|row| Ok((get(&row, 0)?, get(&row, 1)?))).transpose()
 }
 
 /// The ledger's tables in SQL.
 struct Tables {
     runs: String,
     slots: String,
+    /// None in a ledger of an earlier version, until a run starts in it under a role that may add the table.
+    inputs: Option<String>,
 }
 
 impl Tables {
-    fn within(schema: &str) -> Self {
+    fn within(schema: &str, has_inputs: bool) -> Self {
+        let table = |name| format!("{}.{name}", quote(schema));
         Self {
-            runs: format!("{}.{RUNS}", quote(schema)),
-            slots: format!("{}.{SLOTS}", quote(schema)),
+            runs: table(RUNS),
+            slots: table(SLOTS),
+            inputs: has_inputs.then(|| table(INPUTS)),
         }
     }
 
     async fn locate(client: &impl GenericClient) -> Result<Option<Self>> {
-        Ok(locate(client).await?.map(|schema| Self::within(&schema)))
+        let found = locate(client).await?;
+        Ok(found.map(|(schema, has_inputs)| Self::within(&schema, has_inputs)))
     }
 
     async fn existing(client: &impl GenericClient) -> Result<Self> {
@@ -67,15 +78,23 @@ impl Tables {
 
     /// Inside a transaction that is to start a run.
     async fn make(client: &impl GenericClient) -> Result<Self> {
-        if let Some(tables) = Self::locate(client).await? {
-            return Ok(tables);
+        match Self::locate(client).await? {
+            Some(tables) if tables.inputs.is_some() => return Ok(tables),
+            Some(tables) if !found::may_add(client, &tables.runs).await? => return Ok(tables),
+            _ => {}
         }
         client
             .execute("SELECT pg_catalog.pg_advisory_xact_lock($1)", &[&CREATION_LOCK])
             .await
             .map_err(errors::statement)?;
-        if let Some(tables) = Self::locate(client).await? {
-            return Ok(tables);
+        match locate(client).await? {
+            Some((schema, true)) => return Ok(Self::within(&schema, true)),
+            Some((schema, false)) => {
+                let tables = Self::within(&schema, true);
+                found::add(client, &tables).await?;
+                return Ok(tables);
+            }
+            None => {}
         }
         let row = client
             .query_one("SELECT pg_catalog.current_schema()::text", &[])
@@ -86,7 +105,8 @@ impl Tables {
             Error::config("the search path names no schema in which the ledger could be made")
                 .hint("set search_path for this role, or use --ledger none")
         })?;
-        let Self { runs, slots } = Self::within(&schema);
+        let tables = Self::within(&schema, true);
+        let Self { runs, slots, .. } = &tables;
         let create = format!(
             "CREATE TABLE {runs} (\
                  run_id text PRIMARY KEY, identity text NOT NULL, epoch bigint NOT NULL, started bigint NOT NULL, \
@@ -99,7 +119,8 @@ impl Tables {
                  file bigint NOT NULL, byte_offset bigint NOT NULL, file_rows bigint NOT NULL, \
                  source_rows bigint NOT NULL, hash bigint NOT NULL, \
                  written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
-                 PRIMARY KEY (run_id, slot)) WITH (fillfactor = 50)"
+                 PRIMARY KEY (run_id, slot)) WITH (fillfactor = 50); {}",
+            found::tables(&tables)
         );
         client.batch_execute(&create).await.map_err(|e| {
             let error = errors::statement(e);
@@ -113,7 +134,7 @@ impl Tables {
                 _ => error,
             }
         })?;
-        Ok(Self { runs, slots })
+        Ok(tables)
     }
 
     /// The columns of a slot's state, in the order in which [`slot_state`] reads them.
@@ -150,27 +171,17 @@ fn slot_state(row: &tokio_postgres::Row) -> Result<SlotState> {
     })
 }
 
-fn written(detail: &RunDetail) -> Result<String> {
-    serde_json::to_string(detail)
-        .map_err(|e| Error::bug("a run's detail cannot be written as JSON").caused_by(e))
-}
-
-fn read_detail(run_id: &str, detail: &str) -> Result<RunDetail> {
-    serde_json::from_str(detail).map_err(|e| {
-        Error::new(
-            ErrorKind::Refused,
-            format!("{RUNS} has no readable detail of run {run_id}"),
-        )
-        .hint("it was written by another version of tonnage, or by hand")
-        .caused_by(e)
-    })
-}
-
-/// Writes a run's detail anew.
-async fn record(client: &impl GenericClient, runs: &str, run_id: &str, detail: &RunDetail) -> Result<()> {
-    let update = format!("UPDATE {runs} SET detail = $2 WHERE run_id = $1");
-    let recorded = client.execute(&update, &[&run_id, &written(detail)?]).await;
-    recorded.map(|_| ()).map_err(errors::statement)
+/// Writes anew the detail of a run whose table has another identity than before, or owes nothing any more.
+async fn record(
+    client: &impl GenericClient,
+    tables: &Tables,
+    run_id: &str,
+    detail: &RunDetail,
+) -> Result<()> {
+    let update = format!("UPDATE {} SET detail = $2 WHERE run_id = $1", tables.runs);
+    let recorded = client.execute(&update, &[&run_id, &detail.to_json()?]).await;
+    recorded.map(|_| ()).map_err(errors::statement)?;
+    found::put_on_record(client, tables, run_id, detail).await
 }
 
 fn no_run(run_id: &str) -> Error {
@@ -209,7 +220,15 @@ pub(super) fn borrowed(parameters: &[Parameter]) -> Vec<&(dyn ToSql + Sync)> {
 /// A transaction's claim that it is open, which goes behind its BEGIN. The compare-and-set is sent without waiting for
 /// either and moves nothing outside of it: a BEGIN that is cancelled, as `statement_timeout` does to a server that stands
 /// still, would leave positions that are committed by themselves, ahead of their rows.
-pub(super) const OPENED: &str = "SET LOCAL tonnage.opened = 'on'";
+///
+/// It is none in another server process than `process`, whose prepared statements are not those of this session: a pooler
+/// may change it between transactions.
+pub(super) fn opened(process: i32) -> String {
+    format!(
+        "SELECT pg_catalog.set_config('tonnage.opened', \
+             CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) {process} THEN 'on' ELSE 'off' END, true)"
+    )
+}
 
 impl Mover {
     pub async fn prepare(client: &Client, handle: &RunHandle) -> Result<Self> {
@@ -302,7 +321,7 @@ impl PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let Tables { runs, slots } = Tables::existing(&transaction).await?;
+        let Tables { runs, slots, .. } = Tables::existing(&transaction).await?;
         let raise = format!(
             "UPDATE {runs} SET epoch = epoch + 1 WHERE run_id = $1 AND finished IS NULL RETURNING epoch"
         );
@@ -334,7 +353,7 @@ impl PostgresTarget {
 
 /// Removes a run, and undoes what it owes; whether there was one.
 async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> Result<bool> {
-    let Tables { runs, slots } = tables;
+    let Tables { runs, slots, inputs } = tables;
     let removed = client
         .query_opt(
             &format!("DELETE FROM {runs} WHERE run_id = $1 RETURNING detail, finished IS NULL"),
@@ -347,57 +366,52 @@ async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> R
         .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
         .await
         .map_err(errors::statement)?;
+    let mut known = removed.is_some();
+    if let Some(inputs) = inputs {
+        let of_run = format!("DELETE FROM {inputs} WHERE run_id = $1");
+        known |= client
+            .execute(&of_run, &[&run_id])
+            .await
+            .map_err(errors::statement)?
+            > 0;
+    }
     if let Some(row) = &removed
         && get::<bool>(row, 1)?
     {
         // Without a readable detail nothing can be known to be owed.
-        match read_detail(run_id, &get::<String>(row, 0)?) {
+        match RunDetail::from_json(run_id, &get::<String>(row, 0)?) {
             Ok(detail) => prepare::undo(client, &detail).await?,
             Err(error) => tracing::warn!("{error}"),
         }
     }
-    Ok(removed.is_some())
+    Ok(known)
 }
 
 #[async_trait]
 impl Ledger for PostgresTarget {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
         let session = self.session().await?;
-        let Some(Tables { runs, slots }) = Tables::locate(&*session).await? else {
-            return Ok(Vec::new());
-        };
-        let query = format!(
-            "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail, \
-                 CASE WHEN r.finished IS NULL THEN s.written ELSE r.written END, \
-                 CASE WHEN r.finished IS NULL THEN s.skipped ELSE r.skipped END, \
-                 CASE WHEN r.finished IS NULL THEN s.rejected ELSE r.rejected END \
-             FROM {runs} r LEFT JOIN LATERAL (\
-                 SELECT coalesce(sum(written), 0)::int8 AS written, coalesce(sum(skipped), 0)::int8 AS skipped, \
-                     coalesce(sum(rejected), 0)::int8 AS rejected FROM {slots} WHERE run_id = r.run_id) s ON true \
-             ORDER BY r.started DESC, r.run_id DESC"
-        );
-        let rows = session.query(&query, &[]).await.map_err(errors::statement)?;
-        rows.iter()
-            .map(|row| {
-                let run_id: String = get(row, 0)?;
-                let detail: String = get(row, 5)?;
-                let detail = read_detail(&run_id, &detail)?;
-                let unsigned = |index| get::<i64>(row, index).map(|value| value as u64);
-                Ok(RunRecord {
-                    identity: get(row, 1)?,
-                    epoch: get(row, 2)?,
-                    started: get(row, 3)?,
-                    finished: get(row, 4)?,
-                    counts: Counts {
-                        written: unsigned(6)?,
-                        skipped: unsigned(7)?,
-                        rejected: unsigned(8)?,
-                    },
-                    run_id,
-                    detail,
-                })
-            })
-            .collect()
+        found::runs(&session, query).await
+    }
+
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        let session = self.session().await?;
+        found::ids(&session, prefix).await
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        let session = self.session().await?;
+        found::inputs(&session, keys).await
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
+        let session = self.session().await?;
+        found::prune(&session, keep, limit).await
+    }
+
+    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
+        let session = self.session().await?;
+        found::elsewhere(&session, identity, object).await
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
@@ -409,14 +423,15 @@ impl Ledger for PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let Tables { runs, slots } = Tables::make(&transaction).await?;
+        let tables = Tables::make(&transaction).await?;
+        let Tables { runs, slots, .. } = &tables;
         let insert = format!(
             "INSERT INTO {runs} (run_id, identity, epoch, started, written, skipped, rejected, detail) \
              VALUES ($1, $2, 1, extract(epoch FROM now())::int8, 0, 0, 0, $3) \
              ON CONFLICT DO NOTHING"
         );
         let inserted = transaction
-            .execute(&insert, &[&run.run_id, &run.identity, &written(&detail)?])
+            .execute(&insert, &[&run.run_id, &run.identity, &detail.to_json()?])
             .await
             .map_err(errors::statement)?;
         if inserted == 0 {
@@ -455,8 +470,9 @@ impl Ledger for PostgresTarget {
                 .await
                 .map_err(|e| errors::statement(e).at(format!("cannot empty {table}")))?;
         }
-        if prepare::prepare(&transaction, run, &mut detail).await? {
-            record(&transaction, &runs, &run.run_id, &detail).await?;
+        match prepare::prepare(&transaction, run, &mut detail).await? {
+            true => record(&transaction, &tables, &run.run_id, &detail).await?,
+            false => found::put_on_record(&transaction, &tables, &run.run_id, &detail).await?,
         }
         transaction.commit().await.map_err(errors::commit)?;
         Ok(RunHandle {
@@ -491,6 +507,33 @@ impl Ledger for PostgresTarget {
         }
     }
 
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        let mut session = self.session().await?;
+        let transaction = session
+            .build_transaction()
+            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
+            .start()
+            .await
+            .map_err(errors::statement)?;
+        let Some(Tables { runs, .. }) = Tables::locate(&transaction).await? else {
+            return Ok(false);
+        };
+        let found = format!("SELECT detail FROM {runs} WHERE run_id = $1 AND finished IS NULL FOR UPDATE");
+        let found = transaction.query_opt(&found, &[&run_id]).await;
+        let Some(row) = found.map_err(errors::statement)? else {
+            return Ok(false);
+        };
+        let mut detail = RunDetail::from_json(run_id, &get::<String>(&row, 0)?)?;
+        if !opening.put_into(&mut detail) {
+            return Ok(false);
+        }
+        let update = format!("UPDATE {runs} SET detail = $2 WHERE run_id = $1");
+        let updated = transaction.execute(&update, &[&run_id, &detail.to_json()?]).await;
+        updated.map_err(errors::statement)?;
+        transaction.commit().await.map_err(errors::commit)?;
+        Ok(true)
+    }
+
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         let mut session = self.session().await?;
         let transaction = session
@@ -499,7 +542,8 @@ impl Ledger for PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let Tables { runs, slots } = Tables::existing(&transaction).await?;
+        let tables = Tables::existing(&transaction).await?;
+        let Tables { runs, slots, .. } = &tables;
         // The row is locked first, so that nothing is settled that another process finishes or forgets.
         let owner = format!(
             "SELECT detail FROM {runs} WHERE run_id = $1 AND epoch = $2 AND finished IS NULL FOR UPDATE"
@@ -507,15 +551,20 @@ impl Ledger for PostgresTarget {
         let owned = transaction
             .query_opt(&owner, &[&handle.run_id, &handle.epoch])
             .await;
+        // A table that took the place of another has an identity of its own, and the run with it.
+        let mut replaced = (String::new(), String::new());
         if let Some(row) = owned.map_err(errors::statement)? {
-            let mut detail = read_detail(&handle.run_id, &get::<String>(&row, 0)?)?;
+            let mut detail = RunDetail::from_json(&handle.run_id, &get::<String>(&row, 0)?)?;
+            replaced.0 = detail.identity();
             if prepare::settle(&transaction, &mut detail).await? {
-                record(&transaction, &runs, &handle.run_id, &detail).await?;
+                record(&transaction, &tables, &handle.run_id, &detail).await?;
             }
+            replaced.1 = detail.identity();
         }
         // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
         let finish = format!(
             "UPDATE {runs} SET finished = coalesce(finished, extract(epoch FROM now())::int8), \
+                 identity = CASE WHEN identity = $6 THEN $7 ELSE identity END, \
                  written = $3, skipped = $4, rejected = $5 WHERE run_id = $1 AND epoch = $2"
         );
         let (written, skipped, rejected) = (
@@ -526,7 +575,15 @@ impl Ledger for PostgresTarget {
         let finished = transaction
             .execute(
                 &finish,
-                &[&handle.run_id, &handle.epoch, &written, &skipped, &rejected],
+                &[
+                    &handle.run_id,
+                    &handle.epoch,
+                    &written,
+                    &skipped,
+                    &rejected,
+                    &replaced.0,
+                    &replaced.1,
+                ],
             )
             .await
             .map_err(errors::statement)?;
@@ -595,5 +652,9 @@ impl Ledger for PostgresTarget {
         let removed = remove(&transaction, &tables, &handle.run_id).await?;
         transaction.commit().await.map_err(errors::commit)?;
         Ok(removed)
+    }
+
+    async fn conclude(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }

@@ -14,6 +14,8 @@ mod catalog;
 mod composition;
 mod connect;
 mod decode;
+mod definition;
+mod each;
 mod encode;
 mod errors;
 mod execute;
@@ -30,8 +32,10 @@ mod ledger;
 mod making;
 mod numeric;
 mod partitions;
+mod pooler;
 mod prepare;
 mod reader;
+mod session;
 mod settings;
 mod shadow;
 mod spelling;
@@ -43,6 +47,7 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -58,18 +63,23 @@ use self::{
 };
 use crate::{
     error::{Error, Result},
+    extent::Extent,
     getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
+    plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, Routed, Target, Writer},
+    target::{
+        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, Writer, ledger_is_beside,
+        one_statement,
+    },
     targets::{Driver, Password},
+    types::ColumnType,
 };
 
 /// The registry's entry.
@@ -87,6 +97,7 @@ pub const DRIVER: Driver = Driver {
     passwords: true,
     connect: connect_url,
     redact: settings::redact,
+    files: super::no_files,
 };
 
 fn connect_url(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
@@ -124,6 +135,8 @@ struct Traits {
     partitioned: bool,
     /// Events that a rule rewrites, with the rule's name.
     rules: Vec<(RuleEvent, String)>,
+    /// The rule that does something else in the place of an INSERT.
+    instead: Option<String>,
 }
 
 /// Rows of a block at most, so that a block is a write when nothing else limits it.
@@ -132,8 +145,9 @@ const BATCH_ROWS: usize = 65_536;
 const ARRAY_ROWS_MAX: usize = 10_000;
 
 impl PostgresTarget {
-    async fn connect(settings: Settings) -> Result<Self> {
-        let client = connect::open(&settings).await?;
+    async fn connect(mut settings: Settings) -> Result<Self> {
+        settings.control = Arc::default();
+        let client = connect::open_control(&settings).await?;
         let row = client
             .query_one(
                 "SELECT current_setting('server_version_num')::int4, current_setting('server_version'), \
@@ -181,7 +195,7 @@ impl PostgresTarget {
     async fn session(&self) -> Result<tokio::sync::MutexGuard<'_, Client>> {
         let mut session = self.session.lock().await;
         if session.is_closed() {
-            *session = connect::open(&self.settings).await?;
+            *session = connect::open_control(&self.settings).await?;
         }
         Ok(session)
     }
@@ -248,6 +262,21 @@ impl Target for PostgresTarget {
                 instead: "--method array".to_owned(),
             };
         }
+        // The server counts the rows of such an INSERT, wherever they went.
+        if let Some(rule) = traits
+            .instead
+            .as_ref()
+            .filter(|_| *operation == Operation::Insert)
+            && method != Method::Native
+        {
+            return Support::No {
+                why: format!("the rule {rule} of {} takes the place of an INSERT", table.name),
+                instead: format!(
+                    "--method native, which passes by it, or ALTER TABLE {} DISABLE RULE {rule}, for the time of the load",
+                    table.name
+                ),
+            };
+        }
         // Nobody could tell the rows that a rule has taken elsewhere from those that the operation left out.
         let rewritten: &[RuleEvent] = match operation {
             Operation::Insert | Operation::Statement { .. } => &[],
@@ -279,6 +308,7 @@ impl Target for PostgresTarget {
                 row_security: described.row_security,
                 partitioned: described.partitioned,
                 rules: described.rules,
+                instead: described.instead,
             },
         );
         Ok(Some(described.table))
@@ -315,6 +345,11 @@ impl Target for PostgresTarget {
         catalog::names(&*self.session().await?).await
     }
 
+    fn column_type(&self, wanted: ColumnType, _: &Extent, _: KeyPart) -> ColumnType {
+        // Its numerics and times hold all that can be inferred.
+        wanted
+    }
+
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
         types::create_statement(spec)
     }
@@ -326,6 +361,12 @@ impl Target for PostgresTarget {
             .batch_execute(&statement)
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot create {}", spec.name)))
+    }
+
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
+        // Whatever fails here ends the connection, and with it the transaction.
+        let client = connect::open(&self.settings).await?;
+        statements::drop_table(&client, table, rows).await
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {
@@ -382,6 +423,35 @@ impl Target for PostgresTarget {
 
     fn ledger(&self) -> &dyn Ledger {
         self
+    }
+
+    /// The one key that is named decides.
+    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+        None
+    }
+
+    fn own_schema(&self) -> Option<&str> {
+        None
+    }
+
+    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
+        one_statement(split)
+    }
+
+    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    fn insert_replaces(&self) -> bool {
+        false
+    }
+
+    fn ledger_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn keep_ledger(&self, _: &Path) -> Result<()> {
+        ledger_is_beside(&self.capabilities.product)
     }
 }
 

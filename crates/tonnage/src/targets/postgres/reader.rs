@@ -19,6 +19,7 @@ use super::{
     connect,
     decode::{Decoder, Fields, without_header},
     errors,
+    execute::DIALECT,
     settings::Settings,
     splits::{self, Source},
     types::{ServerType, oid, quote, quote_table},
@@ -26,19 +27,16 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     reader::{
-        self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, bare_query,
-        no_table, wanted,
+        self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
     },
+    statement,
     types::ColumnType,
 };
 
-/// What makes the text of values the same everywhere, has tables read from their beginning, and lets a reader wait for
-/// the file.
-pub(super) const SETTINGS: [(&str, &str); 6] = [
-    ("datestyle", "ISO"),
-    ("intervalstyle", "postgres"),
-    ("extra_float_digits", "1"),
-    ("bytea_output", "hex"),
+/// What makes the text of instants the same everywhere, has tables read from their beginning, and lets a reader wait for
+/// the file; beside what every session is set to.
+pub(super) const SETTINGS: [(&str, &str); 3] = [
+    ("timezone", "UTC"),
     ("synchronize_seqscans", "off"),
     ("idle_in_transaction_session_timeout", "0"),
 ];
@@ -60,7 +58,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
     let key = key.filter(|key| key.iter().all(is_read)).unwrap_or_default();
     let shared = Arc::new(Shared {
-        decoder: Decoder::new(&columns, &arriving, &key)?,
+        decoder: Decoder::new(&columns, &arriving, &key, request.beyond_arrow)?,
         queries: cut.queries,
         columns: columns.len(),
         batch: request.batch,
@@ -125,7 +123,16 @@ pub(super) struct Found {
     source: Source,
     /// The table's or view's entry in the catalogue.
     pub(super) described: Option<Described>,
+    /// The tables that inherit from it, whose rows are among its own.
+    heirs: Vec<String>,
 }
+
+/// The tables below a table that is not partitioned.
+const HEIRS: &str = "\
+    WITH RECURSIVE heir (oid) AS ( \
+        SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = $1 \
+        UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN heir h ON h.oid = i.inhparent) \
+    SELECT heir.oid::pg_catalog.regclass::text FROM heir ORDER BY 1";
 
 impl Found {
     /// What a user should know.
@@ -138,18 +145,34 @@ impl Found {
             notes
                 .push("row security applies to this role: only the rows that it may see are read".to_owned());
         }
+        if !self.heirs.is_empty() {
+            notes.push(format!(
+                "the rows of the tables that inherit from {table} are read with its own ({}); --query 'SELECT * FROM ONLY \
+                 {table}' leaves them out",
+                self.heirs.join(", "),
+                table = described.table.name,
+            ));
+        }
         notes
     }
 }
 
 pub(super) async fn relation(client: &Client, request: &ScanRequest) -> Result<Found> {
+    if let Some(filter) = &request.filter {
+        statement::condition(filter, DIALECT)?;
+    }
     match &request.relation {
         Relation::Query(query) => Ok(Found {
-            source: Source::Query(bare_query(query)?.to_owned()),
+            source: Source::Query(statement::query(query, DIALECT)?.to_owned()),
             described: None,
+            heirs: Vec::new(),
         }),
         Relation::Table(name) => match catalog::describe_readable(client, name).await? {
             Some(described) => Ok(Found {
+                heirs: match described.partitioned {
+                    true => Vec::new(),
+                    false => heirs(client, described.oid).await?,
+                },
                 source: Source::Table {
                     oid: described.oid,
                     name: described.table.name.clone(),
@@ -166,6 +189,11 @@ pub(super) async fn relation(client: &Client, request: &ScanRequest) -> Result<F
             None => Err(no_table(name, &catalog::names(client).await?)),
         },
     }
+}
+
+async fn heirs(client: &Client, oid: u32) -> Result<Vec<String>> {
+    let rows = client.query(HEIRS, &[&oid]).await.map_err(errors::statement)?;
+    rows.iter().map(|row| get(row, 0)).collect()
 }
 
 /// The columns, as what each arrives, and the list that selects them: `*` for all of a query's.

@@ -9,12 +9,14 @@ mod service;
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use percent_encoding::percent_decode_str;
 
 use self::service::Service;
+use super::pooler::Control;
 use crate::{
     error::{Error, Result},
     targets::Password,
@@ -117,8 +119,11 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// How long an endpoint may take to let us in, unless `connect_timeout` says otherwise.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Everything a connection needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Settings {
     /// Where to try, in order; never empty.
     pub endpoints: Vec<Endpoint>,
@@ -132,7 +137,7 @@ pub(super) struct Settings {
     pub root_certificate: Option<PathBuf>,
     /// What proves who we are, to servers that ask.
     pub client_certificate: Option<ClientCertificate>,
-    /// Limit on connecting to one endpoint.
+    /// Limit on connecting to one endpoint, until it has let us in.
     pub connect_timeout: Option<Duration>,
     /// Command line options for the server session.
     pub options: Option<String>,
@@ -140,6 +145,8 @@ pub(super) struct Settings {
     pub application_name: String,
     /// Whether only a server that takes writes will do.
     pub read_write: bool,
+    /// The session that others are compared with.
+    pub control: Arc<Control>,
 }
 
 /// What the process was given besides the URL; a seam so that tests need not change their own environment.
@@ -449,7 +456,8 @@ impl Settings {
             }),
         };
         let connect_timeout = match given("connect_timeout", "PGCONNECT_TIMEOUT") {
-            None => None,
+            None => Some(CONNECT_TIMEOUT),
+            // As libpq: 0 waits for as long as it takes.
             Some(text) => text
                 .parse::<u64>()
                 .map_err(|_| Error::config(format!("connect_timeout '{text}' is not a number of seconds")))
@@ -480,6 +488,7 @@ impl Settings {
                 .or_else(|| service.option("application_name"))
                 .unwrap_or_else(|| "tonnage".to_owned()),
             read_write,
+            control: Arc::default(),
         })
     }
 

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use super::numeric;
 use crate::{
-    parse::{Fault, Parsed, text_of_date, text_of_time, text_of_timestamp, time},
+    parse::{Fault, Parsed, spelled_date, spelled_timestamp, text_of_time, time},
     reject::sqlstate,
 };
 
@@ -33,8 +33,16 @@ pub(super) enum Spelling {
     Timestamp(i64),
     /// The same of an instant.
     Instant(i64),
-    /// An interval.
-    Interval,
+    /// An interval with at most so many digits of a second.
+    Interval(u32),
+    /// A time of day with its offset, likewise.
+    ZonedTime(u32),
+    /// A single byte, the type "char".
+    Byte,
+    /// Text of at most 63 bytes, the type name.
+    Name,
+    /// A whole number of 32 bits without a sign.
+    Number32,
     /// A number with at most so many digits after the point; negative for a multiple of a power of ten.
     Numeric(i32),
     /// Text of at most so many characters.
@@ -61,7 +69,7 @@ impl Spelling {
     /// Whether the session's IntervalStyle has a say in what a value means.
     pub fn has_interval(&self) -> bool {
         match self {
-            Self::Interval => true,
+            Self::Interval(_) => true,
             Self::Range(inner) | Self::Multirange(inner) | Self::Array(inner) => inner.has_interval(),
             Self::Row(fields) => fields.iter().any(|(_, field)| field.has_interval()),
             _ => false,
@@ -79,34 +87,95 @@ impl Spelling {
         }
         match self {
             Self::AsIs | Self::Json => out.push_str(text),
-            Self::Date | Self::Timestamp(_) | Self::Instant(_) if is_infinite(text) => {
-                out.push_str(text.trim_ascii());
-            }
-            Self::Date => out.push_str(&text_of_date(i64::from(time::date(text.as_bytes())?))),
+            Self::Date => out.push_str(&spelled_date(i64::from(time::any_date(text.as_bytes())?))),
             Self::Time(tick) => {
                 let micros = time::time(text.as_bytes())?;
                 coarse(micros, *tick, text)?;
                 out.push_str(&text_of_time(micros));
             }
             Self::Timestamp(tick) => {
-                let micros = time::timestamp(text.as_bytes())?;
+                let micros = time::any_timestamp(text.as_bytes())?;
                 coarse(micros, *tick, text)?;
-                out.push_str(&text_of_timestamp(micros));
+                out.push_str(&spelled_timestamp(micros, ""));
             }
             Self::Instant(tick) => {
-                let micros = time::instant(text.as_bytes(), None)?;
+                let micros = time::any_instant(text.as_bytes(), None)?;
                 coarse(micros, *tick, text)?;
-                out.push_str(&text_of_timestamp(micros));
-                out.push_str("+00");
+                out.push_str(&spelled_timestamp(micros, "+00"));
             }
-            Self::Interval => {
-                if finer_than_microseconds(text) {
+            Self::Interval(digits) => {
+                if finer_than(text, *digits) {
                     return Err(Fault::new(
                         sqlstate::DATETIME_OVERFLOW,
-                        format!("interval finer than a microsecond ({text})"),
+                        match digits {
+                            6 => format!("interval finer than a microsecond ({text})"),
+                            _ => format!("interval finer than the column ({text})"),
+                        },
+                    ));
+                }
+                if *digits < 6 && !is_as_written(text) {
+                    return Err(Fault::new(
+                        sqlstate::INVALID_TEXT,
+                        format!("interval that the column may round ({text})"),
+                    )
+                    .hint("write it as the server does: 1 year 2 mons 3 days 04:05:06"));
+                }
+                if is_bare_number(text) {
+                    return Err(Fault::new(
+                        sqlstate::INVALID_TEXT,
+                        format!("interval without a unit ({text})"),
+                    )
+                    .hint("write it as '5 seconds' or 'PT5S'"));
+                }
+                out.push_str(text);
+            }
+            Self::ZonedTime(digits) => {
+                if finer_than(text, *digits) {
+                    return Err(Fault::new(
+                        sqlstate::DATETIME_OVERFLOW,
+                        format!("time finer than the column ({text})"),
+                    ));
+                }
+                // Without an offset the server would take that of the session's zone.
+                let text = text.trim_ascii();
+                let has_offset = text.ends_with(['Z', 'z']) || text.contains(['+', '-']);
+                if !has_offset || !text.starts_with(|first: char| first.is_ascii_digit()) {
+                    return Err(Fault::new(
+                        sqlstate::INVALID_DATETIME,
+                        format!("time without an offset from UTC ({text})"),
+                    )
+                    .hint("it is written 23:59:58.123456+01"));
+                }
+                out.push_str(text);
+            }
+            Self::Byte => {
+                let is_octal = text.starts_with('\\') && text.len() == 4;
+                if text.len() > 1 && !is_octal {
+                    return Err(Fault::new(
+                        sqlstate::TOO_LONG,
+                        format!("the type \"char\" takes a single byte ({text})"),
                     ));
                 }
                 out.push_str(text);
+            }
+            Self::Name => {
+                const NAME_BYTES_MAX: usize = 63;
+                if text.len() > NAME_BYTES_MAX {
+                    return Err(Fault::new(
+                        sqlstate::TOO_LONG,
+                        format!("value too long for {NAME_BYTES_MAX} bytes"),
+                    ));
+                }
+                out.push_str(text);
+            }
+            Self::Number32 => {
+                let number: u32 = text.trim_ascii().parse().map_err(|_| {
+                    Fault::new(
+                        sqlstate::INVALID_TEXT,
+                        format!("no whole number of 32 bits ({text})"),
+                    )
+                })?;
+                out.push_str(&number.to_string());
             }
             Self::Numeric(scale) => {
                 numeric::from_text(text.trim_ascii(), Some(*scale), &mut Vec::new())
@@ -210,13 +279,10 @@ impl Spelling {
     }
 }
 
-fn is_infinite(text: &str) -> bool {
-    matches!(text.trim_ascii(), "infinity" | "-infinity")
-}
-
 fn coarse(micros: i64, tick: i64, text: &str) -> Parsed<()> {
     match micros % tick {
         0 => Ok(()),
+        _ if matches!(micros, i64::MAX | i64::MIN) => Ok(()),
         _ => Err(Fault::new(
             sqlstate::DATETIME_OVERFLOW,
             format!("time finer than the column ({text})"),
@@ -224,12 +290,27 @@ fn coarse(micros: i64, tick: i64, text: &str) -> Parsed<()> {
     }
 }
 
-/// Whether a number in `text` has more than six digits behind its point that mean something.
-fn finer_than_microseconds(text: &str) -> bool {
+/// Whether a number in `text` has more digits behind its point that mean something.
+fn finer_than(text: &str, digits_max: u32) -> bool {
     text.split(['.', ',']).skip(1).any(|behind| {
         let digits = behind.bytes().take_while(u8::is_ascii_digit);
-        digits.skip(6).any(|digit| digit != b'0')
+        digits.skip(digits_max as usize).any(|digit| digit != b'0')
     })
+}
+
+/// Whether an interval has no other words than those of the server's own text, by which no unit is finer than a second.
+fn is_as_written(text: &str) -> bool {
+    const WORDS: [&str; 6] = ["year", "years", "mon", "mons", "day", "days"];
+    text.split(|c: char| !c.is_alphabetic())
+        .all(|word| word.is_empty() || WORDS.contains(&word))
+}
+
+/// Whether `text` is a number other than zero and nothing else: the server would take it for seconds.
+fn is_bare_number(text: &str) -> bool {
+    let text = text.trim_ascii();
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && digits.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
 #[cold]
@@ -256,28 +337,49 @@ fn push_quoted(value: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A part of a literal up to one of `ends`, unquoted, and whether quotes or backslashes made it what it is; none where
-/// a quote is not closed.
-fn part(rest: &mut &str, ends: &[char]) -> Option<(String, bool)> {
-    let (mut value, mut quoted, mut within) = (String::new(), false, false);
+/// A part of a literal, unquoted.
+struct Part {
+    value: String,
+    /// Bytes of it that quotes or backslashes made what they are, and those before; none where there are neither.
+    quoted: Option<usize>,
+}
+
+/// What the server skips around the items of an array.
+const ARRAY_SPACES: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
+impl Part {
+    /// The item of an array that it is: spaces around count only where they are quoted.
+    fn item(&self) -> &str {
+        let quoted = self.quoted.unwrap_or(0);
+        let (kept, behind) = self.value.split_at(quoted);
+        match behind.trim_end_matches(ARRAY_SPACES) {
+            behind if quoted == 0 => behind.trim_start_matches(ARRAY_SPACES),
+            behind => &self.value[..kept.len() + behind.len()],
+        }
+    }
+}
+
+/// The part of a literal up to one of `ends`; none where a quote is not closed.
+fn part(rest: &mut &str, ends: &[char]) -> Option<Part> {
+    let (mut value, mut quoted, mut within) = (String::new(), None, false);
     let mut chars = rest.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => {
-                quoted = true;
                 value.push(chars.next()?.1);
+                quoted = Some(value.len());
             }
             '"' if within && chars.peek().is_some_and(|(_, next)| *next == '"') => {
                 chars.next();
                 value.push('"');
             }
             '"' => {
-                quoted = true;
+                quoted = Some(value.len());
                 within = !within;
             }
             c if !within && ends.contains(&c) => {
                 *rest = &rest[at..];
-                return Some((value, quoted));
+                return Some(Part { value, quoted });
             }
             c => value.push(c),
         }
@@ -319,15 +421,15 @@ fn array(element: &Spelling, text: &str, out: &mut String, depth: usize) -> Pars
             if open == 0 {
                 return Err(bad());
             }
-            let (value, quoted) = part(&mut rest, &[',', '}', '{']).ok_or_else(bad)?;
-            let trimmed = value.trim_ascii();
-            if !quoted && trimmed.eq_ignore_ascii_case("null") {
+            let part = part(&mut rest, &[',', '}', '{']).ok_or_else(bad)?;
+            let (item, quoted) = (part.item(), part.quoted.is_some());
+            if !quoted && item.eq_ignore_ascii_case("null") {
                 out.push_str("NULL");
-            } else if !quoted && trimmed.is_empty() {
+            } else if !quoted && item.is_empty() {
                 return Err(bad());
             } else {
                 let mut spelled = String::new();
-                element.nested(if quoted { &value } else { trimmed }, &mut spelled, depth + 1)?;
+                element.nested(item, &mut spelled, depth + 1)?;
                 push_quoted(&spelled, out);
             }
         }
@@ -367,8 +469,9 @@ fn range(bound: &Spelling, rest: &mut &str, out: &mut String, depth: usize) -> O
     out.push(first);
     *rest = &rest[1..];
     for (end, ends) in [(",", &[','][..]), ("])", &[']', ')'][..])] {
-        let (value, quoted) = part(rest, ends)?;
-        if quoted || !value.trim_ascii().is_empty() {
+        let Part { value, quoted } = part(rest, ends)?;
+        // Only nothing at all is no bound: the server takes spaces for a value.
+        if quoted.is_some() || !value.is_empty() {
             let mut spelled = String::new();
             if let Err(fault) = bound.nested(&value, &mut spelled, depth + 1) {
                 return Some(Err(fault));

@@ -1,16 +1,21 @@
 //! The statements that carry rows. Identifiers are quoted, values are never part of the text.
 
+use tokio_postgres::Client;
+
 use super::{
     carry::Cast,
-    catalog::Described,
+    catalog::{self, Described},
+    each::{self, Each},
     encode::EncodedColumn,
+    errors::{self, TextCodes},
     types::{ServerType, oid, quote, quote_all, quote_table},
 };
 use crate::{
     error::{Error, Result},
     operation::{Durability, Method, Operation},
     plan::{Plan, PlanColumn},
-    table::{Equality, TableName},
+    table::{Equality, Table, TableName},
+    target::Rows,
     types::ColumnType,
 };
 
@@ -23,6 +28,8 @@ pub(super) struct Statements {
     pub way: Way,
     /// What the carrying statement tells of them.
     pub account: Account,
+    /// Takes rows one by one at the server, where that means the same.
+    pub each: Option<Each>,
 }
 
 /// How rows reach the table.
@@ -146,7 +153,28 @@ pub(super) fn statements(
         (Method::Single | Method::Batch, _) => Way::Row(merge.statement(&merge.row())),
     };
     let account = merge.account();
-    Statements { begin, way, account }
+    // A partition's own defaults, and what a rule makes of an INSERT, are not those of a COPY.
+    let same = plan.routing.is_none() && described.rules.is_empty();
+    let each = match &plan.operation {
+        Operation::Statement { .. } => None,
+        _ => same.then(|| merge.each()).flatten(),
+    };
+    Statements {
+        begin,
+        way,
+        account,
+        each,
+    }
+}
+
+/// The codes by which text is refused of which values are made.
+pub(super) fn text_codes(columns: &[EncodedColumn]) -> TextCodes {
+    let casts = || columns.iter().filter_map(|column| column.cast.as_ref());
+    match casts().next() {
+        None => TextCodes::None,
+        Some(_) if casts().any(Cast::fails_internally) => TextCodes::Internal,
+        Some(_) => TextCodes::Syntax,
+    }
 }
 
 /// COPY into a table.
@@ -252,6 +280,38 @@ impl Merge<'_> {
             from: format!("(SELECT {}) AS given", named.join(", ")),
             values: Some(format!("VALUES ({})", parameters.join(", "))),
         }
+    }
+
+    fn each(&self) -> Option<Each> {
+        let value = |c: &EncodedColumn| {
+            let value = format!("{}.{}", each::GIVEN, quote(&c.name));
+            match &c.cast {
+                Some(cast) => format!("{value}::{}", cast.name),
+                None => value,
+            }
+        };
+        let values: Vec<_> = self.columns.iter().map(value).collect();
+        let named = self.columns.iter().zip(&values);
+        let named: Vec<_> = named
+            .map(|(c, value)| format!("{value} AS {}", quote(&c.name)))
+            .collect();
+        // A row alone meets no other.
+        let alone = Merge {
+            ordinal: None,
+            repeats: false,
+            ..*self
+        };
+        let change = alone.change(&Given {
+            from: format!("(SELECT {}) AS given", named.join(", ")),
+            values: Some(format!("VALUES ({})", values.join(", "))),
+        });
+        Each::of(
+            self.columns,
+            &quote(&free_name("tonnage_row", self.columns)),
+            &change,
+            alone.account(),
+            text_codes(self.columns),
+        )
     }
 
     fn stage(&self) -> Stage {
@@ -495,4 +555,38 @@ fn free_name(wanted: &str, columns: &[EncodedColumn]) -> String {
 /// Empties a table.
 pub(super) fn truncate(name: &TableName) -> String {
     format!("TRUNCATE TABLE {}", quote_table(name))
+}
+
+/// How long the lock of a table to be dropped is waited for.
+const DROP_WAIT: &str = "30s";
+
+/// Drops `table` if it is still there, under the lock that keeps it as it is found; see
+/// [`Target::drop_table`](crate::target::Target::drop_table).
+pub(super) async fn drop_table(client: &Client, table: &Table, rows: Rows) -> Result<bool> {
+    let name = quote_table(&table.name);
+    let failed = |failure| errors::statement(failure).at(format!("cannot drop {}", table.name));
+    client
+        .batch_execute(&format!(
+            "BEGIN; SET LOCAL lock_timeout = '{DROP_WAIT}'; LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE"
+        ))
+        .await
+        .map_err(failed)?;
+    let found = catalog::describe_readable(client, &table.name).await?;
+    let is_it = found.is_some_and(|found| found.table.identity.object == table.identity.object);
+    let keeps = match rows {
+        Rows::Drop => false,
+        Rows::Keep => {
+            let one = client
+                .query_opt(&format!("SELECT FROM {name} LIMIT 1"), &[])
+                .await;
+            one.map_err(failed)?.is_some()
+        }
+    };
+    let dropped = is_it && !keeps;
+    let end = match dropped {
+        true => format!("DROP TABLE {name}; COMMIT"),
+        false => "ROLLBACK".to_owned(),
+    };
+    client.batch_execute(&end).await.map_err(failed)?;
+    Ok(dropped)
 }

@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Result},
     operation::Durability,
-    table::{ColumnSpec, Equality, TableSpec},
+    table::{ColumnSpec, Equality, TableSpec, refused_columns, refused_names},
     types::{ColumnType, decimal},
 };
 
@@ -197,6 +197,9 @@ fn sql_type(ty: ColumnType) -> Option<String> {
     })
 }
 
+/// The most columns of a table.
+const COLUMNS_MAX: usize = 1_600;
+
 /// The longest identifier; PostgreSQL cuts longer ones off with no more than a notice.
 const IDENTIFIER_BYTES_MAX: usize = 63;
 
@@ -223,6 +226,10 @@ pub(super) fn create_statement(spec: &TableSpec) -> Result<String> {
         Some(schema) => format!("{}.{}", checked(schema)?, checked(&spec.name.name)?),
         None => checked(&spec.name.name)?,
     };
+    let mut wrong = refused_names(&spec.columns, COLUMNS_MAX, str::to_owned);
+    let names = spec.columns.iter().map(|column| checked(&column.name));
+    wrong.extend(names.filter_map(Result::err));
+    refused_columns(&spec.name, wrong)?;
     let mut lines = Vec::with_capacity(spec.columns.len() + 1);
     for ColumnSpec { name, ty, nullable } in &spec.columns {
         let declared = sql_type(*ty)

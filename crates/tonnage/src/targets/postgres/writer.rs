@@ -3,16 +3,15 @@
 //! A transaction is `Idle`, `Open` or `Broken` (the server refuses everything but its end). COMMIT is sent only when
 //! it is open: a COMMIT of a broken transaction would undo it and report success.
 
+mod carrying;
+mod each;
 mod parameters;
 mod refusal;
+mod routed;
 mod single;
+mod verified;
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    ops::Range,
-    pin::pin,
-    sync::Arc,
-};
+use std::{collections::HashMap, ops::Range, pin::pin, sync::Arc};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
@@ -23,25 +22,25 @@ use tokio_postgres::{Client, Statement, types::ToSql};
 pub(super) use self::parameters::{EncodedField, arrays};
 use self::refusal::Refusal;
 use super::{
-    carry::Cast,
     catalog,
+    definition::Definition,
+    each::{Each, left_out},
     encode::{EncodedColumn, Encoder},
-    errors::{self, TextCodes},
-    execute,
+    errors,
     ledger::{self, Mover, borrowed},
     partitions::Partitions,
-    statements::{self, Account, Way},
+    pooler,
+    statements::{self, Account},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
     operation::Operation,
     plan::Plan,
-    reject::sqlstate,
     router::Routing,
     slot::Advance,
-    table::TableName,
-    target::{Claim, Failure, Guard, Outcome, Writer},
+    table::Table,
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, Writer},
 };
 
 /// How rows reach the table, prepared. See [`Way`].
@@ -51,7 +50,7 @@ enum Path {
     Partitions {
         partitions: Arc<Partitions>,
         routing: Routing,
-        copies: HashMap<u16, Statement>,
+        copies: HashMap<u16, PartitionCopy>,
     },
     Array(Statement),
     Row(Statement),
@@ -61,6 +60,20 @@ enum Path {
         clear: Statement,
         ordinal: bool,
     },
+    /// None: the table is not what the plan was made for, as this says.
+    Altered(String),
+}
+
+/// Rows that stand together, and the partition that they go to.
+type Runs = Vec<(Range<usize>, u16)>;
+
+/// COPY into one partition.
+struct PartitionCopy {
+    copy: Statement,
+    /// What the partition was; none of the table whose partitions they are.
+    definition: Option<Definition>,
+    /// Whether this transaction has found it as it was.
+    verified: bool,
 }
 
 /// Executions of one statement that wait for their answers at most.
@@ -80,6 +93,13 @@ pub(super) struct PostgresWriter {
     begin: String,
     path: Path,
     account: Account,
+    /// None where the server was found not to do it, or it means something else.
+    each: Option<Each>,
+    /// The table as it was planned for, and what is done to it.
+    table: Arc<Table>,
+    operation: Operation,
+    /// What it was when the writer was opened; none of a statement that names no table.
+    definition: Option<Definition>,
     mover: Option<Mover>,
     claimed: Vec<Advance>,
     state: State,
@@ -89,8 +109,8 @@ pub(super) struct PostgresWriter {
     saved: bool,
     /// Whether a transaction goes on over many writes.
     single_transaction: bool,
-    /// The table to be emptied in that transaction, and how.
-    truncate: Option<(TableName, String)>,
+    /// How the table is emptied in that transaction.
+    truncate: Option<String>,
 }
 
 /// Chunks of an encoded COPY that wait for the connection.
@@ -138,70 +158,25 @@ impl PostgresWriter {
         synchronous_commit: &str,
         partitions: Option<Arc<Partitions>>,
     ) -> Result<Self> {
-        let described = match &plan.operation {
-            Operation::Statement { statement, .. } => {
-                Some(execute::describe_again(&client, statement, plan).await?)
-            }
-            _ => catalog::describe(&client, &plan.table.name).await?,
-        };
-        let described = described
-            .filter(|described| described.table.identity.object == plan.table.identity.object)
-            .ok_or_else(|| {
-                Error::schema(format!(
-                    "{} was dropped or replaced while it was loaded",
-                    plan.table.name
-                ))
-            })?;
-        let columns = statements::columns(plan, &described)?;
-        let casts = columns.iter().filter_map(|c| c.cast.as_ref());
-        if casts.into_iter().any(|cast| cast.spelling.has_interval()) {
-            // Another style may take the sign of the first number for that of all.
-            let style = "SET intervalstyle TO postgres";
-            client.batch_execute(style).await.map_err(errors::statement)?;
-        }
-        let texts = statements::statements(plan, &described, &columns, synchronous_commit);
-        let partitions = partitions.zip(plan.routing.clone());
-        let path = match (texts.way, partitions) {
-            (Way::Copy(_), Some((partitions, routing))) => Path::Partitions {
-                partitions,
-                routing,
-                copies: HashMap::new(),
-            },
-            (Way::Copy(copy), None) => Path::Copy(prepare(&client, &copy).await?),
-            (Way::Array(statement), _) => Path::Array(prepare(&client, &statement).await?),
-            (Way::Row(statement), _) => Path::Row(prepare(&client, &statement).await?),
-            (Way::Stage(stage), _) => {
-                client.batch_execute(&stage.create).await.map_err(|e| {
-                    let error =
-                        errors::statement(e).at("cannot make the temporary table that COPY goes through");
-                    match error.kind() {
-                        ErrorKind::Refused => {
-                            error.hint("grant TEMPORARY on the database, or use --method array")
-                        }
-                        _ => error,
-                    }
-                })?;
-                Path::Stage {
-                    copy: prepare(&client, &stage.copy).await?,
-                    merge: prepare(&client, &stage.merge).await?,
-                    clear: prepare(&client, &stage.clear).await?,
-                    ordinal: stage.ordinal,
-                }
-            }
-        };
+        let carrying = carrying::prepare(&client, plan, synchronous_commit, partitions).await?;
+        let process = pooler::process(&client).await?;
         let mover = match run {
             Some(run) => Some(Mover::prepare(&client, run).await?),
             None => None,
         };
         Ok(Self {
             client,
-            columns,
+            columns: carrying.columns,
             begin: match mover {
-                Some(_) => format!("{}; {}", texts.begin, ledger::OPENED),
-                None => texts.begin,
+                Some(_) => format!("{}; {}", carrying.begin, ledger::opened(process)),
+                None => carrying.begin,
             },
-            path,
-            account: texts.account,
+            path: carrying.path,
+            account: carrying.account,
+            each: carrying.each,
+            table: plan.table.clone(),
+            operation: plan.operation.clone(),
+            definition: carrying.definition,
             mover,
             claimed: Vec::new(),
             state: State::Idle,
@@ -209,7 +184,7 @@ impl PostgresWriter {
             saved: false,
             single_transaction: plan.single_transaction,
             truncate: (plan.single_transaction && plan.preparation.truncates())
-                .then(|| (plan.table.name.clone(), statements::truncate(&plan.table.name))),
+                .then(|| statements::truncate(&plan.table.name)),
         })
     }
 
@@ -221,43 +196,11 @@ impl PostgresWriter {
         }
     }
 
-    /// The rows of a partition that stand together, each with its COPY, prepared when the partition's first rows come;
-    /// none where the rows go to one table.
-    async fn runs(&mut self, rows: &RecordBatch) -> Result<Vec<(Range<usize>, Statement)>> {
-        let Path::Partitions {
-            partitions,
-            routing,
-            copies,
-        } = &mut self.path
-        else {
-            return Ok(Vec::new());
-        };
-        let shards = routing.route(rows)?;
-        let mut runs = Vec::new();
-        let mut end = 0;
-        for run in shards.chunk_by(|a, b| a == b) {
-            let start = end;
-            end += run.len();
-            let copy = match copies.entry(run[0]) {
-                Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(entry) => {
-                    let table = partitions
-                        .table(run[0])
-                        .ok_or_else(|| Error::bug("a row was routed to a partition that is not there"))?;
-                    let copy = prepare(&self.client, &statements::copy(table, &self.columns)).await;
-                    entry.insert(copy.inspect_err(|_| self.state = State::Broken)?)
-                }
-            };
-            runs.push((start..end, copy.clone()));
-        }
-        Ok(runs)
-    }
-
     /// Rows that the operation left out. `runs` are those of [`PostgresWriter::runs`].
     async fn apply(
         &self,
         rows: &RecordBatch,
-        runs: &[(Range<usize>, Statement)],
+        runs: &Runs,
         sent: &mut Sent,
     ) -> std::result::Result<u64, Refusal> {
         match &self.path {
@@ -265,10 +208,13 @@ impl PostgresWriter {
                 let arrived = self.copy(copy, rows, false, sent).await?;
                 self.account(rows.num_rows(), Told::rows(arrived))
             }
-            Path::Partitions { .. } => {
+            Path::Partitions { copies, .. } => {
                 let mut arrived = 0;
-                for (run, copy) in runs {
+                for (run, shard) in runs {
                     let part = rows.slice(run.start, run.len());
+                    let Some(PartitionCopy { copy, .. }) = copies.get(shard) else {
+                        return Err(Refusal::Other(Error::bug("a partition without its COPY")));
+                    };
                     let copied = self.copy(copy, &part, false, sent).await;
                     arrived += copied.map_err(|refusal| refusal.behind(run.start))?;
                 }
@@ -296,6 +242,7 @@ impl PostgresWriter {
                 let told = self.told(merge, Vec::<EncodedField>::new()).await?;
                 self.account(rows.num_rows(), told)
             }
+            Path::Altered(_) => Err(Refusal::Other(Error::bug("rows for a table that was altered"))),
         }
     }
 
@@ -428,12 +375,7 @@ impl PostgresWriter {
     /// What a refusal means for the batch; an error where it is not about rows.
     async fn refused(&mut self, refusal: Refusal, guard: Guard) -> Result<Failure> {
         let mut untouched = false;
-        let casts = || self.columns.iter().filter_map(|c| c.cast.as_ref());
-        let codes = match casts().next() {
-            None => TextCodes::None,
-            Some(_) if casts().any(Cast::fails_internally) => TextCodes::Internal,
-            Some(_) => TextCodes::Syntax,
-        };
+        let codes = statements::text_codes(&self.columns);
         let said = |error| errors::of_rows(error, codes);
         let failure = match refusal {
             Refusal::Other(error) => {
@@ -473,15 +415,7 @@ impl PostgresWriter {
                 expected,
                 touched,
                 row,
-            } => {
-                let error = Error::new(
-                    ErrorKind::Rejected,
-                    format!(
-                        "the database kept {touched} of {expected} rows: a trigger or rule left the others out"
-                    ),
-                );
-                (row, None, error.code(sqlstate::WOULD_CHANGE))
-            }
+            } => (row, None, left_out(expected, touched)),
         };
         let (suspect, column, error) = failure;
         let intact = match guard {
@@ -508,10 +442,6 @@ impl PostgresWriter {
     }
 }
 
-async fn prepare(client: &Client, statement: &str) -> Result<Statement> {
-    client.prepare(statement).await.map_err(errors::statement)
-}
-
 async fn feed(
     mut sink: std::pin::Pin<&mut tokio_postgres::CopyInSink<Bytes>>,
     chunk: Vec<u8>,
@@ -531,37 +461,36 @@ impl Writer for PostgresWriter {
         self.staged = false;
         self.saved = false;
         self.claimed.clear();
-        let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) else {
-            self.client
-                .batch_execute(&self.begin)
-                .await
-                .map_err(errors::statement)?;
-            self.state = State::Open;
-            self.empty().await?;
-            return Ok(Claim::Held);
-        };
-        let (statement, parameters) = mover.claim(advances);
-        let parameters = borrowed(&parameters);
-        // One round trip: the second is sent behind the first, and moves nothing without it.
-        let (begun, moved) = futures::join!(
+        if let Path::Partitions { copies, .. } = &mut self.path {
+            copies.values_mut().for_each(|copy| copy.verified = false);
+        }
+        // One round trip: each is sent behind the one before, and does nothing without it.
+        let (begun, moved, held) = futures::join!(
             self.client.batch_execute(&self.begin),
-            self.client.execute(statement, &parameters)
+            self.claim(advances),
+            self.holds()
         );
-        let moved = match begun.and(moved) {
-            Ok(moved) => moved,
+        let claim = match begun.map_err(errors::statement).and(moved) {
+            Ok(Claim::Held) => held.map(|held| held.then_some(Claim::Held)),
+            moved => moved.map(Some),
+        };
+        match claim {
+            Ok(Some(Claim::Held)) => {
+                self.claimed.extend_from_slice(advances);
+                self.state = State::Open;
+                self.empty().await?;
+                Ok(Claim::Held)
+            }
+            Ok(Some(Claim::Moved)) => {
+                self.give_up().await;
+                Ok(Claim::Moved)
+            }
+            Ok(None) => Err(self.altered().await),
             Err(error) => {
                 self.give_up().await;
-                return Err(errors::statement(error));
+                Err(error)
             }
-        };
-        if moved != advances.len() as u64 {
-            self.give_up().await;
-            return Ok(Claim::Moved);
         }
-        self.claimed.extend_from_slice(advances);
-        self.state = State::Open;
-        self.empty().await?;
-        Ok(Claim::Held)
     }
 
     async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {
@@ -579,25 +508,35 @@ impl Writer for PostgresWriter {
         }
         self.clear_stage().await?;
         let runs = self.runs(rows).await?;
-        let applied = match guard {
-            Guard::None => self.apply(rows, &runs, &mut sent).await,
+        // One round trip: rows are sent behind the locks of their partitions, and fail with them.
+        let (held, applied) = match guard {
+            Guard::None => futures::join!(self.partitions_hold(&runs), self.apply(rows, &runs, &mut sent)),
             Guard::Savepoint => {
                 let savepoint = match std::mem::take(&mut self.saved) {
                     true => SAVEPOINT_AGAIN,
                     false => SAVEPOINT,
                 };
-                // One round trip: rows are sent behind the savepoint, and fail with it.
-                let (saved, applied) = futures::join!(
+                // And behind the savepoint.
+                let (saved, held, applied) = futures::join!(
                     self.client.batch_execute(savepoint),
+                    self.partitions_hold(&runs),
                     self.apply(rows, &runs, &mut sent)
                 );
                 if let Err(error) = saved {
                     self.state = State::Broken;
                     return Err(errors::statement(error));
                 }
-                applied
+                (held, applied)
             }
         };
+        match held {
+            Ok(true) => self.verified(&runs),
+            Ok(false) => return Err(self.altered().await),
+            Err(error) => {
+                self.state = State::Broken;
+                return Err(error);
+            }
+        }
         let mut skipped = 0;
         let failure = match applied {
             Ok(left_out) => {
@@ -626,6 +565,11 @@ impl Writer for PostgresWriter {
         })
     }
 
+    async fn write_each(&mut self, rows: &RecordBatch) -> Result<Option<EachOutcome>> {
+        self.clear_stage().await?;
+        self.each(rows).await
+    }
+
     async fn commit(&mut self, advances: &[Advance]) -> Result<()> {
         if self.state != State::Open {
             return Err(Error::bug("a transaction that is not open was to be committed"));
@@ -640,6 +584,17 @@ impl Writer for PostgresWriter {
                 .map_err(errors::statement)?;
             if adjusted != advances.len() as u64 {
                 return Err(Error::bug("the ledger's rows changed inside our own transaction"));
+            }
+        }
+        if self
+            .definition
+            .as_ref()
+            .is_some_and(|definition| !definition.locks())
+        {
+            // The rows have locked it meanwhile.
+            self.state = State::Broken;
+            if !self.holds().await? {
+                return Err(self.altered().await);
             }
         }
         self.state = State::Idle;
@@ -657,5 +612,13 @@ impl Writer for PostgresWriter {
             Err(error) if error.as_db_error().is_none_or(errors::is_fatal) => Ok(()),
             Err(error) => Err(errors::statement(error)),
         }
+    }
+
+    fn places(&mut self) -> Option<&mut Vec<u64>> {
+        None
+    }
+
+    fn requests_max(&self) -> Option<usize> {
+        None
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! What a table takes is added up. Members' logs are not: whether two of them are one cannot be told from here.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 
@@ -112,6 +112,10 @@ impl Gauge for ShardedTarget {
             table.name
         ))
         .hint("look at one of them, by its own name"))
+    }
+
+    async fn samples(&self, _: &Table) -> Result<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
     }
 
     async fn discard(&self, name: &str) -> Result<()> {

@@ -86,6 +86,17 @@ fn route(target: &ShardedTarget, types: &[ColumnType], request: &GetRequest) -> 
     Some(Route { key, at })
 }
 
+/// What members say, each thing once.
+fn distinct(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut known = Vec::new();
+    for line in lines {
+        if !known.contains(&line) {
+            known.push(line);
+        }
+    }
+    known
+}
+
 #[async_trait]
 impl Getter for MembersGetter {
     fn columns(&self) -> &[ReadColumn] {
@@ -93,15 +104,11 @@ impl Getter for MembersGetter {
     }
 
     fn settings_changed(&self) -> Vec<String> {
-        let first = self.getters.first();
-        first.map_or_else(Vec::new, |getter| getter.settings_changed())
+        distinct(self.getters.iter().flat_map(|getter| getter.settings_changed()))
     }
 
     fn notes(&self) -> Vec<String> {
-        let mut notes = self
-            .getters
-            .first()
-            .map_or_else(Vec::new, |getter| getter.notes());
+        let mut notes = distinct(self.getters.iter().flat_map(|getter| getter.notes()));
         if self.route.is_none() {
             notes.push("keys without the whole shard key are asked of every database".to_owned());
         }

@@ -16,7 +16,7 @@ use futures::future::join_all;
 use super::{ShardedTarget, is_away};
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, MemberDetail, NewRun, RunHandle, RunRecord},
+    ledger::{Ledger, MemberDetail, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
     preparation::Preparation,
     slot::{Counts, SlotState},
 };
@@ -92,9 +92,10 @@ impl ShardedTarget {
         matches!(handle, Some(None))
     }
 
-    /// The runs in each member's ledger.
-    async fn runs_of_each(&self) -> Result<Vec<Result<Vec<RunRecord>>>> {
-        self.each(async |_, target| target.ledger().runs().await).await
+    /// The runs in each member's ledger that a query asks for.
+    async fn runs_of_each(&self, query: &RunQuery) -> Result<Vec<Result<Vec<RunRecord>>>> {
+        self.each(async |_, target| target.ledger().runs(query).await)
+            .await
     }
 
     /// Which member of the table member `at` is, for its ledger.
@@ -144,8 +145,8 @@ impl ShardedTarget {
         let named = |error: Error| error.at(&member.name);
         let target = member.target().await?;
         let ledger = target.ledger();
-        let runs = ledger.runs().await.map_err(named)?;
-        if let Some(begun) = runs.iter().find(|known| known.run_id == run.run_id) {
+        let runs = async |query: RunQuery| ledger.runs(&query).await.map_err(named);
+        if let Some(begun) = runs(RunQuery::Id(run.run_id.clone())).await?.first() {
             let other = begun.detail.member.as_ref().map(|own| usize::from(own.shard));
             if let Some(other) = other
                 .filter(|other| *other != at)
@@ -163,11 +164,11 @@ impl ShardedTarget {
             });
         }
         let detail = self.detail_of(at, run, run.preparation.truncates()).await?;
-        self.check_place(at, &detail, &runs)?;
-        let is_left = |known: &&RunRecord| {
-            known.identity == run.identity && known.finished.is_none() && over.contains(&known.run_id)
-        };
-        for left in runs.iter().filter(is_left) {
+        let of_table = runs(RunQuery::Table(detail.table.to_string())).await?;
+        self.check_place(at, &detail, &of_table)?;
+        let is_left = |known: &&RunRecord| known.finished.is_none() && over.contains(&known.run_id);
+        let same = runs(RunQuery::Identity(run.identity.clone())).await?;
+        for left in same.iter().filter(is_left) {
             close(ledger, &left.run_id).await.map_err(named)?;
         }
         let own = NewRun {
@@ -234,9 +235,9 @@ impl Ledger for ShardedTarget {
         Ok(owned.into_iter().all(|owned| owned))
     }
 
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
         let mut united: Vec<RunRecord> = Vec::new();
-        for (at, runs) in self.runs_of_each().await?.into_iter().enumerate() {
+        for (at, runs) in self.runs_of_each(query).await?.into_iter().enumerate() {
             let runs = match runs {
                 Ok(runs) => runs,
                 Err(error) => {
@@ -278,11 +279,87 @@ impl Ledger for ShardedTarget {
             }
         }
         united.sort_by(|a, b| b.started.cmp(&a.started).then_with(|| b.run_id.cmp(&a.run_id)));
+        if let RunQuery::Identity(_) = query {
+            united.sort_by_key(|run| run.finished.is_some());
+        }
+        united.truncate(query.limit());
         Ok(united)
     }
 
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut united = Vec::new();
+        for ids in self
+            .each(async |_, target| target.ledger().ids(prefix).await)
+            .await?
+        {
+            united.extend(ids?);
+        }
+        united.sort_unstable();
+        united.dedup();
+        united.truncate(2);
+        Ok(united)
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        let mut united: Vec<InputRecord> = Vec::new();
+        let (mut answered, mut away) = (false, None);
+        for found in self
+            .each(async |_, target| target.ledger().inputs(keys).await)
+            .await?
+        {
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::warn!("the inputs that it knows of are left out: {error}");
+                    away.get_or_insert(error);
+                    continue;
+                }
+            };
+            answered = true;
+            // What was loaded into a member by itself is no input of this table.
+            let routing = self.routing();
+            let own = |record: &InputRecord| record.detail.routing.as_ref() == Some(&routing);
+            for record in found.into_iter().filter(own) {
+                let same = |known: &&mut InputRecord| {
+                    known.run_id == record.run_id && known.detail.input == record.detail.input
+                };
+                // A run that one member has finished is over.
+                match united.iter_mut().find(same) {
+                    Some(known) => known.finished |= record.finished,
+                    None => united.push(record),
+                }
+            }
+        }
+        match away {
+            Some(error) if !answered => Err(error),
+            _ => Ok(united),
+        }
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
+        let mut most = 0;
+        for pruned in self
+            .each(async |_, target| target.ledger().prune(keep, limit).await)
+            .await?
+        {
+            most = most.max(pruned?);
+        }
+        Ok(most)
+    }
+
+    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
+        let each = self.each(async |_, target| target.ledger().elsewhere(identity, object).await);
+        for (at, found) in each.await?.into_iter().enumerate() {
+            if let Ok(Some(other)) = found {
+                return Ok(Some(format!("{other} of {}", self.names[at])));
+            }
+        }
+        Ok(None)
+    }
+
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        let over = finished_in_any(&self.runs_of_each().await?);
+        let same = RunQuery::Identity(run.identity.clone());
+        let over = finished_in_any(&self.runs_of_each(&same).await?);
         let mut handles = vec![None; self.members.len()];
         let mut away = None;
         for at in 0..self.members.len() {
@@ -341,7 +418,7 @@ impl Ledger for ShardedTarget {
     }
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        let each = self.runs_of_each().await?;
+        let each = self.runs_of_each(&RunQuery::Id(run_id.to_owned())).await?;
         if finished_in_any(&each).iter().any(|over| over == run_id) {
             return Err(Error::new(
                 ErrorKind::Fenced,
@@ -402,6 +479,23 @@ impl Ledger for ShardedTarget {
         Ok((self.own(run_id, handles), slots))
     }
 
+    /// In every member that has the run, one after another: what a kill leaves undone the next attempt does.
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        let mut is_noted = false;
+        let same = RunQuery::Id(run_id.to_owned());
+        for (at, runs) in self.runs_of_each(&same).await?.into_iter().enumerate() {
+            let runs = runs.map_err(|error| error.hint(BACK))?;
+            if runs.iter().any(|run| run.run_id == run_id) {
+                let ledger = self.members[at].target().await?;
+                if !ledger.ledger().note_opening(run_id, opening).await? {
+                    return Ok(false);
+                }
+                is_noted = true;
+            }
+        }
+        Ok(is_noted)
+    }
+
     async fn finish(&self, handle: &RunHandle, _: Counts) -> Result<()> {
         let members = self.members.len();
         let kept = {
@@ -437,7 +531,7 @@ impl Ledger for ShardedTarget {
     }
 
     async fn conclude(&self, run_id: &str) -> Result<()> {
-        let runs = self.runs_of_each().await?;
+        let runs = self.runs_of_each(&RunQuery::Id(run_id.to_owned())).await?;
         if !finished_in_any(&runs).iter().any(|over| over == run_id) {
             return Ok(());
         }

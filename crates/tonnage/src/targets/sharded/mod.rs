@@ -11,6 +11,7 @@
 
 mod alike;
 mod create;
+mod foreign_keys;
 mod gauge;
 mod getter;
 mod key;
@@ -20,6 +21,7 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -32,7 +34,8 @@ use self::{key::ShardKey, ledger::Owned, writer::MemberWriter};
 use super::Password;
 use crate::{
     error::{Error, ErrorKind, Result},
-    getter::{GetRequest, Getter},
+    extent::Extent,
+    getter::{GetRequest, Getter, Moment},
     ledger::{Ledger, RunHandle},
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
@@ -41,8 +44,10 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     router::SHARDS_MAX,
     statement::{Dialect, Statement},
-    table::{Table, TableIdentity, TableName, TableSpec},
-    target::{Capabilities, FurtherKeys, Routed, StatementMax, Target, Writer},
+    table::{ForeignKey, Table, TableIdentity, TableName, TableSpec},
+    target::{
+        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, Writer, ledger_is_beside,
+    },
     types::ColumnType,
 };
 
@@ -470,9 +475,43 @@ impl Target for ShardedTarget {
         Ok(Some(united))
     }
 
+    /// Names of tables have no database in them.
+    fn own_schema(&self) -> Option<&str> {
+        None
+    }
+
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        foreign_keys::of(self, table).await
+    }
+
+    fn insert_replaces(&self) -> bool {
+        let mut connected = self.members.iter().filter_map(|member| member.target.get());
+        connected.any(|target| target.insert_replaces())
+    }
+
+    /// No state is that of several databases.
+    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+        Ok(None)
+    }
+
+    /// Each member has its own beside its tables: those that have not are refused at connect.
+    fn ledger_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn keep_ledger(&self, _: &Path) -> Result<()> {
+        ledger_is_beside(&self.capabilities.product)
+    }
+
     async fn table_names(&self) -> Result<Vec<String>> {
         let answers = self.each(async |_, target| target.table_names().await).await?;
         Ok(answers.into_iter().find_map(Result::ok).unwrap_or_default())
+    }
+
+    fn column_type(&self, wanted: ColumnType, extent: &Extent, key: KeyPart) -> ColumnType {
+        // All are of one kind.
+        let connected = self.members.iter().find_map(|member| member.target.get());
+        connected.map_or(wanted, |member| member.column_type(wanted, extent, key))
     }
 
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
@@ -481,6 +520,16 @@ impl Target for ShardedTarget {
 
     async fn create(&self, spec: &TableSpec) -> Result<()> {
         create::create(self, spec).await
+    }
+
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
+        let dropped = self
+            .all(async |at, target| {
+                let table = self.table_of(at, &table.name).await?;
+                target.drop_table(&table, rows).await
+            })
+            .await?;
+        Ok(dropped.into_iter().all(|dropped| dropped))
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {

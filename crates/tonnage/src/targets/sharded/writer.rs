@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use crate::{
     error::Result,
     slot::Advance,
-    target::{Claim, Guard, Outcome, Writer},
+    target::{Claim, EachOutcome, Guard, Outcome, Writer},
 };
 
 pub(super) struct MemberWriter {
@@ -21,8 +21,21 @@ impl Writer for MemberWriter {
         begun.map_err(|error| error.at(&self.name))
     }
 
+    fn places(&mut self) -> Option<&mut Vec<u64>> {
+        self.writer.places()
+    }
+
+    fn requests_max(&self) -> Option<usize> {
+        self.writer.requests_max()
+    }
+
     async fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {
         let written = self.writer.write(rows, guard).await;
+        written.map_err(|error| error.at(&self.name))
+    }
+
+    async fn write_each(&mut self, rows: &RecordBatch) -> Result<Option<EachOutcome>> {
+        let written = self.writer.write_each(rows).await;
         written.map_err(|error| error.at(&self.name))
     }
 

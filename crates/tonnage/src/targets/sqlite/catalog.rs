@@ -2,18 +2,19 @@
 
 use std::collections::HashSet;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::{
     errors::{self, Doing},
     identity,
-    sql::KeyColumn,
+    sql::{KeyColumn, quote},
     types::{self, Affinity},
 };
 use crate::{
     error::{Error, Result},
     report::Counted,
     table::{Column, Equality, ForeignKey, Key, Table, TableIdentity, TableName, find_by_name},
+    target::Rows,
     types::ColumnType,
 };
 
@@ -452,6 +453,7 @@ pub(super) fn foreign_keys(connection: &Connection, name: &str) -> Result<Vec<Fo
             key: Vec::with_capacity(lines.len()),
             table: other.name.clone(),
             unlike: None,
+            partial: None,
         };
         for (at, (_, _, from, to)) in lines.iter().enumerate() {
             let Some(to) = to
@@ -534,8 +536,6 @@ pub(super) struct Behaviour {
     pub(super) plain: bool,
     /// The columns of the key that was asked for, in that order.
     pub(super) key: Vec<KeyColumn>,
-    /// Which table this is.
-    pub(super) object: String,
 }
 
 /// Reads how the table named exactly `name` behaves, used by `key`; none where there is none any more.
@@ -560,6 +560,48 @@ pub(super) fn behaviour(connection: &Connection, name: &str, key: &[String]) -> 
         conflict_clause: parts.has_conflict_clause(),
         plain: parts.is_plain(),
         key: parts.key_columns(key),
-        object: identity::object(connection, &found.name, found.schema_rowid).map_err(failed)?,
     }))
+}
+/// Another table whose foreign key leads to one.
+const CHILD: &str = "SELECT m.name FROM sqlite_schema m JOIN pragma_foreign_key_list(m.name) f \
+    WHERE m.type = 'table' AND lower(f.\"table\") = lower(?1) AND lower(m.name) <> lower(?1) LIMIT 1";
+
+/// Drops `table` if it is still there, while nobody else writes; see
+/// [`Target::drop_table`](crate::target::Target::drop_table).
+pub(super) fn drop_table(connection: &mut Connection, table: &Table, rows: Rows) -> Result<bool> {
+    let failed = |failure| errors::error(failure, Doing::Else).at(format!("cannot drop {}", table.name));
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    let found = read_table(&transaction, &table.name.name)?;
+    if found.is_none_or(|found| found.identity != table.identity) {
+        return Ok(false);
+    }
+    let name = quote(&table.name.name);
+    if rows == Rows::Keep {
+        let any = format!("SELECT EXISTS (SELECT 1 FROM {name})");
+        if transaction
+            .query_row(&any, [], |row| row.get(0))
+            .map_err(failed)?
+        {
+            return Ok(false);
+        }
+    }
+    // Its rows would be deleted first, and take those along that name them.
+    let child: Option<String> = transaction
+        .query_row(CHILD, [&table.name.name], |row| row.get(0))
+        .optional()
+        .map_err(failed)?;
+    if let Some(child) = child {
+        return Err(Error::schema(format!(
+            "table {} is not dropped: rows of {child} belong to its rows by a foreign key",
+            table.name
+        ))
+        .hint("--truncate or --recreate keep the table"));
+    }
+    transaction
+        .execute_batch(&format!("DROP TABLE {name}"))
+        .map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    Ok(true)
 }

@@ -1,4 +1,27 @@
 //! Where the file is, and how a connection to it is opened and set.
+//!
+//! No connection depends on how the library that it is linked with was built, or on what another part of the program has
+//! set for all connections: what decides on rows and values is set when a connection is opened. All pragmas of
+//! SQLite 3.50 were considered:
+//!
+//! | Pragma | What it changes | Here |
+//! |---|---|---|
+//! | `foreign_keys` | rows without a parent are refused | on; off in a copy of a table, which stands alone |
+//! | `ignore_check_constraints` | rows against a CHECK are taken | off |
+//! | `defer_foreign_keys` | a foreign key is checked at the commit only | off, and again after each transaction |
+//! | `recursive_triggers` | triggers of rows that a REPLACE removes | off, as everywhere |
+//! | `reverse_unordered_selects` | the order of rows that nothing orders | off |
+//! | `case_sensitive_like` | which rows a LIKE in a condition finds | off, as everywhere |
+//! | `empty_result_callbacks` `full_column_names` `short_column_names` `count_changes` | names and rows of answers | default |
+//! | `writable_schema` | the catalogue can be damaged by a statement | off |
+//! | `legacy_alter_table` | whether views follow a table that is renamed | off; on while a table is swapped |
+//! | `query_only` | refuses to write | on where rows are read |
+//! | `read_uncommitted` | rows of others before their commit, where connections share a cache | off; none is shared |
+//! | `synchronous` `wal_autocheckpoint` `busy_timeout` `cache_size` | durability and speed | set by writers |
+//! | `journal_mode` `page_size` `auto_vacuum` `encoding` `user_version` `application_id` | the file itself | left: they are the file's |
+//! | `locking_mode` | whether others may open the file | left: shared is the default, and the other one fails |
+//! | `trusted_schema` `cell_size_check` `integrity_check` `data_version` | safety against files made to harm | left: no row is changed by them |
+//! | `temp_store` `mmap_size` `threads` `cache_spill` `analysis_limit` `automatic_index` `optimize` `soft_heap_limit` `hard_heap_limit` | memory and the plan of a query, not its rows | left |
 
 use std::{
     path::{Path, PathBuf},
@@ -26,6 +49,13 @@ const CACHE_KIB: u32 = 65_536;
 /// processor time for rows of 190 bytes.
 const PAGE_BYTES: u32 = 8_192;
 
+/// What every connection is set to, beside its foreign keys.
+const SESSION: &str = "PRAGMA ignore_check_constraints = OFF; PRAGMA defer_foreign_keys = OFF; \
+    PRAGMA recursive_triggers = OFF; PRAGMA reverse_unordered_selects = OFF; PRAGMA case_sensitive_like = OFF; \
+    PRAGMA writable_schema = OFF; PRAGMA legacy_alter_table = OFF; PRAGMA read_uncommitted = OFF; \
+    PRAGMA full_column_names = OFF; PRAGMA short_column_names = ON; PRAGMA empty_result_callbacks = OFF; \
+    PRAGMA count_changes = OFF";
+
 /// A database file and how to wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Location {
@@ -35,6 +65,22 @@ pub(super) struct Location {
     pub(super) busy_timeout: Duration,
     /// Whether foreign keys are checked; not in a copy of a table, which stands alone.
     pub(super) foreign_keys: bool,
+}
+
+/// What SQLite calls the files beside a database's own, behind its name.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// The database's file and those that SQLite keeps beside it; none where the URL cannot be read.
+pub(super) fn files(url: &str) -> Vec<PathBuf> {
+    let Ok(location) = Location::parse(url) else {
+        return Vec::new();
+    };
+    let beside = BESIDE.iter().map(|ending| {
+        let mut path = location.path.clone().into_os_string();
+        path.push(ending);
+        PathBuf::from(path)
+    });
+    std::iter::once(location.path.clone()).chain(beside).collect()
 }
 
 impl Location {
@@ -186,7 +232,7 @@ impl Location {
             .query_row("PRAGMA schema_version", [], |_| Ok(()))
             .map_err(failed)?;
         connection
-            .execute_batch(&format!("PRAGMA foreign_keys = {}", self.checks()))
+            .execute_batch(&format!("PRAGMA foreign_keys = {}; {SESSION}", self.checks()))
             .map_err(failed)?;
         Ok(connection)
     }

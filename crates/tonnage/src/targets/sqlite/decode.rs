@@ -117,7 +117,7 @@ impl Values {
                 builder.append_value("");
             }
             (Self::Numeric(builder), ValueRef::Real(real)) => {
-                builder.append_value(number::text_of_real(real))
+                builder.append_value(number::text_of_any_real(real))
             }
             (Self::Text(builder), ValueRef::Text(text)) => {
                 builder.append_value(utf8(text)?);

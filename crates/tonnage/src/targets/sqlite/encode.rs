@@ -44,6 +44,7 @@ enum Values {
     Text(StringArray),
     Bytes(BinaryArray),
     Numbers(Vec<Number>),
+    Mixed(Vec<Value>),
 }
 
 /// A row that cannot be written.
@@ -87,6 +88,9 @@ enum Rule {
     NotNumeric,
     /// Exact decimals as numbers; as reals only, for a column that makes reals of integers.
     Numbers { reals: bool },
+    /// Exact decimals for a column that keeps what it is given: numbers where SQLite holds them as they are written, else
+    /// text.
+    NumbersOrText,
     /// Anything else, as its text.
     AsText,
 }
@@ -152,7 +156,8 @@ fn rule(ty: &ColumnType, affinity: Affinity) -> Option<Rule> {
             Rule::Numbers { reals: false }
         }
         (ColumnType::Decimal { .. } | ColumnType::Numeric, Affinity::Real) => Rule::Numbers { reals: true },
-        (ColumnType::Numeric, _) => Rule::AsIs,
+        (ColumnType::Numeric, Affinity::None) => Rule::NumbersOrText,
+        (ColumnType::Numeric, Affinity::Text) => Rule::AsIs,
         (
             ColumnType::Text { .. } | ColumnType::Char { .. } | ColumnType::Json | ColumnType::Any,
             Affinity::Integer | Affinity::Numeric | Affinity::Real,
@@ -216,6 +221,16 @@ impl ColumnEncoder {
                 _ => integers_as_reals(array.as_primitive_opt::<Int64Type>().ok_or_else(odd)?),
             },
             Rule::Numbers { reals } => self.numbers(array, reals).ok_or_else(odd)?,
+            Rule::NumbersOrText => {
+                let texts = array.as_string_opt::<i32>().ok_or_else(odd)?;
+                let value = |text: &str| match number::as_written(text) {
+                    Some(Number::Integer(integer)) => Value::Integer(integer),
+                    Some(Number::Real(real)) => Value::Real(real),
+                    Some(Number::Null) | None => Value::Text(text.to_owned()),
+                };
+                let values = texts.iter().map(|text| text.map_or(Value::Null, value));
+                (Values::Mixed(values.collect()), None)
+            }
             Rule::AsText => self.texts(array).ok_or_else(odd)?,
         };
         let bad = bad.map(|row| Bad {
@@ -318,8 +333,8 @@ impl ColumnEncoder {
                 "SQLite has no year outside 0000 to 9999, no time outside a day: {shown}"
             ))
             .code(sqlstate::DATETIME_OVERFLOW),
-            Rule::AsIs | Rule::IntegersAsReals | Rule::Numbers { .. } => rejected(format!(
-                "SQLite would round {shown}: it keeps 15 significant digits, or 64-bit integers"
+            Rule::AsIs | Rule::IntegersAsReals | Rule::Numbers { .. } | Rule::NumbersOrText => rejected(format!(
+                "SQLite would round {shown}: it keeps what a double gives back, or 64-bit integers"
             ))
             .code(sqlstate::WOULD_CHANGE)
             .hint(format!(
@@ -434,6 +449,7 @@ impl Encoded {
                 Number::Real(real) => Value::Real(*real),
                 Number::Null => Value::Null,
             }),
+            Values::Mixed(values) => values.clone(),
         }
     }
 
@@ -479,6 +495,7 @@ impl Encoded {
                 Values::Bytes(array) => {
                     place.bind(statement, rows, |row| get(array, row, array.value(row)))?
                 }
+                Values::Mixed(values) => place.bind(statement, rows, |row| Some(&values[row]))?,
                 Values::Numbers(numbers) => {
                     for (index, row) in rows.enumerate() {
                         let parameter = place.first + index * place.stride;

@@ -26,6 +26,7 @@ pub(super) const DIALECT: Dialect = Dialect {
     backticks: true,
     hashes: false,
     backslashes: false,
+    slashes: false,
     keeps_case: false,
     own_parameters: &['?', '@', '$'],
 };

@@ -3,7 +3,10 @@
 use rusqlite::{Connection, OpenFlags};
 
 use super::ledger;
-use crate::{fuzz::with_directory, ledger::RunDetail};
+use crate::{
+    fuzz::with_directory,
+    ledger::{RunDetail, RunQuery, inputs::table_key},
+};
 
 /// A file that is to be a ledger, and the detail of a run, which stands in one as text.
 pub fn ledger(bytes: &[u8]) {
@@ -19,9 +22,10 @@ pub fn ledger(bytes: &[u8]) {
         let Ok(connection) = Connection::open_with_flags(&path, flags) else {
             return;
         };
-        if let Ok(runs) = ledger::runs(&connection) {
+        if let Ok(runs) = ledger::runs(&connection, &RunQuery::Newest(100)) {
             for run in runs {
                 let _ = ledger::slots(&connection, &run.run_id);
+                let _ = ledger::inputs(&connection, &[table_key(&run.detail.table)]);
             }
         }
     });

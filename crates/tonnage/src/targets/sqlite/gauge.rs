@@ -4,7 +4,7 @@
 //!   and journal, which is removed with its logs.
 //! - Nobody moves the log of such a file before it has [`LOG_BYTES`], so until then its length counts every frame.
 
-use std::{ffi::OsStr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsStr, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -204,6 +204,10 @@ impl Gauge for SqliteTarget {
             table: table.name.clone(),
             lacking,
         })
+    }
+
+    async fn samples(&self, _: &Table) -> Result<BTreeMap<String, String>> {
+        Ok(BTreeMap::new())
     }
 
     async fn discard(&self, name: &str) -> Result<()> {

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    ledger::{Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
     slot::{Advance, Counts, SlotState},
     target::Claim,
 };
@@ -175,9 +175,32 @@ impl LocalLedger {
 
 #[async_trait]
 impl Ledger for LocalLedger {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
-        self.on_existing(Vec::new(), |connection| ledger::runs(connection))
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
+        let query = query.clone();
+        self.on_existing(Vec::new(), move |connection| ledger::runs(connection, &query))
             .await
+    }
+
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        let prefix = prefix.to_owned();
+        self.on_existing(Vec::new(), move |connection| ledger::ids(connection, &prefix))
+            .await
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        let keys = keys.to_vec();
+        self.on_existing(Vec::new(), move |connection| ledger::inputs(connection, &keys))
+            .await
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
+        self.on_existing(0, move |connection| ledger::prune(connection, keep, limit))
+            .await
+    }
+
+    /// The file that holds it is the one that was named.
+    async fn elsewhere(&self, _: &str, _: &str) -> Result<Option<String>> {
+        Ok(None)
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
@@ -203,6 +226,14 @@ impl Ledger for LocalLedger {
             .await
     }
 
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        let (run_id, opening) = (run_id.to_owned(), opening.clone());
+        self.on_existing(false, move |connection| {
+            ledger::note_opening(connection, &run_id, &opening)
+        })
+        .await
+    }
+
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         let handle = handle.clone();
         self.on_required(move |connection| ledger::finish(connection, &handle, counts))
@@ -221,5 +252,9 @@ impl Ledger for LocalLedger {
             ledger::forget_unbegun(connection, &handle)
         })
         .await
+    }
+
+    async fn conclude(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }

@@ -41,7 +41,10 @@ mod thread;
 mod types;
 mod writer;
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -56,17 +59,22 @@ use self::{
 use super::{Driver, Password};
 use crate::{
     error::{Error, Result},
+    extent::Extent,
     getter::{GetRequest, Getter, Moment},
-    ledger::{Ledger, NewRun, RunHandle, RunRecord},
+    ledger::{Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
-    plan::Plan,
+    plan::{Plan, Split},
     preparation::{Foreseen, Preparation},
     reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, Target, Writer},
+    target::{
+        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, Writer, ledger_is_beside,
+        one_statement,
+    },
+    types::ColumnType,
 };
 
 /// SQLite's line in the registry.
@@ -84,6 +92,7 @@ pub const DRIVER: Driver = Driver {
     passwords: false,
     connect,
     redact: str::to_owned,
+    files: connect::files,
 };
 
 fn connect(url: &str, _: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Target>>> {
@@ -251,6 +260,10 @@ impl Target for SqliteTarget {
         .await
     }
 
+    fn column_type(&self, wanted: ColumnType, extent: &Extent, _: KeyPart) -> ColumnType {
+        types::for_values(wanted, extent)
+    }
+
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
         sql::create_table(spec)
     }
@@ -265,6 +278,12 @@ impl Target for SqliteTarget {
                 })
             })
             .await?
+    }
+
+    async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
+        let table = table.clone();
+        self.on_required(move |connection| catalog::drop_table(connection, &table, rows))
+            .await
     }
 
     async fn truncate(&self, name: &TableName) -> Result<()> {
@@ -320,13 +339,69 @@ impl Target for SqliteTarget {
     fn ledger(&self) -> &dyn Ledger {
         self
     }
+
+    /// The one key that is named decides.
+    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+        None
+    }
+
+    fn own_schema(&self) -> Option<&str> {
+        None
+    }
+
+    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
+        one_statement(split)
+    }
+
+    async fn router(&self, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
+        Ok(Routed::No)
+    }
+
+    fn insert_replaces(&self) -> bool {
+        false
+    }
+
+    fn ledger_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    fn keep_ledger(&self, _: &Path) -> Result<()> {
+        ledger_is_beside(&self.capabilities.product)
+    }
 }
 
 #[async_trait]
 impl Ledger for SqliteTarget {
-    async fn runs(&self) -> Result<Vec<RunRecord>> {
-        self.on_existing(Vec::new(), |connection| ledger::runs(connection))
+    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
+        let query = query.clone();
+        self.on_existing(Vec::new(), move |connection| ledger::runs(connection, &query))
             .await
+    }
+
+    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
+        let prefix = prefix.to_owned();
+        self.on_existing(Vec::new(), move |connection| ledger::ids(connection, &prefix))
+            .await
+    }
+
+    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
+        let keys = keys.to_vec();
+        self.on_existing(Vec::new(), move |connection| ledger::inputs(connection, &keys))
+            .await
+    }
+
+    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
+        self.on_existing(0, move |connection| ledger::prune(connection, keep, limit))
+            .await
+    }
+
+    /// The file that holds it is the one that was named.
+    async fn elsewhere(&self, _: &str, _: &str) -> Result<Option<String>> {
+        Ok(None)
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
@@ -347,6 +422,14 @@ impl Ledger for SqliteTarget {
             .await
     }
 
+    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
+        let (run_id, opening) = (run_id.to_owned(), opening.clone());
+        self.on_existing(false, move |connection| {
+            ledger::note_opening(connection, &run_id, &opening)
+        })
+        .await
+    }
+
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         let handle = handle.clone();
         self.on_required(move |connection| ledger::finish(connection, &handle, counts))
@@ -365,5 +448,9 @@ impl Ledger for SqliteTarget {
             ledger::forget_unbegun(connection, &handle)
         })
         .await
+    }
+
+    async fn conclude(&self, _: &str) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Exact decimals as SQLite numbers, or not at all.
 //!
 //! A column of NUMERIC affinity holds integers of 64 bits and doubles. A decimal is written there as an
-//! integer where it is a whole number that fits, else as a double where it has at most 15 significant digits:
-//! a double gives those back unchanged. Everything else would be rounded and is refused.
+//! integer where it is a whole number that fits, else as a double where the double gives its digits back: up to 15 it
+//! always does, more are those of a double itself. Everything else would be rounded and is refused.
 
 use super::types::DOUBLE_DIGITS;
 
@@ -16,6 +16,9 @@ pub(super) enum Number {
     /// Null.
     Null,
 }
+
+/// The most significant digits of the shortest text of a double.
+const DOUBLE_DIGITS_MAX: usize = 17;
 
 /// The largest power of ten that a double holds exactly is 10^22.
 const EXACT_POWERS: [f64; 23] = [
@@ -82,13 +85,43 @@ fn from_digits(negative: bool, digits: &str, exponent: i64) -> Option<Number> {
     let significant = digits.trim_start_matches('0');
     let stripped = significant.trim_end_matches('0');
     let exponent = exponent + i64::try_from(significant.len() - stripped.len()).ok()?;
-    if stripped.len() > usize::from(DOUBLE_DIGITS) {
+    if stripped.len() > DOUBLE_DIGITS_MAX {
         return None;
     }
     let sign = if negative { "-" } else { "" };
     let real: f64 = format!("{sign}{stripped}e{exponent}").parse().ok()?;
     // Below the normal range a double keeps fewer digits.
-    real.is_normal().then_some(Number::Real(real))
+    if stripped.len() <= usize::from(DOUBLE_DIGITS) && real.is_normal() {
+        return Some(Number::Real(real));
+    }
+    let (units, power) = digits_of_real(real)?;
+    let same = units.unsigned_abs().to_string() == stripped && i64::from(power) == exponent;
+    same.then_some(Number::Real(real))
+}
+
+/// The number that a text says in the very form in which values of a column without a type are read; none for another
+/// form, and for what SQLite does not hold.
+pub(super) fn as_written(text: &str) -> Option<Number> {
+    if let Some(integer) = text
+        .parse()
+        .ok()
+        .filter(|integer: &i64| integer.to_string() == text)
+    {
+        return Some(Number::Integer(integer));
+    }
+    // Not what a fraction of so many digits rounds to, and no word but these.
+    let real: f64 = text.parse().ok()?;
+    (!real.is_nan() && text_of_any_real(real) == text).then_some(Number::Real(real))
+}
+
+/// A double as plain decimal text that tells it from an integer, as far as integers go.
+pub(super) fn text_of_any_real(real: f64) -> String {
+    const INTEGERS_END: f64 = 9_223_372_036_854_775_808.0;
+    let mut text = text_of_real(real);
+    if real.fract() == 0.0 && real.abs() < INTEGERS_END {
+        text.push_str(".0");
+    }
+    text
 }
 
 /// A double's shortest digits that give it back, and the power of ten that the last of them counts; none if it is not
@@ -199,8 +232,13 @@ mod tests {
             ("9223372036854775808", None),
             ("10000000000000000000000", Some(Real(1e22))),
             ("0.123456789012345", Some(Real(0.123456789012345))),
-            ("0.1234567890123456", None),
-            ("1234567890.1234567", None),
+            ("0.1234567890123456", Some(Real(0.1234567890123456))),
+            ("0.30000000000000004", Some(Real(0.30000000000000004))),
+            ("0.12345678901234566", Some(Real(0.12345678901234566))),
+            // The same double, whose digits are those above.
+            ("0.12345678901234567", None),
+            ("1234567890.1234567", Some(Real(1234567890.1234567))),
+            ("1234567890.12345678", None),
             ("NaN", None),
             ("Infinity", None),
             ("1e5", None),

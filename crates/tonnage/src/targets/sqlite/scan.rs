@@ -11,12 +11,14 @@ use rusqlite::{Connection, types::Value};
 use super::{
     catalog,
     errors::{self, Doing},
+    execute::DIALECT,
     sql::quote,
     types,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    reader::{ReadColumn, Relation, ScanRequest, bare_query, left_out, no_table, wanted},
+    reader::{ReadColumn, Relation, ScanRequest, left_out, no_table, wanted},
+    statement,
     targets::edges::{Boundary, edges},
     types::ColumnType,
 };
@@ -75,10 +77,13 @@ struct Place {
 
 impl Place {
     fn look(connection: &Connection, request: &ScanRequest) -> Result<Self> {
+        if let Some(filter) = &request.filter {
+            statement::condition(filter, DIALECT)?;
+        }
         let (shown, from, readable) = match &request.relation {
             Relation::Query(query) => (
                 "the query".to_owned(),
-                format!("(\n{}\n)", bare_query(query)?),
+                format!("(\n{}\n)", statement::query(query, DIALECT)?),
                 None,
             ),
             Relation::Table(name) => match catalog::readable(connection, name)? {
@@ -90,7 +95,7 @@ impl Place {
             },
         };
         let probed = match &request.relation {
-            Relation::Query(query) => bare_query(query)?.to_owned(),
+            Relation::Query(query) => statement::query(query, DIALECT)?.to_owned(),
             Relation::Table(_) => format!("SELECT * FROM {from}"),
         };
         let statement = connection.prepare(&probed).map_err(|e| of_query(e, request))?;
@@ -323,7 +328,7 @@ fn cut(
         Relation::Query(query)
             if place.filter.is_none() && request.columns.is_none() && place.limit.is_none() =>
         {
-            bare_query(query)?.to_owned()
+            statement::query(query, DIALECT)?.to_owned()
         }
         _ => whole,
     };

@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Result},
     operation::Operation,
     statement::Statement,
-    table::{ColumnSpec, TableSpec},
+    table::{ColumnSpec, TableSpec, refused_columns, refused_names},
     types::ColumnType,
 };
 
@@ -19,6 +19,9 @@ pub(super) fn quote(name: &str) -> String {
 fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(quote).collect::<Vec<_>>().join(", ")
 }
+
+/// The most columns of a table.
+const COLUMNS_MAX: usize = 2_000;
 
 /// `CREATE TABLE`, with a single integer key as the rowid.
 pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
@@ -42,6 +45,10 @@ pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
         }),
         _ => None,
     };
+    refused_columns(
+        &spec.name,
+        refused_names(&spec.columns, COLUMNS_MAX, str::to_ascii_lowercase),
+    )?;
     let mut lines = Vec::with_capacity(spec.columns.len() + 1);
     for column in &spec.columns {
         let is_rowid = rowid.is_some_and(|rowid| rowid.name == column.name);

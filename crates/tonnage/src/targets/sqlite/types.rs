@@ -6,7 +6,7 @@
 //! not enforced by SQLite: lengths are not taken for limits, a precision of at most 15 digits is taken for a
 //! decimal because a double keeps it.
 
-use crate::types::ColumnType;
+use crate::{extent::Extent, types::ColumnType};
 
 /// The digits of a decimal that a double gives back unchanged.
 pub(super) const DOUBLE_DIGITS: u8 = 15;
@@ -127,6 +127,19 @@ pub(super) fn declared(ty: &ColumnType) -> String {
         ColumnType::TimestampTz => "TIMESTAMPTZ".to_owned(),
         ColumnType::Uuid => "UUID".to_owned(),
         ColumnType::Any => String::new(),
+    }
+}
+
+/// The type of a column for values that take `extent`; see [`Target::column_type`](crate::target::Target::column_type).
+pub(super) fn for_values(wanted: ColumnType, extent: &Extent) -> ColumnType {
+    match wanted {
+        // What is no integer is a double here, of whose digits 15 are certain.
+        ColumnType::Numeric if !extent.long && extent.is_finite() => wanted,
+        // A double that is NaN is stored as null.
+        ColumnType::Numeric | ColumnType::Float64 if extent.nan => ColumnType::TEXT,
+        ColumnType::Numeric if extent.rounded_by_double => ColumnType::TEXT,
+        ColumnType::Numeric => ColumnType::Float64,
+        wanted => wanted,
     }
 }
 

@@ -37,7 +37,8 @@ use crate::{
     plan::Plan,
     reject::sqlstate,
     slot::{Advance, Counts, gather},
-    target::{Claim, Failure, Guard, Outcome, Writer},
+    table::{Table, altered},
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, Writer},
 };
 
 /// Rows an array statement at most: beyond some fifty a longer statement gains nothing.
@@ -84,6 +85,11 @@ impl Writer for SqliteWriter {
             .await?
     }
 
+    async fn write_each(&mut self, _: &RecordBatch) -> Result<Option<EachOutcome>> {
+        // A write finds its bad rows itself, one after another.
+        Ok(None)
+    }
+
     async fn commit(&mut self, advances: &[Advance]) -> Result<()> {
         let advances = advances.to_vec();
         self.thread.run(move |session| session.commit(&advances)).await?
@@ -91,6 +97,14 @@ impl Writer for SqliteWriter {
 
     async fn rollback(&mut self) -> Result<()> {
         self.thread.run(Session::rollback).await?
+    }
+
+    fn places(&mut self) -> Option<&mut Vec<u64>> {
+        None
+    }
+
+    fn requests_max(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -102,15 +116,19 @@ struct Session {
     plan: Plan,
     columns: Vec<String>,
     run: Option<RunHandle>,
-    /// What is derived from the schema, and the version of the schema it was derived from.
-    shape: Shape,
+    /// The table that the user's statement named when this was opened. A table that is planned for has its object in the plan,
+    /// but a statement over several databases is planned once for all of them.
+    named: Option<String>,
+    /// The version of the schema that the shape was derived from.
+    schema_version: i64,
+    /// What is derived from the schema, or how the table is not what the plan was made for.
+    shape: std::result::Result<Shape, String>,
     /// The advances of the open transaction.
     begun: Vec<Advance>,
 }
 
 /// What the table's definition makes of the plan.
 struct Shape {
-    schema_version: i64,
     change: Change,
     rows_a_statement: usize,
     encoder: Encoder,
@@ -128,8 +146,12 @@ impl Session {
             false => None,
         };
         let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
+        let schema_version = schema_version(&connection)?;
+        let named = named_object(&connection, &plan)?;
         let shape = Shape::read(&connection, &plan, &columns)?;
         Ok(Self {
+            schema_version,
+            named,
             connection,
             _checkpoints: checkpoints,
             plan,
@@ -167,29 +189,47 @@ impl Session {
     /// Moves the slots; false where one was not in its place. The first time in a single transaction the table is
     /// emptied afterwards, where that belongs to it.
     fn claim(&mut self, advances: &[Advance], open: bool) -> Result<bool> {
-        let moved = self.move_slots(advances)?;
-        if moved && !open && self.plan.single_transaction && self.plan.preparation.truncates() {
-            ledger::truncate(&self.connection, &self.plan.table.name.name)?;
+        let moved = match &self.run {
+            Some(run) => ledger::advance(&self.connection, run, advances)?,
+            None => true,
+        };
+        if moved {
+            self.verify()?;
+            if !open && self.plan.single_transaction && self.plan.preparation.truncates() {
+                ledger::truncate(&self.connection, &self.plan.table.name.name)?;
+            }
         }
         Ok(moved)
     }
 
-    fn move_slots(&mut self, advances: &[Advance]) -> Result<bool> {
-        if schema_version(&self.connection)? != self.shape.schema_version {
+    /// That the table is what the plan was made for. Nobody changes the schema until the transaction ends.
+    fn verify(&mut self) -> Result<()> {
+        let version = schema_version(&self.connection)?;
+        if version != self.schema_version {
             // Statements prepared under another schema would be prepared anew while running.
             self.connection.flush_prepared_statement_cache();
-            self.shape = Shape::read(&self.connection, &self.plan, &self.columns)?;
+            self.shape = match named_object(&self.connection, &self.plan)? == self.named {
+                true => Shape::read(&self.connection, &self.plan, &self.columns)?,
+                false => Err("was dropped or replaced by another table of its name".to_owned()),
+            };
+            self.schema_version = version;
         }
-        let Some(run) = &self.run else {
-            return Ok(true);
-        };
-        ledger::advance(&self.connection, run, advances)
+        match &self.shape {
+            Ok(_) => Ok(()),
+            Err(what) => Err(Error::altered(&self.plan.table.name, what)),
+        }
+    }
+
+    fn shape(&self) -> Result<&Shape> {
+        let shape = self.shape.as_ref();
+        shape.map_err(|_| Error::bug("rows for a table that was altered"))
     }
 
     fn write(&mut self, rows: &RecordBatch, guard: Guard) -> Result<Outcome> {
         if self.connection.is_autocommit() {
             return Err(Error::bug("rows were written outside a transaction"));
         }
+        let shape = self.shape()?;
         let mut outcome = Outcome {
             skipped: 0,
             statements: 0,
@@ -198,20 +238,20 @@ impl Session {
         };
         let mut statement = Prepared {
             connection: &self.connection,
-            change: &self.shape.change,
-            triggers: self.shape.triggers,
+            change: &shape.change,
+            triggers: shape.triggers,
             current: None,
         };
-        let guarded = guard == Guard::Savepoint && self.shape.triggers;
+        let guarded = guard == Guard::Savepoint && shape.triggers;
         let rows_a_statement = match guard {
-            Guard::Savepoint if self.shape.change.keeps() => 1,
-            _ => self.shape.rows_a_statement,
+            Guard::Savepoint if shape.change.keeps() => 1,
+            _ => shape.rows_a_statement,
         };
         let encode_rows = (ENCODE_ROWS / rows_a_statement).max(1) * rows_a_statement;
         let mut start = 0;
         while start < rows.num_rows() {
             let chunk = rows.slice(start, encode_rows.min(rows.num_rows() - start));
-            let encoded = self.shape.encoder.encode(&chunk)?;
+            let encoded = shape.encoder.encode(&chunk)?;
             let good = encoded.bad.as_ref().map_or(chunk.num_rows(), |bad| bad.row);
             let mut done = 0;
             while done < good {
@@ -247,6 +287,7 @@ impl Session {
 
     /// What is left of the transaction after a statement of `count` rows from `first` on was refused.
     fn failure(&self, refusal: Refusal, first: usize, count: usize, guarded: bool) -> Result<Failure> {
+        let shape = self.shape()?;
         // RAISE(ROLLBACK) ends the transaction.
         let open = !self.connection.is_autocommit();
         if open && guarded {
@@ -254,9 +295,9 @@ impl Session {
                 .execute_batch("ROLLBACK TO tonnage_write; RELEASE tonnage_write")
                 .map_err(failed)?;
         }
-        let mut intact = open && (guarded || !self.shape.triggers);
+        let mut intact = open && (guarded || !shape.triggers);
         let (mut first, mut suspect) = (first, (count == 1).then_some(first));
-        if count > 1 && self.shape.change.keeps() {
+        if count > 1 && shape.change.keeps() {
             match &refusal {
                 Refusal::Failed(failure) if intact && errors::keeps_rows(failure) => {
                     first += self.connection.changes().min(count as u64 - 1) as usize;
@@ -355,35 +396,54 @@ impl Session {
     }
 }
 
+/// Which table a statement's name leads to; none of other operations, and where there is no such table.
+fn named_object(connection: &Connection, plan: &Plan) -> Result<Option<String>> {
+    if !matches!(plan.operation, Operation::Statement { .. }) {
+        return Ok(None);
+    }
+    let named = catalog::read_table(connection, &plan.table.name.name)?;
+    Ok(named.map(|table| table.identity.object))
+}
+
 impl Shape {
-    fn read(connection: &Connection, plan: &Plan, columns: &[String]) -> Result<Self> {
+    /// Or how the table is not what the plan was made for.
+    fn read(
+        connection: &Connection,
+        plan: &Plan,
+        columns: &[String],
+    ) -> Result<std::result::Result<Self, String>> {
         let table = &plan.table.name;
-        let changed = || {
-            Error::schema(format!("table {table} is not the one that the load began with"))
-                .hint("it was dropped or made again meanwhile; start the load anew")
-        };
-        let schema_version = schema_version(connection)?;
         if let Operation::Statement { statement, .. } = &plan.operation {
-            let prepared = execute::prepare(connection, statement, plan)?;
-            return Ok(Self {
-                schema_version,
+            let prepared = match execute::prepare(connection, statement, plan) {
+                Err(error) if error.kind() == ErrorKind::Schema => {
+                    return Ok(Err(format!("was altered ({error})")));
+                }
+                prepared => prepared?,
+            };
+            return Ok(Ok(Self {
                 change: Change::of_statement(statement),
                 rows_a_statement: 1,
                 encoder: Encoder::new(prepared.columns)?,
                 triggers: prepared.leaves_traces,
-            });
+            }));
         }
-        let Behaviour {
+        let now = catalog::read_table(connection, &table.name)?;
+        // Indexes and constraints may come and go: they refuse rows, and change the meaning of none.
+        let same = |now: &Table| {
+            now.identity.object == plan.table.identity.object && now.columns == plan.table.columns
+        };
+        let behaviour = catalog::behaviour(connection, &table.name, plan.operation.key())?;
+        let Some(Behaviour {
             affinities,
             triggers,
             conflict_clause,
             plain,
             key,
-            object,
-        } = catalog::behaviour(connection, &table.name, plan.operation.key())?.ok_or_else(changed)?;
-        if object != plan.table.identity.object {
-            return Err(changed());
-        }
+        }) = behaviour.filter(|_| now.as_ref().is_some_and(same))
+        else {
+            let what = altered(&plan.table, now.as_ref());
+            return Ok(Err(what.unwrap_or_else(|| "was altered".to_owned())));
+        };
         let mut encoded = Vec::with_capacity(columns.len());
         for column in &plan.columns {
             let (_, affinity) = affinities
@@ -412,13 +472,12 @@ impl Shape {
             Method::Native if keeps => array_rows(columns.len()),
             _ => 1,
         };
-        Ok(Self {
-            schema_version,
+        Ok(Ok(Self {
             change,
             rows_a_statement,
             encoder: Encoder::new(encoded)?,
             triggers,
-        })
+        }))
     }
 }
 

@@ -9,7 +9,7 @@ use arrow::{
 use tonnage::{
     ColumnType,
     getter::{GetKey, GetRequest},
-    reader::{BatchBounds, Relation, ScanRequest},
+    reader::{BatchBounds, BeyondArrow, Relation, ScanRequest},
     table::TableName,
 };
 
@@ -238,6 +238,7 @@ async fn large_rows_come_a_few_at_a_time_from_the_beginning() {
         split_by: None,
         readers: 1,
         batch,
+        beyond_arrow: BeyondArrow::Refused,
     };
     let mut snapshot = target.scan(&request).await.unwrap();
     let mut pages = Vec::new();

@@ -83,7 +83,11 @@ async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
         "{rows}"
     );
     let slots = place.target().await;
-    let runs = slots.ledger().runs().await.unwrap();
+    let runs = slots
+        .ledger()
+        .runs(&tonnage::ledger::RunQuery::Newest(1_000))
+        .await
+        .unwrap();
     let unfinished = runs
         .iter()
         .find(|run| run.finished.is_none())
@@ -179,7 +183,11 @@ async fn writes_that_are_not_acknowledged_in_time_become_fewer_and_are_sent_agai
         "{overload:?}"
     );
     let target = place.target().await;
-    let runs = target.ledger().runs().await.unwrap();
+    let runs = target
+        .ledger()
+        .runs(&tonnage::ledger::RunQuery::Newest(1_000))
+        .await
+        .unwrap();
     assert_eq!((runs.len(), runs[0].counts.written), (1, ROWS));
     assert!(runs[0].finished.is_some());
 }

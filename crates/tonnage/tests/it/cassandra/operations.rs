@@ -212,11 +212,22 @@ async fn the_ledger_is_a_local_file_and_the_plan_says_so() {
         assert!(plan.contains(said), "{said}:\n{plan}");
     }
     assert!(!place.path("state").exists(), "looking makes nothing");
-    assert!(target.ledger().runs().await.unwrap().is_empty());
+    assert!(
+        target
+            .ledger()
+            .runs(&tonnage::ledger::RunQuery::Newest(1_000))
+            .await
+            .unwrap()
+            .is_empty()
+    );
 
     let database = place.database().await;
     counts(database.load(&file).table("t").run().await.unwrap());
-    let runs = target.ledger().runs().await.unwrap();
+    let runs = target
+        .ledger()
+        .runs(&tonnage::ledger::RunQuery::Newest(1_000))
+        .await
+        .unwrap();
     assert_eq!((runs.len(), runs[0].counts.written), (1, 300));
     assert!(runs[0].finished.is_some());
     // A resume of what is finished does nothing.

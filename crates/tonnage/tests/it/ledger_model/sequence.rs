@@ -8,7 +8,7 @@ use arrow::{
 };
 use tonnage::{
     ColumnType, ErrorKind,
-    ledger::{NewRun, RunHandle},
+    ledger::{NewRun, RunHandle, RunQuery},
     operation::{Method, Operation},
     plan::{Plan, PlanColumn},
     preparation::Preparation,
@@ -520,7 +520,13 @@ impl Sequence {
     }
 
     async fn compare_runs(&self) {
-        let found = self.subject.target.ledger().runs().await.unwrap();
+        let found = self
+            .subject
+            .target
+            .ledger()
+            .runs(&RunQuery::Newest(1_000))
+            .await
+            .unwrap();
         let found: Vec<_> = found
             .into_iter()
             .map(|run| {

@@ -1,9 +1,9 @@
 //! Coming in: by TCP, socket and TLS, and what is said where one does not.
 
 use mysql_async::prelude::Queryable;
-use tonnage::ErrorKind;
+use tonnage::{Database, ErrorKind, plan::RejectsMax};
 
-use super::{Place, connect, server, session, variable};
+use super::{Place, Server, connect, server, session, variable};
 
 /// The URL of the test server's database, with what `edit` makes of it.
 fn url(edit: impl Fn(&str) -> String) -> String {
@@ -200,4 +200,112 @@ async fn an_authority_vouches_for_a_server_under_another_name() {
         );
     }
     relay.abort();
+}
+
+/// What an account's sessions begin with must not decide on what is written or read.
+async fn sessions_that_begin_otherwise(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE TABLE t (id int AUTO_INCREMENT PRIMARY KEY, s varchar(100), at timestamp NOT NULL, f double);\n\
+             CREATE TABLE plain LIKE t;\nCREATE TABLE upserted LIKE t",
+        )
+        .await;
+    let user = format!("hostile_{}", place.database);
+    place
+        .run(&format!(
+            "CREATE USER {user}@'%' IDENTIFIED BY 'p';\nGRANT ALL ON {}.* TO {user}@'%'",
+            place.database
+        ))
+        .await;
+    // For these users only: others come in meanwhile.
+    let begun = "BEGIN NOT ATOMIC IF user() LIKE 'hostile%' THEN SET sql_select_limit = 1, sql_auto_is_null = 1, \
+                 sql_safe_updates = 1, max_sort_length = 64, max_error_count = 0, sql_notes = 0, sql_mode = '', \
+                 time_zone = '+09:00', group_concat_max_len = 4, sql_quote_show_create = 0, old_mode = 'ZERO_DATE_TIME_CAST', \
+                 autocommit = 0, completion_type = 1, foreign_key_checks = 0, unique_checks = 0, check_constraint_checks = 0, \
+                 max_recursive_iterations = 1, character_set_client = latin1, character_set_results = latin1, \
+                 character_set_connection = latin1, tx_isolation = 'READ-UNCOMMITTED'; END IF; END";
+    let mut admin = place.session().await;
+    admin
+        .exec_drop("SET GLOBAL init_connect = ?", (begun,))
+        .await
+        .unwrap();
+    let (_, address) = place.url.rsplit_once('@').unwrap();
+    let hostile = Database::connect(&format!("mariadb://{user}:p@{address}")).await;
+    let hostile = hostile.unwrap();
+    let plain = Database::connect(&place.url).await.unwrap();
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rows.csv");
+    let mut rows = "id,s,at,f\n".to_owned();
+    for id in 1..=3_000 {
+        rows.push_str(&format!(
+            "{id},{}é{id},2024-02-29 12:00:00Z,{}\n",
+            "x".repeat(70),
+            id as f64 / 8.0
+        ));
+    }
+    rows.push_str("3001,null,,1\n");
+    std::fs::write(&file, rows).unwrap();
+    let path = file.display().to_string();
+    let mut files = Vec::new();
+    for (db, table) in [(&plain, "plain"), (&hostile, "t"), (&hostile, "upserted")] {
+        let load = db
+            .load(&path)
+            .table(table)
+            .rejects(directory.path().join(table), RejectsMax::Rows(5));
+        let load = match table {
+            "upserted" => load.upsert(["id"]),
+            _ => load,
+        };
+        let report = load.run().await.unwrap();
+        assert_eq!((report.rows.written, report.rows.rejected), (3_000, 1), "{table}");
+    }
+    let all = |table: &str| format!("SELECT concat_ws('|', id, s, at, f) FROM {table} ORDER BY id");
+    let wanted = place.texts(&all("plain")).await;
+    for table in ["t", "upserted"] {
+        assert!(place.texts(&all(table)).await == wanted, "{table}");
+    }
+    for (name, db) in [("plain", &plain), ("hostile", &hostile)] {
+        let unload = db.unload("plain").split_by("s").jobs(3);
+        let path = directory.path().join(format!("{name}.csv"));
+        assert_eq!(unload.to(&path).run().await.unwrap().rows, 3_000, "{name}");
+        let mut lines: Vec<_> = std::fs::read_to_string(&path)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        let query = db.unload_query(
+            "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1500) \
+             SELECT count(*) AS n, group_concat(i) AS all_of_them FROM n",
+        );
+        let path = directory.path().join(format!("{name}.query.csv"));
+        query.to(&path).run().await.unwrap();
+        lines.push(std::fs::read_to_string(&path).unwrap());
+        let keys: Vec<String> = (2_000..4_000).map(|key: i32| key.to_string()).collect();
+        let got = crate::gets::collect(db.bulk_get("plain").keys(keys))
+            .await
+            .unwrap();
+        assert_eq!((got.rows.len(), got.missing.len()), (1_001, 999), "{name}");
+        lines.extend(got.rows);
+        files.push(lines);
+    }
+    assert!(files[0] == files[1], "what was read depends on the session");
+    // The ledger and the catalogue are asked by such sessions, too.
+    let again = hostile
+        .load(&path)
+        .table("t")
+        .resume()
+        .rejects(directory.path().join("t"), RejectsMax::Rows(5));
+    let again = again.run().await.unwrap();
+    assert_eq!((again.rows.read, again.rows.written), (0, 0), "the run is found");
+    assert_eq!(place.number("SELECT count(*) FROM t").await, 3_000);
+    place.run(&format!("DROP USER {user}@'%'")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_sessions_begin_with_has_no_say() {
+    sessions_that_begin_otherwise(Server::System).await;
+    sessions_that_begin_otherwise(Server::Newest).await;
 }

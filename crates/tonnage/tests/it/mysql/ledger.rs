@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arrow::array::{Int64Array, RecordBatch};
 use tonnage::{
     ErrorKind,
-    ledger::{InputIdentity, NewRun, RunHandle},
+    ledger::{InputIdentity, NewRun, RunHandle, RunQuery},
     operation::{Method, Operation},
     preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position, SlotState},
@@ -34,6 +34,7 @@ fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
         path: "/a \"b\".csv".to_owned(),
         bytes: 7,
         modified_nanos: i128::MAX,
+        ..InputIdentity::default()
     });
     run.detail.options.push("null=NA".to_owned());
     run
@@ -83,7 +84,7 @@ async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
 async fn a_run_from_start_to_finish(server: Server) {
     let place = Place::on(server).await;
     let ledger = place.target.ledger();
-    assert!(ledger.runs().await.unwrap().is_empty());
+    assert!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().is_empty());
     assert_eq!(
         place
             .number("SELECT count(*) FROM information_schema.tables WHERE table_schema = database()")
@@ -139,7 +140,7 @@ async fn a_run_from_start_to_finish(server: Server) {
         skipped: 6,
         rejected: 8,
     };
-    let record = ledger.runs().await.unwrap().remove(0);
+    let record = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().remove(0);
     assert_eq!((record.finished, record.counts, record.epoch), (None, total, 1));
     let table = place.table("t").await;
     assert_eq!(record.detail, run(&table, "run-1", "i").detail);
@@ -169,7 +170,7 @@ async fn a_run_from_start_to_finish(server: Server) {
     ledger.finish(&handle, account).await.unwrap();
     // The answer may be lost, so finishing is repeatable.
     ledger.finish(&handle, account).await.unwrap();
-    let record = ledger.runs().await.unwrap().remove(0);
+    let record = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().remove(0);
     assert!(record.finished.is_some_and(|finished| finished >= record.started));
     assert_eq!(record.counts, account);
     assert!(ledger.slots("run-1").await.unwrap().is_empty());
@@ -180,7 +181,7 @@ async fn a_run_from_start_to_finish(server: Server) {
     ledger.start(&run(&table, "run-2", "i")).await.unwrap();
     assert!(ledger.forget("run-2").await.unwrap());
     assert!(!ledger.forget("run-2").await.unwrap());
-    assert_eq!(ledger.runs().await.unwrap().len(), 1);
+    assert_eq!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().len(), 1);
 }
 
 async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
@@ -298,7 +299,7 @@ async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server
     assert!(!ledger.forget_unbegun(&handle).await.unwrap(), "it is another's");
     assert!(ledger.forget_unbegun(&new).await.unwrap());
     assert!(!ledger.forget_unbegun(&new).await.unwrap());
-    let runs = ledger.runs().await.unwrap();
+    let runs = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap();
     assert_eq!(runs.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["run"]);
 }
 
@@ -355,7 +356,16 @@ async fn first_runs_at_once_make_one_ledger(server: Server) {
         }
     }
     assert_eq!(refused, 4);
-    assert_eq!(place.target.ledger().runs().await.unwrap().len(), 4);
+    assert_eq!(
+        place
+            .target
+            .ledger()
+            .runs(&RunQuery::Newest(1_000))
+            .await
+            .unwrap()
+            .len(),
+        4
+    );
 }
 
 async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {

@@ -17,6 +17,7 @@ macro_rules! on_every_server {
     };
 }
 
+mod altered;
 mod connecting;
 mod family;
 mod gets;

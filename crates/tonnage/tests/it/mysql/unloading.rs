@@ -307,7 +307,7 @@ async fn what_has_no_exact_form_names_its_row() {
         .await;
     let db = database(&place).await;
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("t.csv");
+    let path = directory.path().join("t.parquet");
     for (column, wanted) in [
         ("d", "'0000-00-00' is not a date"),
         ("dt", "'2024-02-00' is not a timestamp"),
@@ -324,6 +324,7 @@ async fn what_has_no_exact_form_names_its_row() {
         assert_eq!(refused.hint_text(), Some(&*hint));
         assert!(!path.exists());
     }
+    let path = directory.path().join("t.csv");
     let texts = ["d", "dt", "ti", "b", "y", "i", "p"];
     let report = db.unload("t").text(texts).to(&path).run().await.unwrap();
     let note = "g is computed by the database and left out; --columns names what to take";
@@ -334,6 +335,38 @@ async fn what_has_no_exact_form_names_its_row() {
          1,2024-01-01,2024-01-01 00:00:00,01:00:00,1,00FF,5,::1,POINT(1 2)\n\
          7,0000-00-00,2024-02-00 00:00:00,-26:00:00,2,,,,\n"
     );
+}
+
+/// Text says them, and so does another database of the family.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn times_outside_a_day_come_back() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (id int PRIMARY KEY, ti time(6), t0 time);\n\
+             INSERT INTO t VALUES (1, '-838:59:59.999999', '838:59:59'), (2, '-00:00:00.5', '-26:00:00'), \
+             (3, '24:00:00.000001', '100:00:00'), (4, '23:59:59.5', '00:00:00'), (5, NULL, NULL);\n\
+             CREATE TABLE again LIKE t",
+        )
+        .await;
+    let shown = |table: &str| format!("SELECT concat_ws('|', id, ti, t0) FROM {table} ORDER BY id");
+    let wanted = place.texts(&shown("t")).await;
+    let db = database(&place).await;
+    let directory = tempfile::tempdir().unwrap();
+    for format in ["csv", "jsonl", "tsv"] {
+        let path = directory.path().join(format!("t.{format}"));
+        db.unload("t").to(&path).run().await.unwrap();
+        for method in super::METHODS {
+            place.run("TRUNCATE again").await;
+            let load = db.load(path.display().to_string()).table("again").method(method);
+            load.run().await.unwrap();
+            assert_eq!(place.texts(&shown("again")).await, wanted, "{format} {method}");
+        }
+    }
+    place.run("TRUNCATE again").await;
+    let table = tonnage::reader::Relation::Table("t".parse().unwrap());
+    db.load_database(&db, table).table("again").run().await.unwrap();
+    assert_eq!(place.texts(&shown("again")).await, wanted);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -375,7 +408,7 @@ async fn what_cannot_be_read_is_told_before_a_file_is_made() {
         (db.unload_query(" ; "), "the query is empty"),
         (
             db.unload_query("SELECT 1; SELECT 2"),
-            "the query: You have an error in your SQL syntax",
+            "there is more than one statement",
         ),
         (
             db.unload_query("SELECT ?"),

@@ -1,8 +1,17 @@
 //! Sessions: TLS, passwords, and what is said when one cannot be had.
 
-use tonnage::{ErrorKind, operation::Durability, targets::DRIVERS};
+use tonnage::{
+    Database, ErrorKind,
+    operation::{Durability, Method},
+    plan::RejectsMax,
+    targets::DRIVERS,
+};
 
 use super::{Place, Server, connect, session, url, variable};
+
+on_every_server! {
+    what_sessions_begin_with_has_no_say,
+}
 
 /// The parts of the test cluster's URL.
 fn parts() -> (String, String, u16) {
@@ -418,4 +427,154 @@ fn a_url_is_shown_without_its_password() {
     for (url, shown) in cases {
         assert_eq!(redact(url), shown);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_waited_for_no_longer_than_asked() {
+    // It takes connections, as every listener does, and never answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let url = format!("postgresql://anna@127.0.0.1:{port}/shop?sslmode=disable&connect_timeout=2");
+    let connecting = tokio::time::timeout(std::time::Duration::from_secs(60), refused(&url));
+    let (message, hint, kind) = connecting.await.expect("connecting has an end");
+    assert_eq!(
+        message,
+        format!("cannot connect to 127.0.0.1:{port}: no answer within 2 s")
+    );
+    assert!(hint.is_some_and(|hint| hint.contains("connect_timeout")));
+    assert_eq!(kind, ErrorKind::Unsent);
+}
+
+/// What a role's sessions begin with must not decide on what is written or read.
+async fn what_sessions_begin_with_has_no_say(server: Server) {
+    let place = Place::on(server).await;
+    let role = format!("hostile_{}", place.schema);
+    let styles = [
+        "datestyle = 'German, DMY'",
+        "intervalstyle = 'sql_standard'",
+        "timezone = 'Asia/Tokyo'",
+        "extra_float_digits = -15",
+        "bytea_output = 'escape'",
+        "xmloption = 'document'",
+        "xmlbinary = 'hex'",
+        "array_nulls = 'off'",
+        "transform_null_equals = 'on'",
+        "standard_conforming_strings = 'off'",
+        "escape_string_warning = 'off'",
+        "quote_all_identifiers = 'on'",
+        "gin_fuzzy_search_limit = 3",
+        "enable_seqscan = 'off'",
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_deferrable = 'on'",
+        "exit_on_error = 'on'",
+        "session_replication_role = 'replica'",
+        "synchronous_commit = 'off'",
+        "client_encoding = 'LATIN1'",
+    ];
+    let set: Vec<_> = styles
+        .iter()
+        .map(|style| format!("ALTER ROLE {role} SET {style}"))
+        .collect();
+    place
+        .run(&format!(
+            "CREATE ROLE {role} SUPERUSER LOGIN PASSWORD 'p'; {};
+             CREATE TABLE kept (id int8);
+             CREATE TABLE t (id int8 PRIMARY KEY CHECK (id < 3001), f float8, fs float8[], i interval, y bytea[],
+                 d date[], tz timestamptz[], r tstzrange, x xml, ints int4[], n text[], s text DEFAULT 'none');
+             CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS
+                 $$BEGIN INSERT INTO kept VALUES (new.id); RETURN NULL; END$$;
+             CREATE TABLE plain (LIKE t INCLUDING ALL); CREATE TABLE upserted (LIKE t INCLUDING ALL);
+             CREATE TRIGGER keeps AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION keep();
+             CREATE INDEX by_ints ON plain USING gin (ints)",
+            set.join("; ")
+        ))
+        .await;
+    let (_, address) = place.url.rsplit_once('@').unwrap();
+    let hostile = Database::connect(&format!("postgresql://{role}:p@{address}"))
+        .await
+        .unwrap();
+    let plain = Database::connect(&place.url).await.unwrap();
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rows.jsonl");
+    let mut rows = String::new();
+    for id in 1..=3_001 {
+        rows.push_str(&format!(
+            "{{\"id\": {id}, \"f\": {}, \"fs\": \"{{0.1,{}}}\", \"i\": \"-1 day 02:00:00\", \"y\": \"{{\\\"\\\\\\\\x005c\\\"}}\", \
+             \"d\": [\"2020-02-01\"], \"tz\": [\"2020-02-01T00:00:00Z\"], \"r\": \"[2020-02-01 00:00Z,)\", \
+             \"x\": \"text <b/>\", \"ints\": \"{{1,NULL}}\", \"n\": \"{{NULL,a}}\", \"s\": \"\\\\é'{id}\"}}\n",
+            id as f64 / 7.0,
+            id as f64 / 3.0
+        ));
+    }
+    std::fs::write(&file, rows).unwrap();
+    let path = file.display().to_string();
+    for (db, table) in [(&plain, "plain"), (&hostile, "t"), (&hostile, "upserted")] {
+        let load = db
+            .load(&path)
+            .table(table)
+            .rejects(directory.path().join(table), RejectsMax::Rows(5));
+        let load = match table {
+            "upserted" => load.upsert(["id"]).method(Method::Array),
+            _ => load,
+        };
+        let report = load.run().await.unwrap_or_else(|e| panic!("{table}: {e}"));
+        assert_eq!((report.rows.written, report.rows.rejected), (3_000, 1), "{table}");
+    }
+    let all = |table: &str| format!("SELECT x::text FROM {table} x ORDER BY id");
+    let wanted = place.texts(&all("plain")).await;
+    for table in ["t", "upserted"] {
+        assert!(place.texts(&all(table)).await == wanted, "{table}");
+    }
+    assert_eq!(
+        place.number("SELECT count(*) FROM kept").await,
+        3_000,
+        "triggers fire"
+    );
+
+    let mut files = Vec::new();
+    for (name, db) in [("plain", &plain), ("hostile", &hostile)] {
+        let path = directory.path().join(format!("{name}.csv"));
+        let unload = db
+            .unload("plain")
+            .filter("ints @> '{1}' AND s = '\\é''' || id")
+            .jobs(2);
+        assert_eq!(unload.to(&path).run().await.unwrap().rows, 3_000, "{name}");
+        let mut lines: Vec<_> = std::fs::read_to_string(&path)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        lines.sort();
+        let unload = db.unload("plain").filter("s = NULL");
+        assert_eq!(
+            unload.to(&path).overwrite().run().await.unwrap().rows,
+            0,
+            "{name}"
+        );
+        let keys: Vec<String> = (2_000..4_000).map(|key: i32| key.to_string()).collect();
+        let got = crate::gets::collect(db.bulk_get("plain").keys(keys))
+            .await
+            .unwrap();
+        assert_eq!((got.rows.len(), got.missing.len()), (1_001, 999), "{name}");
+        lines.extend(got.rows);
+        files.push(lines);
+    }
+    for (one, other) in files[0].iter().zip(&files[1]) {
+        assert_eq!(one, other, "what was read depends on the session");
+    }
+    assert_eq!(files[0].len(), files[1].len());
+    // A role of the user's own choosing stays.
+    let asked = format!("{}%20-csession_replication_role%3Dreplica", place.url);
+    let asked = Database::connect(&asked).await.unwrap();
+    place.run("TRUNCATE t, kept").await;
+    let load = asked
+        .load(&path)
+        .table("t")
+        .options(|options| options.limit = Some(10));
+    load.run().await.unwrap();
+    assert_eq!(place.number("SELECT count(*) FROM kept").await, 0);
+    place
+        .run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await;
 }

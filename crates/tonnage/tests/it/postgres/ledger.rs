@@ -12,7 +12,7 @@ use tokio::{
 };
 use tonnage::{
     ErrorKind,
-    ledger::{InputIdentity, NewRun, RunHandle},
+    ledger::{InputIdentity, NewRun, RunHandle, RunQuery},
     operation::{Method, Operation},
     preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position, SlotState},
@@ -42,6 +42,7 @@ fn run(table: &Table, run_id: &str, identity: &str) -> NewRun {
         path: "/a \"b\".csv".to_owned(),
         bytes: 7,
         modified_nanos: i128::MAX,
+        ..InputIdentity::default()
     });
     run.detail.options.push("null=NA".to_owned());
     run
@@ -91,7 +92,7 @@ async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
 async fn a_run_from_start_to_finish(server: Server) {
     let place = Place::on(server).await;
     let ledger = place.target.ledger();
-    assert!(ledger.runs().await.unwrap().is_empty());
+    assert!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().is_empty());
     assert_eq!(place.number("SELECT count(*) FROM pg_class WHERE relname = 'tonnage_runs' AND relnamespace = current_schema()::regnamespace").await, 0, "looking makes nothing");
     let handle = started(&place, "run-1").await;
     assert_eq!(handle.epoch, 1);
@@ -141,7 +142,7 @@ async fn a_run_from_start_to_finish(server: Server) {
         skipped: 6,
         rejected: 8,
     };
-    let record = ledger.runs().await.unwrap().remove(0);
+    let record = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().remove(0);
     assert_eq!((record.finished, record.counts, record.epoch), (None, total, 1));
     let table = place.table("t").await;
     assert_eq!(record.detail, run(&table, "run-1", "i").detail);
@@ -171,7 +172,7 @@ async fn a_run_from_start_to_finish(server: Server) {
     ledger.finish(&handle, account).await.unwrap();
     // The answer may be lost, so finishing is repeatable.
     ledger.finish(&handle, account).await.unwrap();
-    let record = ledger.runs().await.unwrap().remove(0);
+    let record = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().remove(0);
     assert!(record.finished.is_some_and(|finished| finished >= record.started));
     assert_eq!(record.counts, account);
     assert!(ledger.slots("run-1").await.unwrap().is_empty());
@@ -182,7 +183,7 @@ async fn a_run_from_start_to_finish(server: Server) {
     ledger.start(&run(&table, "run-2", "i")).await.unwrap();
     assert!(ledger.forget("run-2").await.unwrap());
     assert!(!ledger.forget("run-2").await.unwrap());
-    assert_eq!(ledger.runs().await.unwrap().len(), 1);
+    assert_eq!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().len(), 1);
 }
 
 /// Passes on what a client says, every BEGIN as a word that the server does not know.
@@ -358,7 +359,7 @@ async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server
     assert!(!ledger.forget_unbegun(&handle).await.unwrap(), "it is another's");
     assert!(ledger.forget_unbegun(&new).await.unwrap());
     assert!(!ledger.forget_unbegun(&new).await.unwrap());
-    let runs = ledger.runs().await.unwrap();
+    let runs = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap();
     assert_eq!(runs.iter().map(|run| &*run.run_id).collect::<Vec<_>>(), ["run"]);
 }
 
@@ -415,7 +416,16 @@ async fn first_runs_at_once_make_one_ledger(server: Server) {
         }
     }
     assert_eq!(refused, 4);
-    assert_eq!(place.target.ledger().runs().await.unwrap().len(), 4);
+    assert_eq!(
+        place
+            .target
+            .ledger()
+            .runs(&RunQuery::Newest(1_000))
+            .await
+            .unwrap()
+            .len(),
+        4
+    );
 }
 
 async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {

@@ -366,7 +366,10 @@ async fn a_rule_that_rewrites_an_operation_is_refused(server: Server) {
                 assert!(instead.contains("DISABLE RULE elsewhere"), "{instead}");
             }
             for operation in allowed {
-                assert_eq!(place.target.support(&table, operation, method), Support::Yes);
+                let support = place.target.support(&table, operation, method);
+                // COPY passes by the rule; the rows of an INSERT would be counted, wherever they went.
+                let passes = event != "INSERT" || *operation != Operation::Insert || method == Method::Native;
+                assert_eq!(support == Support::Yes, passes, "{event} {operation:?} {method}");
             }
         }
     }

@@ -95,6 +95,23 @@ async fn what_is_written_as_text_is_the_value(server: Server) {
                 "00:00:01.5",
             ],
         ),
+        (
+            "interval(3)",
+            &["1 year 2 mons 3 days 04:05:06.123", "-00:00:00.5"],
+            &[],
+        ),
+        (
+            "timetz",
+            &["12:00:00.123456+02", "00:00:00Z"],
+            &["12:00:00.123456+02", "00:00:00+00"],
+        ),
+        ("timetz(3)[]", &["{12:00:00.123+02:30}"], &[]),
+        ("tsvector", &["'a':1 'b c':2A"], &[]),
+        ("tsquery", &["'a' & !'b'"], &[]),
+        ("\"char\"", &["a", ""], &[]),
+        ("name", &["a name"], &[]),
+        ("xid", &["4294967295"], &[]),
+        ("refcursor", &["cursor 1"], &[]),
         ("bit(3)", &["101"], &[]),
         ("bit", &["1"], &[]),
         ("flags", &["110"], &[]),
@@ -442,11 +459,9 @@ async fn text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reas
     for (declared, why) in [
         ("money", "(whose text depends on lc_monetary)"),
         ("money[]", "(whose text depends on lc_monetary)"),
-        ("interval(3)", "(which rounds what it is given)"),
-        ("interval day to second[]", "(which rounds what it is given)"),
-        ("timetz", ""),
-        ("tsvector", ""),
-        ("name", ""),
+        ("interval day to second[]", "(which cuts what it is given)"),
+        ("interval day", "(which cuts what it is given)"),
+        ("pg_ndistinct", ""),
     ] {
         place
             .run(&format!("DROP TABLE IF EXISTS t; CREATE TABLE t (v {declared})"))

@@ -375,9 +375,7 @@ async fn what_the_column_would_change_or_cannot_hold_is_refused(server: Server) 
     refused(p, "numeric(5,-2)", text("1250"), "22000").await;
     refused(p, "timestamp(3)", micros(1), "22008").await;
     refused(p, "timestamp", micros(-210_866_803_200_000_001), "22008").await;
-    refused(p, "timestamp", micros(i64::MIN), "22008").await;
     refused(p, "timestamp", micros(i64::MIN + 946_684_800_000_000), "22008").await;
-    refused(p, "date", array(Date32Array::from(vec![i32::MIN])), "22008").await;
     refused(
         p,
         "date",
@@ -385,7 +383,8 @@ async fn what_the_column_would_change_or_cannot_hold_is_refused(server: Server) 
         "22008",
     )
     .await;
-    refused(p, "date", array(Date32Array::from(vec![i32::MAX])), "22008").await;
+    // The greatest and the least are infinite.
+    refused(p, "date", array(Date32Array::from(vec![i32::MAX - 1])), "22008").await;
     refused(p, "time", array(Time64MicrosecondArray::from(vec![-1])), "22008").await;
     refused(
         p,

@@ -2,7 +2,7 @@
 
 use tonnage::{
     ErrorKind,
-    ledger::Ledger,
+    ledger::{Ledger, RunQuery},
     operation::Method,
     preparation::Preparation,
     slot::{Counts, Position},
@@ -62,7 +62,7 @@ async fn rows_and_positions_move_together() {
     writer.rollback().await.unwrap();
     assert_eq!(ledger.slots("1").await.unwrap(), slots);
 
-    let runs = ledger.runs().await.unwrap();
+    let runs = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap();
     assert_eq!(runs.len(), 1);
     assert_eq!((runs[0].detail.clone(), runs[0].finished), (run.detail, None));
     assert_eq!((runs[0].counts.written, runs[0].counts.total()), (12, 15));
@@ -90,7 +90,7 @@ async fn one_unfinished_run_of_an_identity() {
     ledger.finish(&handle, counts).await.unwrap();
     assert_eq!(ledger.slots("1").await.unwrap(), []);
     ledger.start(&new_run(&database, "t", "2").await).await.unwrap();
-    let runs = ledger.runs().await.unwrap();
+    let runs = ledger.runs(&RunQuery::Newest(1_000)).await.unwrap();
     assert_eq!(
         runs.iter().map(|run| run.run_id.as_str()).collect::<Vec<_>>(),
         ["2", "1"]
@@ -103,7 +103,7 @@ async fn one_unfinished_run_of_an_identity() {
     );
     assert!(ledger.forget("2").await.unwrap());
     assert!(!ledger.forget("2").await.unwrap());
-    assert_eq!(ledger.runs().await.unwrap().len(), 1);
+    assert_eq!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun() {
     assert!(!ledger.forget_unbegun(&run).await.unwrap(), "it is another's");
     assert!(ledger.forget_unbegun(&new).await.unwrap());
     assert!(!ledger.forget_unbegun(&new).await.unwrap());
-    assert_eq!(ledger.runs().await.unwrap().len(), 1);
+    assert_eq!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -210,7 +210,10 @@ async fn the_ledger_travels_with_a_copy_of_the_file() {
     let copied = tonnage::targets::sqlite::SqliteTarget::connect(copy.to_str().unwrap())
         .await
         .unwrap();
-    assert_eq!(copied.runs().await.unwrap()[0].run_id, "1");
+    assert_eq!(
+        copied.runs(&RunQuery::Newest(1_000)).await.unwrap()[0].run_id,
+        "1"
+    );
     let table = copied.table(&TableName::bare("t")).await.unwrap().unwrap();
     assert_eq!(table.identity, run.detail.table_identity);
 }

@@ -13,7 +13,9 @@ use super::{
     fixed::Rounding,
     geometry::{SYSTEM_BYTES, push_stored},
 };
-use crate::{reject::sqlstate, sinks::digits, targets::mysql::types::Kind, types::ColumnType};
+use crate::{
+    parse::TIME_MAX, reject::sqlstate, sinks::digits, targets::mysql::types::Kind, types::ColumnType,
+};
 
 type Checked<T> = Result<T, Wrong>;
 
@@ -184,7 +186,7 @@ impl ColumnEncoder {
         array: &PrimitiveArray<Time64MicrosecondType>,
         precision: u32,
     ) -> Checked<()> {
-        if let Some(row) = first(array, |micros| !(0..=digits::DAY_MICROS).contains(&micros)) {
+        if let Some(row) = first(array, |micros| !(-TIME_MAX..=TIME_MAX).contains(&micros)) {
             return Err(self.out_of_range(row, array.value(row)));
         }
         match first(array, |micros| micros % unit(precision) != 0) {

@@ -43,9 +43,10 @@ impl MysqlWriter {
 
     /// Empties the table, where that belongs to the transaction.
     pub(super) async fn empty(&mut self) -> Result<()> {
-        let Some(name) = &self.truncate else {
+        if !self.subject.truncates {
             return Ok(());
-        };
+        }
+        let name = &self.subject.table.name;
         let emptied = self.link.plain(&statements::empty(name)).await;
         emptied.map_err(|e| e.at(format!("cannot empty {name}")))?;
         self.link.still_open()

@@ -10,6 +10,7 @@ use arrow::{
 use super::*;
 use crate::{
     plan::Split,
+    table::{TableIdentity, TableName},
     targets::mysql::{
         connect::{self, Counting},
         product::Version,
@@ -78,6 +79,7 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
     let statements = Statements {
         columns: vec![column("id"), column("v")],
         order: vec![0, 1],
+        one: None,
         way: Way::Rows(ManyRows {
             head: format!("INSERT INTO {table} (id, v) VALUES "),
             row: "(?, ?)".to_owned(),
@@ -85,15 +87,31 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
         }),
         account,
         transactional: true,
+    };
+    let version = Version::parse("10.11.6-MariaDB").unwrap();
+    let subject = Subject {
+        table: Arc::new(Table {
+            name: TableName::bare(table),
+            identity: TableIdentity {
+                object: String::new(),
+                shape: String::new(),
+            },
+            columns: Vec::new(),
+            keys: Vec::new(),
+            transactional: true,
+            notes: Vec::new(),
+        }),
+        operation: Operation::Insert,
+        version,
         single_transaction: false,
-        truncate: None,
+        truncates: false,
     };
     let most = StatementMax {
         rows: 4,
         bytes: 1 << 20,
         why: "the test".to_owned(),
     };
-    MysqlWriter::open(conn, statements, None, most, 16 << 20)
+    MysqlWriter::open(conn, subject, Ok((statements, None)), None, (most, 16 << 20))
         .await
         .unwrap()
 }

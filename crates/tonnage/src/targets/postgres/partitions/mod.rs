@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::bounds::{Bound, Value, remainders};
 use super::{
     catalog::{self, get},
+    definition::TREE,
     errors,
 };
 use crate::{
@@ -55,7 +56,8 @@ const PARTITIONS: &str = "\
                  LEFT JOIN pg_catalog.pg_attrdef e ON e.adrelid = b.attrelid AND e.adnum = b.attnum \
                  WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped \
                    AND (a.attidentity <> '' OR pg_catalog.pg_get_expr(d.adbin, d.adrelid) \
-                        IS DISTINCT FROM pg_catalog.pg_get_expr(e.adbin, e.adrelid))) \
+                        IS DISTINCT FROM pg_catalog.pg_get_expr(e.adbin, e.adrelid))), \
+           c.oid \
     FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE i.inhparent = $1 ORDER BY n.nspname, c.relname";
@@ -64,8 +66,8 @@ const STATEMENT_TRIGGERS: &str = "\
     SELECT tgname::text FROM pg_catalog.pg_trigger \
     WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 1 = 0 AND tgtype & 4 <> 0 ORDER BY 1";
 
-/// Bounds are read as text, which depends on these.
-const SPELLING: &str = "BEGIN READ ONLY; SET LOCAL datestyle = 'ISO, YMD'; SET LOCAL timezone = 'UTC'";
+/// Bounds are read as text, which depends on the zone.
+const SPELLING: &str = "BEGIN READ ONLY; SET LOCAL timezone = 'UTC'";
 
 /// Object ids of the collations `C` and `POSIX`, in which text has the order of its bytes.
 const BYTE_ORDER: [u32; 2] = [950, 951];
@@ -75,6 +77,10 @@ const BYTE_ORDER: [u32; 2] = [950, 951];
 pub(super) struct Partitions {
     /// The partitions; behind them the table itself, where a row may belong to none.
     tables: Vec<TableName>,
+    /// The object ids of the partitions.
+    oids: Vec<u32>,
+    /// What [`TREE`] told before they were read.
+    tree: String,
     shards: Vec<String>,
     columns: Vec<String>,
     types: Vec<ColumnType>,
@@ -112,6 +118,7 @@ enum Edge {
 /// A partition as the catalogue has it.
 struct Partition {
     table: TableName,
+    oid: u32,
     bound: Bound,
     filled: Vec<String>,
 }
@@ -120,6 +127,21 @@ impl Partitions {
     /// The table of a shard.
     pub fn table(&self, shard: u16) -> Option<&TableName> {
         self.tables.get(usize::from(shard))
+    }
+
+    /// The object id of a shard's partition; none of the table that they are the partitions of.
+    pub fn oid(&self, shard: u16) -> Option<u32> {
+        self.oids.get(usize::from(shard)).copied()
+    }
+
+    /// The partition of all rows that no other one takes.
+    pub fn default(&self) -> Option<&TableName> {
+        self.oid(self.rest).and(self.table(self.rest))
+    }
+
+    /// What the catalogue said of them: see [`Definition`](super::definition::Definition).
+    pub fn tree(&self) -> &str {
+        &self.tree
     }
 }
 
@@ -190,6 +212,9 @@ async fn read(
         }
     }
 
+    // Partitions that come or go while they are read are found to have changed by who writes to them.
+    let tree = client.query_one(TREE, &[&described.oid]).await;
+    let tree = get(&tree.map_err(errors::statement)?, 0)?;
     let rows = client
         .query(PARTITIONS, &[&described.oid])
         .await
@@ -219,16 +244,18 @@ async fn read(
             table: name,
             bound,
             filled: get(row, 4)?,
+            oid: get(row, 5)?,
         });
     }
     if partitions.is_empty() {
         return Ok(Err("it has no partitions".to_owned()));
     }
-    build(table.name.clone(), columns, types, partitions)
+    build(table.name.clone(), tree, columns, types, partitions)
 }
 
 fn build(
     table: TableName,
+    tree: String,
     columns: Vec<String>,
     types: Vec<ColumnType>,
     partitions: Vec<Partition>,
@@ -250,6 +277,7 @@ fn build(
     };
     let everywhere = matches!(&strategy, Strategy::Hash(shards) if !shards.contains(&none));
     let mut identity = columns.join(",");
+    let oids = partitions.iter().map(|partition| partition.oid).collect();
     let mut tables = Vec::new();
     let mut brought: Vec<String> = Vec::new();
     for partition in partitions {
@@ -265,6 +293,8 @@ fn build(
     Ok(Ok(Partitions {
         shards: tables.iter().map(ToString::to_string).collect(),
         tables,
+        oids,
+        tree,
         columns,
         types,
         brought,
@@ -428,5 +458,9 @@ impl Router for Partitions {
             Strategy::Hash(_) => self.rest,
         };
         Ok((0..rows).map(shard).collect())
+    }
+
+    fn apart(&self) -> bool {
+        false
     }
 }

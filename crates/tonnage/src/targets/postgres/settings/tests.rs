@@ -80,8 +80,19 @@ fn without_settings_libpqs_defaults_hold() {
     assert_eq!(settings.endpoints[0].password_origin, PasswordOrigin::None);
     assert_eq!(
         (settings.connect_timeout, settings.root_certificate),
-        (None, None)
+        (Some(CONNECT_TIMEOUT), None)
     );
+}
+
+#[test]
+fn connecting_has_an_end_unless_it_is_to_have_none() {
+    let timeout = |url: &str| resolve(url, &[("USER", "anna")]).connect_timeout;
+    assert_eq!(timeout("postgresql://h"), Some(CONNECT_TIMEOUT));
+    assert_eq!(
+        timeout("postgresql://h/d?connect_timeout=7"),
+        Some(Duration::from_secs(7))
+    );
+    assert_eq!(timeout("postgresql://h/d?connect_timeout=0"), None);
 }
 
 #[test]

@@ -46,12 +46,12 @@ impl PostgresWriter {
 
     /// Empties the table, where that belongs to the transaction.
     pub(super) async fn empty(&mut self) -> Result<()> {
-        let Some((name, statement)) = &self.truncate else {
+        let Some(statement) = &self.truncate else {
             return Ok(());
         };
         let emptied = self.client.batch_execute(statement).await;
         emptied
             .inspect_err(|_| self.state = State::Broken)
-            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
+            .map_err(|e| errors::statement(e).at(format!("cannot empty {}", self.table.name)))
     }
 }

@@ -1,0 +1,246 @@
+//! Tables that are altered, replaced or dropped while they are written to.
+
+use std::sync::Arc;
+
+use arrow::array::{Int64Array, RecordBatch};
+use tonnage::{
+    Database, ErrorKind,
+    operation::{Method, Operation},
+    target::{Claim, Guard},
+    types::ColumnType,
+};
+
+use super::{Place, Server, batch, session, upsert};
+
+on_every_server! {
+    every_transaction_finds_what_has_become_of_its_table,
+    ddl_waits_for_the_transaction,
+    a_role_that_may_not_lock_the_table_finds_it_too,
+    a_partition_that_is_taken_away_is_found,
+    a_statement_finds_that_its_table_is_another,
+    a_rule_instead_of_an_insert_is_refused,
+}
+
+fn pairs(ids: &[i64]) -> RecordBatch {
+    let column = || Arc::new(Int64Array::from(ids.to_vec())) as _;
+    batch(&[(ColumnType::Int64, column()), (ColumnType::Int64, column())])
+}
+
+/// DDL from another connection, and what the error says.
+const CHANGES: &[(&str, &str)] = &[
+    (
+        "ALTER TABLE t ALTER COLUMN a TYPE float8",
+        "'a' was bigint and is double precision",
+    ),
+    (
+        "ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; ALTER TABLE t RENAME COLUMN x TO b",
+        "was altered",
+    ),
+    (
+        "ALTER TABLE t RENAME TO old; CREATE TABLE t (LIKE old INCLUDING ALL)",
+        "was replaced",
+    ),
+    (
+        "DROP TABLE t; CREATE TABLE t (a int8 PRIMARY KEY, b int8)",
+        "was replaced",
+    ),
+    ("DROP TABLE t", "was dropped"),
+    ("ALTER TABLE t ADD COLUMN c int", "column 'c' is new"),
+    ("ALTER TABLE t SET UNLOGGED", "was altered"),
+    (
+        "CREATE RULE gone AS ON INSERT TO t DO INSTEAD NOTHING",
+        "was altered",
+    ),
+];
+
+async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
+    let place = Place::on(server).await;
+    for (change, what) in CHANGES {
+        for (operation, method) in [
+            (Operation::Insert, Method::Native),
+            (Operation::Insert, Method::Array),
+            (Operation::Insert, Method::Batch),
+            (upsert(&["a"]), Method::Native),
+        ] {
+            place
+                .run("DROP TABLE IF EXISTS t, old; CREATE TABLE t (a int8 PRIMARY KEY, b int8)")
+                .await;
+            let plan = place.plan("t", &["a", "b"], operation, method).await;
+            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            for id in 1..3 {
+                assert_eq!(writer.begin(&[]).await.unwrap(), Claim::Held);
+                let outcome = writer.write(&pairs(&[id]), Guard::None).await.unwrap();
+                assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+                writer.commit(&[]).await.unwrap();
+            }
+            // What plans, other connections and vacuum do is no alteration.
+            place.run("VACUUM ANALYZE t").await;
+            writer.begin(&[]).await.unwrap();
+            writer.rollback().await.unwrap();
+            place.run(change).await;
+            for mut writer in [writer, place.target.writer(&plan, None).await.unwrap()] {
+                for _ in 0..2 {
+                    let error = writer.begin(&[]).await.expect_err(change);
+                    assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
+                    let said = error.to_string();
+                    assert!(said.contains("while rows were written to it"), "{said}");
+                    assert!(said.contains(what) || *what == "was altered", "{change}: {said}");
+                }
+                // A rule is no part of what a plan rests on: a new writer goes by it as its plan says.
+                if change.starts_with("CREATE RULE") || change.ends_with("UNLOGGED") {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn ddl_waits_for_the_transaction(server: Server) {
+    let place = Place::on(server).await;
+    place.run("CREATE TABLE t (a int8, b int8)").await;
+    let plan = place
+        .plan("t", &["a", "b"], Operation::Insert, Method::Native)
+        .await;
+    let mut writer = place.target.writer(&plan, None).await.unwrap();
+    writer.begin(&[]).await.unwrap();
+    let other = session(&place.url).await;
+    let ddl = tokio::spawn(async move {
+        other
+            .batch_execute("ALTER TABLE t ALTER COLUMN a TYPE float8")
+            .await
+            .unwrap();
+    });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE relation = 't'::regclass AND NOT granted";
+    while place.number(waiting).await == 0 {
+        assert!(!ddl.is_finished(), "it has not waited");
+        tokio::task::yield_now().await;
+    }
+    writer.write(&pairs(&[7]), Guard::None).await.unwrap();
+    writer.commit(&[]).await.unwrap();
+    ddl.await.unwrap();
+    assert_eq!(place.texts("SELECT a::text FROM t").await, [Some("7".to_owned())]);
+    let error = writer.begin(&[]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Altered);
+}
+
+/// A role with rights on columns only may not lock the table: it asks again when its rows have.
+async fn a_role_that_may_not_lock_the_table_finds_it_too(server: Server) {
+    let place = Place::on(server).await;
+    let role = format!("columns_of_{}", place.schema);
+    place
+        .run(&format!(
+            "CREATE TABLE t (a int8, b int8); CREATE ROLE {role} LOGIN PASSWORD 'p'; \
+             GRANT USAGE ON SCHEMA {0} TO {role}; GRANT INSERT (a, b) ON t TO {role}",
+            place.schema
+        ))
+        .await;
+    let (_, host) = place.url.split_once('@').unwrap();
+    let target = super::connect(&format!("postgresql://{role}:p@{host}"))
+        .await
+        .unwrap();
+    let plan = place
+        .plan("t", &["a", "b"], Operation::Insert, Method::Native)
+        .await;
+    let mut writer = target.writer(&plan, None).await.unwrap();
+    writer.begin(&[]).await.unwrap();
+    writer.write(&pairs(&[1]), Guard::None).await.unwrap();
+    writer.commit(&[]).await.unwrap();
+    writer.begin(&[]).await.unwrap();
+    // The table is not locked yet.
+    place.run("ALTER TABLE t ALTER COLUMN a TYPE float8").await;
+    let error = match writer.write(&pairs(&[2]), Guard::None).await {
+        Ok(_) => writer.commit(&[]).await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert_eq!(error.kind(), ErrorKind::Altered, "{error}");
+    assert_eq!(place.texts("SELECT a::text FROM t").await, [Some("1".to_owned())]);
+    drop((writer, target));
+    place
+        .run(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await;
+}
+
+async fn a_partition_that_is_taken_away_is_found(server: Server) {
+    let place = Place::on(server).await;
+    let changes = [
+        "ALTER TABLE t DETACH PARTITION p1",
+        "ALTER TABLE p1 RENAME TO old; CREATE TABLE p1 (a int8, b int8)",
+        "ALTER TABLE t DETACH PARTITION p1; ALTER TABLE t ATTACH PARTITION p1 FOR VALUES IN (1, 3)",
+    ];
+    for change in changes {
+        place
+            .run(
+                "DROP TABLE IF EXISTS t, p1, old; CREATE TABLE t (a int8, b int8) PARTITION BY LIST (a); \
+                 CREATE TABLE p1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE p2 PARTITION OF t FOR VALUES IN (2)",
+            )
+            .await;
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("rows.csv");
+        std::fs::write(&file, "a,b\n1,1\n2,2\n").unwrap();
+        let target = super::connect(&place.url).await.unwrap();
+        let database = Database::with_target(target.clone(), &*place.url);
+        let load = database.load(file.display().to_string()).table("t");
+        let prepared = load.method(Method::Native).prepare().await.unwrap();
+        let plan = prepared.plan();
+        assert!(plan.routing.is_some());
+        let mut writer = target.writer(plan, None).await.unwrap();
+        writer.begin(&[]).await.unwrap();
+        writer.write(&pairs(&[1]), Guard::None).await.unwrap();
+        writer.commit(&[]).await.unwrap();
+        place.run(change).await;
+        let error = match writer.begin(&[]).await {
+            Ok(_) => writer.write(&pairs(&[1]), Guard::None).await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
+    }
+}
+
+async fn a_statement_finds_that_its_table_is_another(server: Server) {
+    let place = Place::on(server).await;
+    let changes = [
+        "ALTER TABLE t ALTER COLUMN b TYPE float8",
+        "ALTER TABLE t RENAME TO old; CREATE TABLE t (LIKE old)",
+        "DROP TABLE t",
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rows.csv");
+    std::fs::write(&file, "a,b\n1,1\n").unwrap();
+    for change in changes {
+        place
+            .run("DROP TABLE IF EXISTS t, old; CREATE TABLE t (a int8, b int8)")
+            .await;
+        let statement = "INSERT INTO t (a, b) VALUES (:a, :b)";
+        let target = super::connect(&place.url).await.unwrap();
+        let database = Database::with_target(target.clone(), &*place.url);
+        let exec = database.exec(statement).from(file.display().to_string());
+        let prepared = exec.prepare().await.unwrap();
+        let planned = prepared.plan();
+        let mut writer = target.writer(planned, None).await.unwrap();
+        writer.begin(&[]).await.unwrap();
+        writer.rollback().await.unwrap();
+        place.run(change).await;
+        for mut writer in [writer, target.writer(planned, None).await.unwrap()] {
+            let error = writer.begin(&[]).await.expect_err(change);
+            assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
+        }
+    }
+}
+
+/// A rule that takes the place of an INSERT: its rows would be counted, wherever they went.
+async fn a_rule_instead_of_an_insert_is_refused(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run("CREATE TABLE t (a int8, b int8); CREATE RULE gone AS ON INSERT TO t DO INSTEAD NOTHING")
+        .await;
+    let table = place.table("t").await;
+    for (method, allowed) in [
+        (Method::Native, true),
+        (Method::Array, false),
+        (Method::Batch, false),
+        (Method::Single, false),
+    ] {
+        let support = place.target.support(&table, &Operation::Insert, method);
+        assert_eq!(support == tonnage::operation::Support::Yes, allowed, "{method}");
+    }
+}
