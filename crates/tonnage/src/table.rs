@@ -149,6 +149,15 @@ pub struct TableIdentity {
     pub shape: String,
 }
 
+/// Whether a line of a shape says when the table was made, and nothing of its columns: MariaDB's `table 58`, the number of
+/// its storage, or `made`, the time. Both change when a table is rebuilt.
+pub(crate) fn is_making(line: &str) -> bool {
+    line.starts_with("made ")
+        || line
+            .strip_prefix("table ")
+            .is_some_and(|n| n.parse::<u64>().is_ok())
+}
+
 /// A table, read from the catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {

@@ -6,11 +6,13 @@
 //! seed; TONNAGE_FAULT_SEED runs the round of one seed alone. A round that fails does not keep the others from running;
 //! what it leaves is kept, in the directory TONNAGE_FAULT_DIRECTORY, where the table of all rounds is written as well.
 
+mod altered;
 mod buffer;
 mod cassandra;
 mod disk;
 mod overload;
 mod planned;
+mod restored;
 mod room;
 mod round;
 mod scenario;
@@ -65,11 +67,17 @@ pub enum Fault {
     Lock,
     /// A copy of the journal is opened beside it, or put in its place.
     Copy,
+    /// Somebody else alters the table, or puts another in its place, for a while.
+    Alter,
+    /// A file is written to while it is read, and then is again what it was, with its size and time.
+    Source,
+    /// The database, its ledger included, is put back to what it was between two earlier attempts.
+    Restore,
 }
 
 impl Fault {
     /// Each with its name.
-    pub const ALL: [(Self, &str); 11] = [
+    pub const ALL: [(Self, &str); 14] = [
         (Self::Kill, "kill"),
         (Self::Server, "server"),
         (Self::Cut, "cut"),
@@ -81,6 +89,9 @@ impl Fault {
         (Self::Clock, "clock"),
         (Self::Lock, "lock"),
         (Self::Copy, "copy"),
+        (Self::Alter, "alter"),
+        (Self::Source, "source"),
+        (Self::Restore, "restore"),
     ];
 }
 

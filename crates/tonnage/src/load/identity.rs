@@ -22,6 +22,7 @@ use crate::{
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
     slot::SlotState,
+    table::is_making,
 };
 
 /// A run that this process owns.
@@ -220,7 +221,11 @@ pub async fn own(
             "rejects file {} is that of run {}, which is unfinished",
             detail.rejects, other.run_id
         ))
-        .hint("name another with --rejects, or finish that run first with --resume"));
+        .hint(format!(
+            "name another with --rejects, or finish that run first with --resume; if it is not to be finished, \
+             `tonnage runs TARGET --forget {}` removes it from the ledger",
+            other.run_id
+        )));
     }
     let run = NewRun {
         run_id: new_id,
@@ -499,6 +504,31 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
     }
 }
 
+/// How the shape of a table, a property a line, has changed since a run began, as the end of a sentence about it.
+fn reshaped(before: &str, now: &str) -> String {
+    /// Differences that are named; the first ones say enough.
+    const NAMED_MAX: usize = 3;
+    let only_in = |one: &str, other: &str| -> Vec<String> {
+        let lines = one
+            .lines()
+            .filter(|line| !other.lines().any(|known| known == *line));
+        lines.take(NAMED_MAX).map(str::to_owned).collect()
+    };
+    let (gone, new) = (only_in(before, now), only_in(now, before));
+    if !new.is_empty() && new.iter().chain(&gone).all(|line| is_making(line)) {
+        return "has been rebuilt, created again or restored from a dump since the run began".to_owned();
+    }
+    let of = |when: &str, lines: Vec<String>| match lines.is_empty() {
+        true => String::new(),
+        false => format!("; {when}: {}", lines.join(", ")),
+    };
+    format!(
+        "has been altered since the run began{}{}",
+        of("then", gone),
+        of("now", new)
+    )
+}
+
 /// What differs between a run and this attempt at it, where it may not.
 fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
     for (before, after) in run.inputs.iter().zip(&now.inputs) {
@@ -546,10 +576,8 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
         );
     }
     if run.table_identity.shape != now.table_identity.shape {
-        return Some(format!(
-            "table {} has been altered since the run began",
-            now.table
-        ));
+        let change = reshaped(&run.table_identity.shape, &now.table_identity.shape);
+        return Some(format!("table {} {change}", now.table));
     }
     if run.prepared_by != now.prepared_by {
         let option = |option: &Option<String>| match option {

@@ -18,14 +18,15 @@ use std::{
 use rusqlite::Connection;
 
 use super::{
-    Fault, TIME_MAX, round, rounds, seed,
+    Fault, TIME_MAX, restored, round, rounds, seed,
     servers::{Cluster, Maria, Server},
     tally::{RoundDirectory, Tally},
     target::Way,
+    until,
     wire::Event,
 };
 use crate::{
-    database::Database,
+    database::{Database, Row},
     events::Chance,
     process::{Running, tonnage},
     proxy::Protocol,
@@ -54,8 +55,16 @@ trait Fallible {
     fn recover(&mut self);
     /// Whether nobody answers while it is away: a journal that was in use opens without it.
     fn is_unreachable(&self) -> bool;
-    /// The ids in the table.
-    fn ids(&self) -> Vec<u64>;
+    /// Runs statements, which rows may go on between; what queries among them find.
+    fn execute(&self, sql: &str) -> Vec<Row>;
+    /// Statements that give the table another name, and its own to an empty one like it.
+    fn swap(&self, name: &str) -> String;
+    /// Whether a table is known by more than its name.
+    fn knows_tables(&self) -> bool;
+    /// Keeps what is there now under a name; false if that cannot be had.
+    fn save(&self, name: &str, directory: &Path) -> bool;
+    /// Puts back what was kept, nobody being connected.
+    fn restore(&self, name: &str, directory: &Path);
 }
 
 /// An ingest that is fed without end.
@@ -156,6 +165,11 @@ impl Load {
         }
     }
 
+    fn has_ended(&mut self) -> bool {
+        let ended = self.child.try_wait().expect("the child can be asked");
+        ended.is_some()
+    }
+
     /// SIGKILL; how many rows were sent at most, and how many acknowledged.
     fn kill(mut self) -> (u64, u64) {
         self.child.kill().expect("it can be killed");
@@ -204,6 +218,10 @@ struct Lives<D> {
     sent: u64,
     acknowledged: BTreeSet<u64>,
     is_away: bool,
+    /// The table, and those that had its name before.
+    tables: Vec<String>,
+    /// Columns that were added.
+    columns: usize,
 }
 
 impl<D: Fallible> Lives<D> {
@@ -215,6 +233,8 @@ impl<D: Fallible> Lives<D> {
             sent: 0,
             acknowledged: BTreeSet::new(),
             is_away: false,
+            tables: vec!["readings".to_owned()],
+            columns: 0,
         }
     }
 
@@ -244,10 +264,12 @@ impl<D: Fallible> Lives<D> {
     }
 
     fn other_fault(&mut self) -> Fault {
-        use Fault::{Clock, Commit, Copy, Cut, Disk, Kill, Second, Stall};
+        use Fault::{Alter, Clock, Commit, Copy, Cut, Disk, Kill, Restore, Second, Stall};
         let faults: &[Fault] = match self.database.way() {
-            Some(_) => &[Kill, Second, Copy, Disk, Clock, Cut, Commit, Stall],
-            None => &[Kill, Second, Copy, Disk, Clock],
+            Some(_) => &[
+                Kill, Second, Copy, Disk, Clock, Alter, Restore, Cut, Commit, Stall,
+            ],
+            None => &[Kill, Second, Copy, Disk, Clock, Alter],
         };
         self.chance.one(faults)
     }
@@ -257,10 +279,11 @@ impl<D: Fallible> Lives<D> {
         let first = self.sent + 1;
         let passes = matches!(fault, Fault::Cut | Fault::Commit | Fault::Stall);
         // A copy is known once the database has been told of the opening behind it.
-        if self.is_away && (passes || fault == Fault::Copy) {
+        if self.is_away && (passes || matches!(fault, Fault::Copy | Fault::Alter | Fault::Restore)) {
             self.recover();
         }
         let has_copy = fault == Fault::Copy && self.copy_journal();
+        let has_backup = fault == Fault::Restore && self.save();
         let url = match self.database.way() {
             Some((_, url)) if passes => url,
             _ => self.database.url(),
@@ -279,6 +302,9 @@ impl<D: Fallible> Lives<D> {
         let (sent_now, acknowledged_now) = load.kill();
         if has_copy {
             self.restored();
+        }
+        if has_backup {
+            self.put_back();
         }
         self.sent += sent_now;
         // Acknowledged in the order in which they were sent.
@@ -342,7 +368,59 @@ impl<D: Fallible> Lives<D> {
         moved("aside", "journal");
     }
 
+    /// Keeps the database as the last life has left it; false where it has left none.
+    fn save(&self) -> bool {
+        let journal = self.directory.path().join("journal/journal.json");
+        journal.exists() && self.database.save("older", self.directory.path())
+    }
+
+    /// A database from an older backup lacks rows that the journal has given up: that is said, and nothing goes on.
+    fn put_back(&self) {
+        let directory = self.directory.path();
+        assert!(self.database.save("newer", directory));
+        self.database.restore("older", directory);
+        self.is_refused("journal");
+        self.database.restore("newer", directory);
+    }
+
+    /// Another table gets the name of the table. A database that tells the two apart gets no row in it, and the ingest ends.
+    fn swap(&mut self, load: &mut Load) {
+        let name = format!("readings_{}", self.tables.len());
+        self.database.execute(&self.database.swap(&name));
+        if !self.database.knows_tables() {
+            self.tables.push(name);
+            return;
+        }
+        until("the ingest ends", || load.has_ended());
+        let found = self.database.execute("SELECT id FROM readings");
+        assert_eq!(
+            found.len(),
+            0,
+            "rows went into a table that took the place of another"
+        );
+        let back = format!("DROP TABLE readings; ALTER TABLE {name} RENAME TO readings");
+        self.database.execute(&back);
+    }
+
+    /// The table gets a column.
+    fn add_column(&mut self) {
+        self.columns += 1;
+        let add = format!("ALTER TABLE readings ADD COLUMN extra_{} integer", self.columns);
+        self.database.execute(&add);
+    }
+
     fn meet(&mut self, fault: Fault, load: &mut Load) {
+        if fault == Fault::Alter {
+            load.goes_on(1 + self.chance.below(1_000));
+            match self.chance.below(2) {
+                0 => self.swap(load),
+                _ => self.add_column(),
+            }
+            if !load.has_ended() {
+                load.goes_on(1 + self.chance.below(1_000));
+            }
+            return;
+        }
         let chance = &mut self.chance;
         match fault {
             // It may wait for room, which does not come. Other kills come while it connects or replays the journal.
@@ -358,7 +436,7 @@ impl<D: Fallible> Lives<D> {
                     load.goes_on(1 + self.chance.below(2_000));
                 }
             }
-            Fault::Copy => load.goes_on(1 + chance.below(500)),
+            Fault::Copy | Fault::Restore => load.goes_on(1 + chance.below(500)),
             Fault::Second => {
                 load.goes_on(1);
                 let mut second = command(&self.database.url(), self.directory.path());
@@ -400,7 +478,8 @@ impl<D: Fallible> Lives<D> {
     fn check(&self) {
         let mut last = command(&self.database.url(), self.directory.path());
         Running::start(last.arg("-q")).wait().expect(0);
-        let found = self.database.ids();
+        let ids = |table: &String| numbers(self.database.execute(&format!("SELECT id FROM {table}")));
+        let found: Vec<u64> = self.tables.iter().flat_map(ids).collect();
         let distinct: BTreeSet<u64> = found.iter().copied().collect();
         assert_eq!(found.len(), distinct.len(), "a row stands twice");
         let missing: Vec<_> = self.acknowledged.difference(&distinct).take(5).collect();
@@ -459,13 +538,40 @@ impl Fallible for Locked {
         false
     }
 
-    fn ids(&self) -> Vec<u64> {
-        numbers(self.database.rows("SELECT id FROM readings"))
+    fn execute(&self, sql: &str) -> Vec<Row> {
+        if sql.starts_with("SELECT") {
+            return self.database.rows(sql);
+        }
+        self.database.run(sql);
+        Vec::new()
+    }
+
+    fn swap(&self, name: &str) -> String {
+        match self.database.url().starts_with("sqlite:") {
+            true => format!("BEGIN IMMEDIATE; ALTER TABLE readings RENAME TO {name}; {READINGS}; COMMIT"),
+            false => maria_swap(name),
+        }
+    }
+
+    fn knows_tables(&self) -> bool {
+        self.database.url().starts_with("sqlite:")
+    }
+
+    fn save(&self, _: &str, _: &Path) -> bool {
+        false
+    }
+
+    fn restore(&self, _: &str, _: &Path) {
+        unreachable!("nothing was kept");
     }
 }
 
-fn numbers(rows: Vec<crate::database::Row>) -> Vec<u64> {
-    let id = |row: crate::database::Row| row[0].as_deref().expect("an id").parse().expect("a number");
+fn maria_swap(name: &str) -> String {
+    format!("CREATE TABLE next LIKE readings; RENAME TABLE readings TO {name}, next TO readings")
+}
+
+fn numbers(rows: Vec<Row>) -> Vec<u64> {
+    let id = |row: Row| row[0].as_deref().expect("an id").parse().expect("a number");
     rows.into_iter().map(id).collect()
 }
 
@@ -509,8 +615,38 @@ impl Fallible for Own {
         true
     }
 
-    fn ids(&self) -> Vec<u64> {
-        numbers(self.server.rows("SELECT id FROM readings"))
+    fn execute(&self, sql: &str) -> Vec<Row> {
+        sql.split("; ")
+            .flat_map(|statement| self.server.rows(statement))
+            .collect()
+    }
+
+    fn swap(&self, name: &str) -> String {
+        match self.server {
+            Server::Postgres(_) => {
+                format!("ALTER TABLE readings RENAME TO {name}; CREATE TABLE readings (LIKE {name})")
+            }
+            Server::MariaDb(_) => maria_swap(name),
+        }
+    }
+
+    fn knows_tables(&self) -> bool {
+        matches!(self.server, Server::Postgres(_))
+    }
+
+    fn save(&self, name: &str, directory: &Path) -> bool {
+        match &self.server {
+            Server::Postgres(cluster) => restored::save_rows(cluster, "postgres", &directory.join(name)),
+            Server::MariaDb(maria) => restored::dump(maria, &directory.join(name)),
+        }
+        true
+    }
+
+    fn restore(&self, name: &str, directory: &Path) {
+        match &self.server {
+            Server::Postgres(cluster) => restored::restore_rows(cluster, "postgres", &directory.join(name)),
+            Server::MariaDb(maria) => restored::load_dump(maria, &directory.join(name)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::Write,
+    io::{Seek, SeekFrom, Write},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::Command,
@@ -28,8 +28,8 @@ const ATTEMPTS_LAST: u32 = 5;
 const INTERRUPT: i32 = 2;
 
 fn faults(target: &Target) -> Vec<Fault> {
-    use Fault::{Clock, Commit, Cut, Disk, Kill, Report, Second, Server, Stall};
-    let mut faults = vec![Kill, Kill, Second, Disk, Report, Clock];
+    use Fault::{Alter, Clock, Commit, Cut, Disk, Kill, Report, Restore, Second, Server, Source, Stall};
+    let mut faults = vec![Kill, Kill, Second, Disk, Report, Clock, Alter, Source, Restore];
     if target.may_fail() {
         faults.extend([Server, Server]);
     }
@@ -240,6 +240,11 @@ impl Round<'_> {
             sleep(Duration::from_micros(micros));
             return format!("after {} ms", micros / 1_000);
         }
+        self.midst(running)
+    }
+
+    /// Waits until it has handled some rows; says how many there are.
+    fn midst(&mut self, running: &mut Running) -> String {
         let before = self.target.handled(&self.scenario);
         let goal = before
             + 1
@@ -362,8 +367,94 @@ impl Round<'_> {
                 }
                 self.end(running, &format!("a clock off by {clock}"))
             }
+            Fault::Alter => {
+                let mut running = self.start_slowly();
+                let moment = self.midst(&mut running);
+                let change = self.chance.one(self.target.changes());
+                self.target.alter(change, &self.scenario);
+                let told = self.end(running, &format!("{} {moment}", change.name()));
+                self.target.alter_back(change, &self.scenario);
+                told
+            }
+            Fault::Source => self.hit_source(),
+            Fault::Restore => self.hit_with_backup(),
             Fault::Lock | Fault::Copy => unreachable!("it is not drawn here"),
         }
+    }
+
+    /// A file grows, shrinks or gets other bytes while it is read, or has been.
+    fn hit_source(&mut self) -> String {
+        let file = self.chance.below(self.scenario.files.len() as u64) as usize;
+        let path = self.scenario.files[file].clone();
+        let text = std::fs::read(&path).expect("an input file");
+        let modified = path.metadata().and_then(|file| file.modified());
+        let mut running = self.start_slowly();
+        let moment = self.midst(&mut running);
+        let mut open = File::options().write(true).open(&path).expect("an input file");
+        let to = self.chance.below(text.len() as u64);
+        let what = match self.chance.below(3) {
+            0 => {
+                open.set_len(to).expect("it can be cut");
+                format!("cut to {to} bytes")
+            }
+            1 => {
+                open.seek(SeekFrom::End(0)).expect("it has an end");
+                open.write_all(b"-1,grown,1,1.00,\n").expect("it can grow");
+                "grown".to_owned()
+            }
+            _ => {
+                open.seek(SeekFrom::Start(to)).expect("it is as long");
+                open.write_all(b"7").expect("it can be written to");
+                format!("written to at {to}")
+            }
+        };
+        let ended = self.wait(running);
+        let has_noticed = ended.stderr.contains("since reading began");
+        let is_fine = has_noticed || matches!(ended.status.code(), Some(0 | 3));
+        assert!(is_fine, "{:?}\n{}", ended.status, ended.stderr);
+        std::fs::write(&path, text).expect("an input file");
+        let restored = File::options().write(true).open(&path);
+        restored
+            .and_then(|file| file.set_modified(modified?))
+            .expect("its time can be set");
+        format!("a file {what} {moment} (exit {:?})", ended.status.code())
+    }
+
+    /// What an attempt has done is undone by a backup that is older.
+    fn hit_with_backup(&mut self) -> String {
+        let backup = self.chance.one(self.target.backups());
+        let mut moments = Vec::new();
+        for is_saved in [false, true] {
+            if is_saved {
+                self.target.save(backup, &self.scenario);
+            }
+            let mut running = self.start_slowly();
+            moments.push(self.moment(&mut running));
+            self.kill(running);
+        }
+        self.target.restore(backup, &self.scenario);
+        let told = format!(
+            "killed {}, and what was then put back by a {backup:?}",
+            moments.join(" and ")
+        );
+        if self.target.known(&self.scenario) == 0 {
+            // Nothing had begun then. What is left of the rejects is a file that nobody knows.
+            let _ = std::fs::remove_file(self.scenario.rejects());
+            return told;
+        }
+        if backup.keeps_tables() {
+            return told;
+        }
+        let before = self.target.rows(&self.scenario);
+        let mut running = self.start(&Setting::default());
+        while self.goes_on(&mut running) {}
+        let ended = running.wait();
+        let is_refused = matches!(ended.status.code(), Some(1 | 2)) && ended.stderr.contains("--restart");
+        assert!(is_refused, "{:?}\n{}", ended.status, ended.stderr);
+        assert_eq!(self.target.rows(&self.scenario), before, "{}", ended.stderr);
+        self.target.begin_anew(&self.scenario);
+        let _ = std::fs::remove_file(self.scenario.rejects());
+        format!("{told}, begun anew")
     }
 
     fn hit_server(&mut self) -> String {

@@ -219,6 +219,14 @@ impl Cluster {
         )
     }
 
+    /// A program that connects to a database of it.
+    pub fn client(&self, name: &str, database: &str) -> Command {
+        let mut command = Command::new(self.programs.join(name));
+        command.args(["-h", "127.0.0.1", "-U", "tonnage", "-d", database, "-p"]);
+        command.arg(self.port.to_string()).stdin(Stdio::null());
+        command
+    }
+
     /// Runs statements; the rows of the queries among them.
     pub fn query(&self, database: &str, sql: &str) -> Vec<Row> {
         self.try_query(database, sql)
@@ -410,6 +418,20 @@ impl Maria {
     pub fn query(&self, sql: &str) -> Vec<Row> {
         self.try_query(sql)
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// A program that connects to it.
+    pub fn client(&self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.args([
+            "--no-defaults",
+            "--protocol=tcp",
+            "--host=127.0.0.1",
+            "--user=tonnage",
+        ]);
+        command.args(["--password=tonnage".to_owned(), format!("--port={}", self.port)]);
+        command.stdin(Stdio::null());
+        command
     }
 
     /// As its own client takes it.

@@ -150,11 +150,11 @@ fn the_table_has_every_target_and_every_fault() {
     };
     let tallies = [tally("one", 5, vec![]), tally("two", 4, vec![17]), undone];
     let expected = "\
-| Target | Rounds | kill | server | cut | commit | stall | second | disk | report | clock | lock | copy | Survived |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
-| one | 5 | 7 | - | - | - | - | - | - | - | 1 | - | - | 5 |
-| two | 4 | 7 | - | - | - | - | - | - | - | 1 | - | - | 3 |
-| three | 6 | 7 | - | - | - | - | - | - | - | 1 | - | - | - |
+| Target | Rounds | kill | server | cut | commit | stall | second | disk | report | clock | lock | copy | alter | source | restore | Survived |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+| one | 5 | 7 | - | - | - | - | - | - | - | 1 | - | - | - | - | - | 5 |
+| two | 4 | 7 | - | - | - | - | - | - | - | 1 | - | - | - | - | - | 3 |
+| three | 6 | 7 | - | - | - | - | - | - | - | 1 | - | - | - | - | - | - |
 
 Failed of two: seeds [17]
 

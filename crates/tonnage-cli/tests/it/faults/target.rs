@@ -1,6 +1,7 @@
 //! The databases that rounds run against, each reached through wires that can be cut, and looked at past them.
 
 use std::{
+    collections::BTreeSet,
     io::Write,
     path::{Path, PathBuf},
     process::Command,
@@ -25,7 +26,7 @@ use crate::{
 /// See the module.
 pub struct Target {
     pub name: &'static str,
-    kind: Kind,
+    pub(super) kind: Kind,
     /// The way to the server; none where there is no server, or where its clients find their own way.
     pub way: Option<Way>,
     rounds: u64,
@@ -38,7 +39,7 @@ pub struct Way {
     pub proxy: Proxy,
 }
 
-enum Kind {
+pub(super) enum Kind {
     Sqlite,
     Postgres {
         cluster: Cluster,
@@ -188,7 +189,7 @@ impl Target {
         matches!(self.kind, Kind::Cassandra { .. })
     }
 
-    fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         match self.kind {
             // A table that is dropped there takes its time.
             Kind::Cassandra { .. } => format!("items_{}", self.rounds),
@@ -196,16 +197,40 @@ impl Target {
         }
     }
 
-    fn file(scenario: &Scenario) -> PathBuf {
+    pub(super) fn file(scenario: &Scenario) -> PathBuf {
         scenario.directory.path().join("items.db")
     }
 
-    fn ledger(scenario: &Scenario) -> PathBuf {
+    pub(super) fn ledger(scenario: &Scenario) -> PathBuf {
         scenario.directory.path().join("runs.ledger")
     }
 
     /// Makes an empty table, an empty ledger, and the rows that are there before.
     pub fn prepare(&mut self, scenario: &Scenario) {
+        self.make(scenario);
+        self.add_before(scenario);
+        if let Kind::Postgres { .. } | Kind::MariaDb(_) = self.kind {
+            self.execute(scenario, "CREATE TABLE items_before AS SELECT * FROM items");
+        }
+    }
+
+    /// Makes the rows of the table those that were there before, and has every run forgotten.
+    pub fn begin_anew(&self, scenario: &Scenario) {
+        for statement in ["TRUNCATE items", "INSERT INTO items SELECT * FROM items_before"] {
+            self.execute(scenario, statement);
+        }
+        let ids = self.ask(scenario, "SELECT run_id FROM tonnage_runs");
+        // Over several databases it is one run.
+        let ids: BTreeSet<_> = ids.expect("a ledger").into_iter().flatten().flatten().collect();
+        for id in ids {
+            let mut forget = tonnage();
+            forget.arg("runs");
+            self.add_place(&mut forget, &Self::ledger(scenario), scenario);
+            Running::start(forget.args(["--forget", &id])).wait().expect(0);
+        }
+    }
+
+    fn make(&mut self, scenario: &Scenario) {
         self.rounds += 1;
         let columns = |text: &str, integer: &str| {
             format!(
@@ -225,13 +250,13 @@ impl Target {
                 partitions,
             } => {
                 for member in members {
-                    let drop = "DROP TABLE IF EXISTS items, tonnage_inputs, tonnage_slots, tonnage_runs";
+                    let drop = "DROP TABLE IF EXISTS items, aside, items_before, tonnage_inputs, tonnage_slots, tonnage_runs";
                     let create = columns("varchar(20)", "bigint");
                     cluster.query(member, &format!("{drop}; {create}{partitions}"));
                 }
             }
             Kind::MariaDb(maria) => {
-                maria.query("DROP TABLE IF EXISTS items, tonnage_inputs, tonnage_slots, tonnage_runs");
+                maria.query("DROP TABLE IF EXISTS items, aside, impostor, items_before, tonnage_inputs, tonnage_slots, tonnage_runs");
                 maria.query(&columns("varchar(20)", "bigint"));
             }
             Kind::Cassandra { keyspace, .. } => keyspace.run(&format!(
@@ -239,6 +264,9 @@ impl Target {
                 self.table()
             )),
         }
+    }
+
+    fn add_before(&self, scenario: &Scenario) {
         let Some(before) = scenario.before() else { return };
         let path = scenario.directory.path().join("before.csv");
         std::fs::write(&path, before).expect("a file");
@@ -316,7 +344,7 @@ impl Target {
     }
 
     /// Answers of each database.
-    fn ask(&self, scenario: &Scenario, sql: &str) -> Result<Vec<Row>, String> {
+    pub(super) fn ask(&self, scenario: &Scenario, sql: &str) -> Result<Vec<Row>, String> {
         match &self.kind {
             Kind::Sqlite => sqlite(&Self::file(scenario), sql).map_err(|error| error.to_string()),
             Kind::Postgres { cluster, members, .. } => {
@@ -332,11 +360,35 @@ impl Target {
         }
     }
 
+    /// Runs a statement in every database.
+    pub(super) fn execute(&self, scenario: &Scenario, sql: &str) {
+        let done = match &self.kind {
+            Kind::Sqlite => Connection::open(Self::file(scenario))
+                .and_then(|database| {
+                    database.busy_timeout(Duration::from_secs(60))?;
+                    database.execute_batch(sql)
+                })
+                .map_err(|error| error.to_string()),
+            Kind::Cassandra { keyspace, .. } => {
+                keyspace.run(&sql.replace("items", &self.table()));
+                Ok(())
+            }
+            _ => self.ask(scenario, sql).map(|_| ()),
+        };
+        done.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+
     /// Rows that the ledger has as handled by an unfinished run; 0 where nobody answers.
     pub fn handled(&self, scenario: &Scenario) -> u64 {
         let sum = "SELECT coalesce(sum(written + skipped + rejected), 0) FROM tonnage_slots";
         let rows = self.ask(scenario, sum).unwrap_or_default();
         rows.iter().map(|row| number(&row[0])).sum()
+    }
+
+    /// Runs that the ledger knows; none where there is no ledger.
+    pub fn known(&self, scenario: &Scenario) -> usize {
+        let runs = self.ask(scenario, "SELECT run_id FROM tonnage_runs");
+        runs.map_or(0, |runs| runs.len())
     }
 
     /// The runs in the ledger; those of several databases one by one.

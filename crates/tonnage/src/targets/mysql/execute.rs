@@ -20,7 +20,7 @@ use crate::{
     operation::{Method, Support},
     plan::Plan,
     statement::{Dialect, Statement},
-    table::{Column, Equality, Table, TableIdentity},
+    table::{self, Column, Equality, Table, TableIdentity},
     types::ColumnType,
 };
 
@@ -93,6 +93,11 @@ pub(super) async fn describe(
         }));
         shape.push(format!("{name} {}", column.declared));
         columns.push(column);
+    }
+    // A table that was made anew is another one, for a statement as for rows.
+    if let Some(found) = &taking {
+        let lines = found.table.identity.shape.lines();
+        shape.extend(lines.filter(|line| table::is_making(line)).map(str::to_owned));
     }
     Ok(Described {
         table: Table {
