@@ -273,6 +273,95 @@ impl RunQuery {
     }
 }
 
+/// What is looked for in ledgers that a connection does not use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sought {
+    /// Runs of this [identity](NewRun::identity).
+    pub identity: String,
+    /// Runs into the table of this name.
+    pub table: String,
+    /// Inputs on record under any of these keys.
+    pub keys: Vec<String>,
+}
+
+/// Runs of inputs on record that are read from another ledger, at most.
+const OTHERS_READ_MAX: usize = 20;
+
+/// A ledger of a database or server that a connection does not use.
+#[derive(Debug, Clone)]
+pub struct OtherLedger {
+    /// What it is called, as `schema etl`.
+    pub place: String,
+    /// What makes a connection use it.
+    pub used_with: String,
+    /// Runs of the identity and into the table that were sought, each kind with the bound of its [`RunQuery`], and some
+    /// of those whose inputs were found.
+    pub runs: Vec<RunRecord>,
+    /// What is on record of the inputs that were sought.
+    pub inputs: Vec<InputRecord>,
+}
+
+impl OtherLedger {
+    /// Runs whose inputs were found and that were not read yet: unfinished ones first, then the newest.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn unread(&self, sought: &Sought) -> Vec<String> {
+        let is_unread = |record: &&InputRecord| {
+            record.detail.table == sought.table && !self.runs.iter().any(|run| run.run_id == record.run_id)
+        };
+        let mut unread: Vec<_> = self.inputs.iter().filter(is_unread).collect();
+        unread.sort_by(|a, b| (a.finished, &b.run_id).cmp(&(b.finished, &a.run_id)));
+        let mut ids: Vec<_> = unread.into_iter().map(|record| record.run_id.clone()).collect();
+        ids.dedup();
+        ids.truncate(OTHERS_READ_MAX);
+        ids
+    }
+
+    /// Adds runs that are not among its own.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn add(&mut self, runs: Vec<RunRecord>) {
+        for run in runs {
+            if !self.runs.iter().any(|known| known.run_id == run.run_id) {
+                self.runs.push(run);
+            }
+        }
+    }
+
+    /// Whether it has any of what was sought.
+    #[cfg(any(feature = "mysql", feature = "postgres"))]
+    pub(crate) fn has_any(&self) -> bool {
+        !self.runs.is_empty() || !self.inputs.is_empty()
+    }
+}
+
+/// What has to be there for a ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// Where the ledger is or will be, as `schema etl`.
+    pub place: String,
+    /// The statements that make it and grant its use, in the database's words and without semicolons. Those that make
+    /// what is there already change nothing.
+    pub statements: Vec<String>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
+}
+
+impl Setup {
+    /// Of a ledger that is a local file. `Config` where roles are to be granted its use.
+    pub(crate) fn of_file(file: &str, grantees: &[String]) -> Result<Vec<Self>> {
+        if !grantees.is_empty() {
+            return Err(Error::config(
+                "the ledger is a local file, and there are no roles to grant its use to",
+            )
+            .hint("leave --grant out; who may write the file may use the ledger"));
+        }
+        Ok(vec![Self {
+            place: format!("the local file {file}"),
+            statements: Vec::new(),
+            notes: vec!["it is made by the first run that needs it".to_owned()],
+        }])
+    }
+}
+
 /// A target's ledger.
 #[async_trait]
 pub trait Ledger: Send + Sync {
@@ -293,9 +382,16 @@ pub trait Ledger: Send + Sync {
     /// they loaded stay on record, and so does the newest run of each table.
     async fn prune(&self, keep: u64, limit: u64) -> Result<u64>;
 
-    /// Another ledger of this database or server, which this connection does not use and which has runs of `identity` or
-    /// into the table with this object id: what it is called.
-    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>>;
+    /// The other ledgers of this database or server, which this connection can read and does not use, that have any of
+    /// what is sought.
+    async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>>;
+
+    /// What has to be there for the ledger, and what `grantees`, which are roles, need to use it. One for each database
+    /// that has a ledger of its own. Changes nothing. `Config` where `grantees` are named and there are no roles.
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>>;
+
+    /// Runs what [`Ledger::setup`] returns.
+    async fn set_up(&self, grantees: &[String]) -> Result<()>;
 
     /// Makes the ledger's tables where they are missing, then, in one transaction, records the run and its slots, all
     /// at position 0 and epoch 1, prepares the table, and records what is owed to it. A second unfinished run of one identity is refused

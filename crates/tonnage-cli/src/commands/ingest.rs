@@ -236,6 +236,11 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
     let mut interrupt = None;
     let read = tokio::select! {
         read = ended => read.unwrap_or_else(|_| Err(Error::bug("the reader ended unexpectedly"))),
+        // A row with this number never comes: the buffer has failed, and the next line may never come either.
+        _ = buffer.committed_beyond(u64::MAX - 1) => {
+            stopped.store(true, Ordering::Relaxed);
+            Ok(())
+        }
         found = requested() => {
             stopped.store(true, Ordering::Relaxed);
             interrupt = Some(found);

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod generate;
 pub mod get;
 pub mod ingest;
+pub mod init;
 pub mod load;
 pub mod rows;
 pub mod runs;

@@ -115,8 +115,9 @@ pub struct RowsArgs {
     #[arg(long, help_heading = "Bad rows and resuming")]
     restart: bool,
 
-    /// Where positions are kept: tables tonnage_runs and tonnage_slots beside yours (target), nowhere (none), or in a
-    /// file of this machine, for databases that have no transactions [auto: target, or such a file]
+    /// Where positions are kept: in tables of the database, whose names begin with tonnage_ (target; `tonnage init` prints
+    /// what makes them), nowhere (none), or in a file of this machine, for databases that have no transactions
+    /// [auto: target, or such a file]
     #[arg(
         long,
         value_name = "auto|target|none|PATH",

@@ -454,6 +454,89 @@ fn a_ledger_beside_the_search_path_is_told() {
 }
 
 #[test]
+fn a_plain_load_beside_another_ledger_says_so() {
+    for database in [Database::Postgres, Database::MariaDb] {
+        let place = Place::with(
+            database,
+            match database {
+                Database::Postgres => {
+                    "CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.t (id bigint, v text)"
+                }
+                _ => "CREATE TABLE t (id bigint, v text)",
+            },
+            &[("a.csv", A), ("b.csv", "id,v\n3,c\n")],
+        );
+        // In MariaDB a ledger belongs to the database of the URL.
+        let (table, of, other, ledger) = match database {
+            Database::Postgres => (
+                "a.t".to_owned(),
+                "?options=-csearch_path%3Da",
+                "{db}?options=-csearch_path%3Db".to_owned(),
+                "schema a".to_owned(),
+            ),
+            _ => {
+                let second = format!("{}_b", place.name());
+                place.sql(&format!("CREATE DATABASE {second}"));
+                (
+                    format!("{}.t", place.name()),
+                    "",
+                    format!("{}_b", place.url()),
+                    "database {name}".to_owned(),
+                )
+            }
+        };
+        let beside =
+            |file: &str, option: &str| place.run(&format!("load {file} {other} -t {table} {option}"));
+        assert_eq!(
+            place.run(&format!("load a.csv {{db}}{of} -t {table}")).code,
+            Some(0)
+        );
+        let said = format!("the ledger in {ledger}, which this connection does not use, has 1 run into ");
+        let ran = beside("b.csv", "");
+        assert_eq!(ran.code, Some(0), "{database:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(&said) && ran.stderr.contains("?ledger_schema="),
+            "{database:?}: {}",
+            ran.stderr
+        );
+        // What it says leads there.
+        let chosen = match database {
+            Database::Postgres => format!("{other}&ledger_schema=a"),
+            _ => format!("{other}?ledger_schema={}", place.name()),
+        };
+        let ran = place.run(&format!("load a.csv {chosen} -t {table} --resume"));
+        assert!(
+            ran.stderr.contains("has loaded all of this already"),
+            "{database:?}: {}",
+            ran.stderr
+        );
+        match database {
+            Database::MariaDb => place.sql("UPDATE tonnage_runs SET finished = NULL, unfinished = identity"),
+            _ => place.sql("UPDATE a.tonnage_runs SET finished = NULL"),
+        };
+        let ran = beside("a.csv", "");
+        assert_eq!(ran.code, Some(2), "{database:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("has run {run} of {directory}/a.csv into ")
+                && ran.stderr.contains("unfinished"),
+            "{database:?}: {}",
+            ran.stderr
+        );
+        let rows = match database {
+            Database::Postgres => place.sql("SELECT count(*) FROM a.t"),
+            _ => place.sql("SELECT count(*) FROM t"),
+        };
+        assert_eq!(rows, ["3"], "{database:?}");
+        let ran = beside("a.csv", "--restart");
+        assert_eq!(ran.code, Some(0), "{database:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(&said), "{database:?}: {}", ran.stderr);
+        if database == Database::MariaDb {
+            place.sql(&format!("DROP DATABASE {}_b", place.name()));
+        }
+    }
+}
+
+#[test]
 fn runs_are_listed_and_pruned_with_a_bound() {
     for database in ALL {
         let place = place(*database);

@@ -7,6 +7,7 @@ use crate::support::{Database, Place};
 const COMMANDS: &[&str] = &[
     "load",
     "runs",
+    "init",
     "generate",
     "bench",
     "explain",

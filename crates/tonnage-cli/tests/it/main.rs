@@ -40,6 +40,7 @@ mod proxy;
 mod readme;
 mod rejects;
 mod related;
+mod roles;
 mod same_files;
 #[path = "../../../tonnage/tests/it/cassandra/session.rs"]
 mod session;

@@ -86,3 +86,28 @@ fn a_load_that_is_told_to_stop_gives_its_account_although_its_pipe_is_silent() {
         );
     }
 }
+
+#[test]
+fn an_ingest_that_failed_says_so_although_its_pipe_is_silent() {
+    for database in ALL {
+        let place = place(*database);
+        let (input, mut pipe) = std::io::pipe().expect("a pipe");
+        let mut command = tonnage();
+        command
+            .current_dir(place.path(""))
+            .args(["ingest", &place.url(), "-t", "t", "--max-rejects", "1"]);
+        let running = Running::start_with(&mut command, Stdio::from(input));
+        drop(command);
+        let text = "{\"id\": 1, \"v\": \"a\"}\n".repeat(4);
+        pipe.write_all(text.as_bytes())
+            .expect("the ingest reads all of it");
+        let ended = running.wait();
+        drop(pipe);
+        ended.expect(1);
+        assert!(
+            ended.stderr.contains("1 written") && ended.stderr.contains("error: "),
+            "{database:?}: {}",
+            ended.stderr
+        );
+    }
+}

@@ -45,6 +45,7 @@ fn help() {
         "get",
         "ingest",
         "runs",
+        "init",
         "generate",
         "bench",
         "explain",

@@ -8,7 +8,7 @@
 use crate::{
     error::{Error, Result},
     ledger::{
-        InputIdentity, Ledger, RunDetail, RunQuery, RunRecord,
+        InputIdentity, Ledger, OtherLedger, RunDetail, RunQuery, RunRecord,
         inputs::{InputRecord, object_key},
     },
     report::Grouped,
@@ -139,12 +139,69 @@ pub(super) struct Obstacle {
     run: Option<RunRecord>,
 }
 
+impl Obstacle {
+    /// Whether the run is unfinished.
+    pub(super) fn is_unfinished(&self) -> bool {
+        !self.record.finished
+    }
+
+    /// The run and what it loads, for a message.
+    pub(super) fn shown(&self) -> String {
+        format!(
+            "run {} of {}",
+            self.record.run_id,
+            shown_inputs(self.run.as_ref(), &self.record)
+        )
+    }
+
+    /// Whether rows of it may be there. Of a run that has written nothing, or a single transaction that was never
+    /// committed, no row is.
+    fn has_rows(&self) -> bool {
+        let is_void = |run: &RunRecord| {
+            run.counts.written == 0 && (run.finished.is_some() || run.detail.single_transaction)
+        };
+        !self.run.as_ref().is_some_and(is_void)
+    }
+}
+
 /// Looks for runs that share an input with `detail`. `replaces` says that the table is emptied first, so that rows of
 /// finished runs cannot come to be there twice.
 pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bool) -> Result<Shared> {
+    let records = ledger.inputs(&keys(&detail.inputs)).await?;
+    let (mut shared, obstacles) = sift(records, detail, replaces);
+    for record in obstacles {
+        // One that was pruned is known by its inputs only.
+        let run = ledger.runs(&RunQuery::Id(record.run_id.clone())).await?;
+        let run = run.into_iter().next();
+        let obstacle = Some(Obstacle { record, run }).filter(Obstacle::has_rows);
+        if obstacle.is_some() {
+            shared.obstacle = obstacle;
+            break;
+        }
+    }
+    Ok(shared)
+}
+
+/// The same of a ledger that the connection does not use.
+pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, replaces: bool) -> Shared {
+    let (mut shared, obstacles) = sift(other.inputs.clone(), detail, replaces);
+    let obstacles = obstacles.into_iter().map(|record| {
+        let run = other.runs.iter().find(|run| run.run_id == record.run_id);
+        Obstacle {
+            run: run.cloned(),
+            record,
+        }
+    });
+    shared.obstacle = obstacles.into_iter().find(Obstacle::has_rows);
+    shared
+}
+
+/// Of records of inputs those of runs that may be an obstacle, unfinished ones first, then the newest; and what to say of
+/// the others.
+fn sift(records: Vec<InputRecord>, detail: &RunDetail, replaces: bool) -> (Shared, Vec<InputRecord>) {
     let mut shared = Shared::default();
     let mut obstacles: Vec<InputRecord> = Vec::new();
-    for record in ledger.inputs(&keys(&detail.inputs)).await? {
+    for record in records {
         let is_shared = |now: &InputIdentity| Likeness::of(&record.detail.input, now).is_shared();
         let Some(input) = detail.inputs.iter().find(|now| is_shared(now)) else {
             continue;
@@ -171,21 +228,8 @@ pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bo
             _ => obstacles.push(record),
         }
     }
-    obstacles.sort_by_key(|record| (!record.finished, record.run_id.clone()));
-    while let Some(record) = obstacles.pop() {
-        // One that was pruned is known by its inputs only.
-        let run = ledger.runs(&RunQuery::Id(record.run_id.clone())).await?;
-        let run = run.into_iter().next();
-        // Of a run that has written nothing, or a single transaction that was never committed, no row is there.
-        let is_void = |run: &RunRecord| {
-            run.counts.written == 0 && (run.finished.is_some() || run.detail.single_transaction)
-        };
-        if !run.as_ref().is_some_and(is_void) {
-            shared.obstacle = Some(Obstacle { record, run });
-            break;
-        }
-    }
-    Ok(shared)
+    obstacles.sort_by(|a, b| (a.finished, &b.run_id).cmp(&(b.finished, &a.run_id)));
+    (shared, obstacles)
 }
 
 /// Why a run that is to go on cannot, as the one that shares an input with it is not the same.

@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{InputIdentity, Ledger, NewRun, RunDetail, RunHandle, RunQuery, RunRecord},
+    ledger::{
+        FOUND_MAX, InputIdentity, Ledger, NewRun, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord,
+        Sought,
+    },
     operation::Operation,
     plan::{Attempt, LoadOptions, OnError, Plan, SlotBy},
     preparation::{Pending, Preparation},
@@ -138,7 +141,8 @@ pub async fn own(
             preparation: preparation(plan),
             detail,
         };
-        return start(ledger, plan, run, false, Vec::new()).await;
+        let notes = beside(ledger, plan, &run.detail, options).await?;
+        return start(ledger, plan, run, false, notes).await;
     }
     let identity = detail.identity();
     let mut same = find(ledger, plan, &RunQuery::Identity(identity.clone())).await?;
@@ -198,8 +202,10 @@ pub async fn own(
                 return Ok(Ownership::over(run));
             }
             notes.extend(begins_anew(ledger, plan, &detail, options).await?);
+            notes.extend(beside(ledger, plan, &detail, options).await?);
         }
         (None, _) => {
+            notes.extend(beside(ledger, plan, &detail, options).await?);
             if let Some(run) = finished {
                 notes.push(format!(
                     "the same input was loaded into {} before, by run {}; its rows are loaded again",
@@ -282,21 +288,83 @@ async fn begins_anew(
     if let Some(obstacle) = &shared.obstacle {
         return Err(earlier::refusal(obstacle, detail, changed));
     }
-    let elsewhere = ledger
-        .elsewhere(&detail.identity(), &detail.table_identity.object)
-        .await?;
-    if let Some(place) = elsewhere {
-        return Err(Error::config(format!(
-            "the ledger in {place} has runs into {}, and this connection does not use it",
-            detail.table
-        ))
-        .hint(
-            "connect so that it comes first (PostgreSQL: ?options=-csearch_path=SCHEMA,public; MariaDB: the database of              the URL); or --restart, to begin anew in a ledger of this connection's own",
-        ));
-    }
     let mut notes = vec!["no earlier run found: began anew".to_owned()];
     notes.extend(shared.note);
     Ok(notes)
+}
+
+/// What is said of ledgers that this connection does not use and that have runs into this table. An error where a run
+/// of such a ledger would have to be gone on with, or looked at, instead.
+async fn beside(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    detail: &RunDetail,
+    options: &LoadOptions,
+) -> Result<Vec<String>> {
+    let sought = Sought {
+        identity: detail.identity(),
+        table: detail.table.clone(),
+        keys: earlier::keys(&detail.inputs),
+    };
+    let mut attempts = Attempts::new(plan);
+    let others = loop {
+        match ledger.elsewhere(&sought).await {
+            Ok(others) => break others,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
+    let replaces = plan.preparation.truncates() || plan.preparation == Preparation::Recreate;
+    let mut notes = Vec::new();
+    for other in &others {
+        let OtherLedger { place, used_with, .. } = other;
+        let table = &detail.table;
+        let shared = earlier::shared_in(other, detail, replaces);
+        let into_table =
+            |run: &&RunRecord| run.identity == sought.identity || run.detail.own_table() == *table;
+        let count = other.runs.iter().filter(into_table).count();
+        let unfinished = shared
+            .obstacle
+            .as_ref()
+            .filter(|obstacle| obstacle.is_unfinished());
+        if count == 0 && shared.obstacle.is_none() {
+            continue;
+        }
+        match (options.attempt, unfinished) {
+            (Attempt::New, Some(unfinished)) => {
+                return Err(Error::config(format!(
+                    "the ledger in {place}, which this connection does not use, has {} into {table}, which is \
+                     unfinished",
+                    unfinished.shown()
+                ))
+                .hint(format!(
+                    "{used_with}, with --resume, goes on with it; --restart loads all of this as a new run in a ledger \
+                     of this connection's own"
+                )));
+            }
+            (Attempt::New, None) if options.new_files && shared.obstacle.is_some() => {
+                return Err(unused(other, table));
+            }
+            (Attempt::Resume, _) => return Err(unused(other, table)),
+            (Attempt::New | Attempt::Restart, _) => notes.push(format!(
+                "the ledger in {place}, which this connection does not use, has {}{} into {table}; {used_with} uses it",
+                if count >= FOUND_MAX { "at least " } else { "" },
+                Counted(count.max(1) as u64, "run")
+            )),
+        }
+    }
+    Ok(notes)
+}
+
+/// The refusal of a run that depends on what earlier ones have done, where another ledger knows of some.
+fn unused(other: &OtherLedger, table: &str) -> Error {
+    Error::config(format!(
+        "the ledger in {} has runs into {table}, and this connection does not use it",
+        other.place
+    ))
+    .hint(format!(
+        "{} uses it; --restart begins anew in a ledger of this connection's own",
+        other.used_with
+    ))
 }
 
 /// What is done when the run starts; a single transaction empties the table itself.

@@ -166,8 +166,10 @@ pub(super) const DATABASES: &[Mistake] = &[
               DO $$ BEGIN CREATE ROLE tonnage_reader LOGIN PASSWORD 'reader'; EXCEPTION WHEN duplicate_object
               THEN NULL; END $$; GRANT SELECT ON orders TO tonnage_reader",
         arguments: "load orders.csv postgresql://tonnage_reader:reader@{server}/{name} -t orders -q",
-        says: "error: cannot make the ledger in schema public: permission denied for schema public\n\
-               hint: grant CREATE on the schema, or use --ledger none\n",
+        says: "error: cannot make the ledger: role tonnage_reader may make no tables in schema public, and there is none \
+               in schema tonnage that it may use\n\
+               hint: `tonnage init TARGET --grant tonnage_reader` prints what makes a ledger and lets that role use it, for \
+               the database's owner; --ledger none loads without one\n",
         ..Mistake::PLAIN
     },
 ];

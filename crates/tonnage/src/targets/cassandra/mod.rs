@@ -44,7 +44,10 @@ use crate::{
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, Moment},
-    ledger::{Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{
+        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        inputs::InputRecord,
+    },
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
@@ -494,8 +497,16 @@ impl Ledger for CassandraTarget {
         self.local().await?.prune(keep, limit).await
     }
 
-    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
-        self.local().await?.elsewhere(identity, object).await
+    async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
+        self.local().await?.elsewhere(sought).await
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        self.local().await?.setup(grantees).await
+    }
+
+    async fn set_up(&self, grantees: &[String]) -> Result<()> {
+        self.local().await?.set_up(grantees).await
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {

@@ -6,7 +6,7 @@ use super::{Memory, State, Stored};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord,
+        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::{self, InputRecord},
     },
     preparation::{IndexDefinition, Pending, Preparation, not_empty, shadow},
@@ -175,8 +175,16 @@ impl Ledger for Memory {
         Ok(pruned)
     }
 
-    async fn elsewhere(&self, _: &str, _: &str) -> Result<Option<String>> {
-        Ok(None)
+    async fn elsewhere(&self, _: &Sought) -> Result<Vec<OtherLedger>> {
+        Ok(Vec::new())
+    }
+
+    async fn setup(&self, _: &[String]) -> Result<Vec<Setup>> {
+        Ok(Vec::new())
+    }
+
+    async fn set_up(&self, _: &[String]) -> Result<()> {
+        Ok(())
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {

@@ -1,13 +1,15 @@
 //! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
 //! are found ([`found`]).
 //!
-//! They are InnoDB tables in the database of the URL, which the transactions of the rows span whichever database these
-//! are in. Numbers of 64 bits are unsigned there as here. An unfinished run keeps its identity a second time, in a
+//! They are InnoDB tables in the database that the URL names for them (`ledger_schema`), else in the database of the URL,
+//! else in one called `tonnage` that has them; else they are made in the database of the URL. The transactions of the rows
+//! span all of them, whichever database the rows are in. Numbers of 64 bits are unsigned there as here. An unfinished run keeps its identity a second time, in a
 //! column with a unique index that is null once it is finished: there are no partial indexes. Every move of a slot
 //! counts up `moves`, so that the server's count of changed rows is the count of rows moved. The tables are made
 //! outside the transactions, which making a table would end.
 
 mod found;
+mod setup;
 
 use std::fmt::Write;
 
@@ -19,34 +21,88 @@ use super::{
     catalog::{INPUTS, RUNS, SLOTS, get, rows},
     errors,
     statements::empty,
+    types::quote,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, Opening, RunDetail, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{
+        Ledger, NewRun, Opening, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        inputs::InputRecord,
+    },
     slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
 
-const TABLES: [&str; 3] = [
-    "CREATE TABLE IF NOT EXISTS tonnage_runs (\
-         run_id varchar(64) NOT NULL PRIMARY KEY, identity varchar(190) NOT NULL, unfinished varchar(190) NULL, \
-         epoch bigint NOT NULL, started bigint NOT NULL, finished bigint NULL, \
-         written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
-         detail longtext NOT NULL, UNIQUE KEY tonnage_runs_unfinished (unfinished), \
-         KEY tonnage_runs_identity (identity, run_id), KEY tonnage_runs_finished (finished, run_id)) \
-     ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
-    "CREATE TABLE IF NOT EXISTS tonnage_slots (\
-         run_id varchar(64) NOT NULL, slot int NOT NULL, epoch bigint NOT NULL, \
-         block bigint unsigned NOT NULL, block_rows bigint unsigned NOT NULL, \
-         file int unsigned NOT NULL, byte_offset bigint unsigned NOT NULL, file_rows bigint unsigned NOT NULL, \
-         source_rows bigint unsigned NOT NULL, hash bigint unsigned NOT NULL, \
-         written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
-         moves bigint unsigned NOT NULL, PRIMARY KEY (run_id, slot)) \
-     ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
-    "CREATE TABLE IF NOT EXISTS tonnage_inputs (\
-         run_id varchar(64) NOT NULL, number int unsigned NOT NULL, found_by varchar(64) NOT NULL, \
-         detail longtext NOT NULL, PRIMARY KEY (run_id, number), KEY tonnage_inputs_found (found_by, run_id)) \
-     ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin",
-];
+/// The database that is looked in where that of the URL has no ledger, and in which `tonnage init` makes one.
+const DATABASE: &str = "tonnage";
+
+/// The ledger's tables in SQL.
+#[derive(Clone)]
+struct Tables {
+    /// The name of the database, as it is.
+    database: String,
+    runs: String,
+    slots: String,
+    inputs: String,
+    /// Not in a ledger of an earlier version, until a run starts in it under a user who may add the table.
+    has_inputs: bool,
+}
+
+impl Tables {
+    fn within(database: &str, has_inputs: bool) -> Self {
+        let table = |name| format!("{}.{name}", quote(database));
+        Self {
+            database: database.to_owned(),
+            runs: table(RUNS),
+            slots: table(SLOTS),
+            inputs: table(INPUTS),
+            has_inputs,
+        }
+    }
+
+    /// Those of the ledger; none where it was never made.
+    async fn locate(conn: &mut Conn, asked: Option<&str>) -> Result<Option<Self>> {
+        let within = match asked {
+            Some(asked) => format!("table_schema = {}", literal(asked)),
+            None => format!("table_schema IN (database(), '{DATABASE}')"),
+        };
+        let found: Vec<(String, String)> = conn
+            .query(format!(
+                "SELECT table_schema, table_name FROM information_schema.tables WHERE {within} \
+                 AND table_name IN ('{RUNS}', '{INPUTS}') ORDER BY table_schema = database() DESC"
+            ))
+            .await
+            .map_err(errors::statement)?;
+        let Some((database, _)) = found.iter().find(|(_, table)| table == RUNS) else {
+            return Ok(None);
+        };
+        let has_inputs = found
+            .iter()
+            .any(|(other, table)| other == database && table == INPUTS);
+        Ok(Some(Self::within(database, has_inputs)))
+    }
+
+    async fn existing(conn: &mut Conn, asked: Option<&str>) -> Result<Self> {
+        Self::locate(conn, asked).await?.ok_or_else(|| {
+            Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
+                .hint("start the load anew with --restart")
+        })
+    }
+
+    /// An error of a statement about them.
+    fn failed(&self, failure: mysql_async::Error) -> Error {
+        self.denied(errors::statement(failure))
+    }
+
+    /// The same, with what to do where the user lacks a right.
+    fn denied(&self, error: Error) -> Error {
+        match error.code_text() {
+            Some("1044" | "1142" | "1143") => error
+                .at(format!("the ledger in database {} cannot be used", self.database))
+                .hint(setup::HINT),
+            _ => error,
+        }
+    }
+}
 
 /// The columns of a slot's state, in the order in which [`slot_state`] reads them.
 const STATE: &str =
@@ -64,21 +120,6 @@ pub(super) fn literal(text: &str) -> String {
     }
     literal.push('\'');
     literal
-}
-
-/// Whether there is a ledger.
-async fn exists(conn: &mut Conn) -> Result<bool> {
-    has_table(conn, RUNS).await
-}
-
-async fn has_table(conn: &mut Conn, name: &str) -> Result<bool> {
-    let found: Option<u8> = conn
-        .query_first(format!(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = database() AND table_name = '{name}'"
-        ))
-        .await
-        .map_err(errors::statement)?;
-    Ok(found.is_some())
 }
 
 fn slot_state(mut row: Row) -> Result<SlotState> {
@@ -121,13 +162,17 @@ fn no_run(run_id: &str) -> Error {
 /// The statements by which a writer moves slots. They hold nothing but numbers and the run's id.
 pub(super) struct Mover {
     handle: RunHandle,
+    /// The table in SQL.
+    slots: String,
 }
 
 impl Mover {
-    pub fn new(handle: &RunHandle) -> Self {
-        Self {
+    pub async fn new(conn: &mut Conn, handle: &RunHandle, asked: Option<&str>) -> Result<Self> {
+        let Tables { slots, .. } = Tables::existing(conn, asked).await?;
+        Ok(Self {
             handle: handle.clone(),
-        }
+            slots,
+        })
     }
 
     fn of_run(&self) -> String {
@@ -166,12 +211,13 @@ impl Mover {
             );
         }
         format!(
-            "UPDATE {SLOTS} AS s JOIN ({given}) AS a ON s.slot = a.slot \
+            "UPDATE {} AS s JOIN ({given}) AS a ON s.slot = a.slot \
              SET s.block = a.block, s.block_rows = a.block_rows, s.file = a.file, s.byte_offset = a.byte_offset, \
                  s.file_rows = a.file_rows, s.source_rows = a.source_rows, s.hash = a.hash, \
                  s.written = s.written + a.written, s.skipped = s.skipped + a.skipped, \
                  s.rejected = s.rejected + a.rejected, s.moves = s.moves + 1 \
              WHERE {} AND s.block = a.from_block AND s.block_rows = a.from_rows",
+            self.slots,
             self.of_run()
         )
     }
@@ -199,9 +245,10 @@ impl Mover {
             );
         }
         Ok(format!(
-            "UPDATE {SLOTS} AS s JOIN ({given}) AS a ON s.slot = a.slot \
+            "UPDATE {} AS s JOIN ({given}) AS a ON s.slot = a.slot \
              SET s.written = s.written + a.written, s.skipped = s.skipped + a.skipped, \
                  s.rejected = s.rejected + a.rejected, s.moves = s.moves + 1 WHERE {}",
+            self.slots,
             self.of_run()
         ))
     }
@@ -229,32 +276,27 @@ async fn begin(conn: &mut Conn) -> Result<()> {
         .map_err(errors::statement)
 }
 
-/// Makes the tables where they are missing; whether there are rows by which runs are found.
-async fn make(conn: &mut Conn, database: &str) -> Result<bool> {
-    if exists(conn).await? && has_table(conn, INPUTS).await? {
-        return Ok(true);
+/// Makes the tables where they are missing.
+async fn make(conn: &mut Conn, own: &str, asked: Option<&str>) -> Result<Tables> {
+    let found = Tables::locate(conn, asked).await?;
+    if let Some(tables) = found.as_ref().filter(|tables| tables.has_inputs) {
+        return Ok(tables.clone());
     }
-    if !found::lock(conn).await? {
-        return Err(
-            Error::new(ErrorKind::Overloaded, "another process is making the ledger")
-                .hint("the same command again, once it is done"),
-        );
-    }
-    let made = match exists(conn).await {
-        Ok(true) => found::add(conn).await,
-        Ok(false) => make_all(conn, database).await.map(|()| true),
-        Err(error) => Err(error),
-    };
-    found::unlock(conn).await;
-    made
+    let database = found.map_or_else(|| asked.unwrap_or(own).to_owned(), |tables| tables.database);
+    setup::locked(conn, &database, async |conn| {
+        match Tables::locate(conn, asked).await? {
+            Some(tables) => found::add(conn, tables).await,
+            None => make_all(conn, &database).await,
+        }
+    })
+    .await
 }
 
-async fn make_all(conn: &mut Conn, database: &str) -> Result<()> {
-    // Left of a ledger that was dropped: what it knew is to be forgotten. The runs last: who finds them finds all.
-    let left = format!("DROP TABLE {INPUTS}");
-    let left = has_table(conn, INPUTS).await?.then_some(left.as_str());
-    for table in left.into_iter().chain(TABLES.iter().rev().copied()) {
-        conn.query_drop(table).await.map_err(|failure| {
+async fn make_all(conn: &mut Conn, database: &str) -> Result<Tables> {
+    let tables = Tables::within(database, true);
+    let left = setup::left(conn, &tables).await?;
+    for statement in left.into_iter().chain(setup::statements(&tables)) {
+        conn.query_drop(statement).await.map_err(|failure| {
             let error = errors::statement(failure);
             if error.kind() != ErrorKind::Refused {
                 return error;
@@ -262,22 +304,24 @@ async fn make_all(conn: &mut Conn, database: &str) -> Result<()> {
             let error = error.at(format!("cannot make the ledger in database {database}"));
             // Not every refusal is a matter of rights: a disk may be full.
             match error.code_text() {
-                Some("1044" | "1142" | "1227") => {
-                    error.hint("grant CREATE on the database, or use --ledger none")
+                Some("1044" | "1142" | "1227") => error.hint(setup::HINT),
+                Some("1049") => {
+                    error.hint("`tonnage init TARGET --execute` makes it, or prints what makes it")
                 }
                 _ => error,
             }
         })?;
     }
-    Ok(())
+    Ok(tables)
 }
 
-async fn start_within(conn: &mut Conn, run: &NewRun, has_inputs: bool) -> Result<RunHandle> {
+async fn start_within(conn: &mut Conn, tables: &Tables, run: &NewRun) -> Result<RunHandle> {
+    let Tables { runs, slots, .. } = tables;
     let detail = run.detail.to_json()?;
     let inserted = conn
         .exec_drop(
             format!(
-                "INSERT INTO {RUNS} (run_id, identity, unfinished, epoch, started, written, skipped, rejected, detail) \
+                "INSERT INTO {runs} (run_id, identity, unfinished, epoch, started, written, skipped, rejected, detail) \
                  VALUES (?, ?, ?, 1, unix_timestamp(), 0, 0, 0, ?)"
             ),
             (&run.run_id, &run.identity, &run.identity, detail),
@@ -288,7 +332,7 @@ async fn start_within(conn: &mut Conn, run: &NewRun, has_inputs: bool) -> Result
         Err(failure) if errors::number(&failure) == Some(1062) => {
             let known: Option<u8> = conn
                 .exec_first(
-                    format!("SELECT 1 FROM {RUNS} WHERE run_id = ? AND unfinished = ?"),
+                    format!("SELECT 1 FROM {runs} WHERE run_id = ? AND unfinished = ?"),
                     (&run.run_id, &run.identity),
                 )
                 .await
@@ -309,22 +353,22 @@ async fn start_within(conn: &mut Conn, run: &NewRun, has_inputs: bool) -> Result
             )
             .hint("go on with --resume, or begin again with --restart"));
         }
-        Err(failure) => return Err(errors::statement(failure)),
+        Err(failure) => return Err(tables.failed(failure)),
     }
     let id = literal(&run.run_id);
-    let slots: Vec<_> = (0..run.detail.slots)
+    let each: Vec<_> = (0..run.detail.slots)
         .map(|slot| format!("({id}, 1, {slot}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)"))
         .collect();
-    if !slots.is_empty() {
+    if !each.is_empty() {
         conn.query_drop(format!(
-            "INSERT INTO {SLOTS} (run_id, epoch, {STATE}, moves) VALUES {}",
-            slots.join(", ")
+            "INSERT INTO {slots} (run_id, epoch, {STATE}, moves) VALUES {}",
+            each.join(", ")
         ))
         .await
         .map_err(errors::statement)?;
     }
-    if has_inputs {
-        found::put_on_record(conn, INPUTS, &run.run_id, &run.detail).await?;
+    if tables.has_inputs {
+        found::put_on_record(conn, &tables.inputs, &run.run_id, &run.detail).await?;
     }
     if run.preparation.truncates() {
         let table = &run.table;
@@ -339,9 +383,14 @@ async fn start_within(conn: &mut Conn, run: &NewRun, has_inputs: bool) -> Result
     })
 }
 
-async fn take_over_within(conn: &mut Conn, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+async fn take_over_within(
+    conn: &mut Conn,
+    tables: &Tables,
+    run_id: &str,
+) -> Result<(RunHandle, Vec<SlotState>)> {
+    let Tables { runs, slots, .. } = tables;
     conn.exec_drop(
-        format!("UPDATE {RUNS} SET epoch = epoch + 1 WHERE run_id = ? AND finished IS NULL"),
+        format!("UPDATE {runs} SET epoch = epoch + 1 WHERE run_id = ? AND finished IS NULL"),
         (run_id,),
     )
     .await
@@ -350,18 +399,18 @@ async fn take_over_within(conn: &mut Conn, run_id: &str) -> Result<(RunHandle, V
         return Err(no_run(run_id));
     }
     let epoch: i64 = conn
-        .exec_first(format!("SELECT epoch FROM {RUNS} WHERE run_id = ?"), (run_id,))
+        .exec_first(format!("SELECT epoch FROM {runs} WHERE run_id = ?"), (run_id,))
         .await
         .map_err(errors::statement)?
         .ok_or_else(|| no_run(run_id))?;
     // Waits for every transaction that holds a slot.
     conn.exec_drop(
-        format!("UPDATE {SLOTS} SET epoch = ? WHERE run_id = ?"),
+        format!("UPDATE {slots} SET epoch = ? WHERE run_id = ?"),
         (epoch, run_id),
     )
     .await
     .map_err(errors::statement)?;
-    let states = states(conn, run_id).await?;
+    let states = states(conn, tables, run_id).await?;
     Ok((
         RunHandle {
             run_id: run_id.to_owned(),
@@ -371,8 +420,9 @@ async fn take_over_within(conn: &mut Conn, run_id: &str) -> Result<(RunHandle, V
     ))
 }
 
-async fn states(conn: &mut Conn, run_id: &str) -> Result<Vec<SlotState>> {
-    let sql = format!("SELECT {STATE} FROM {SLOTS} WHERE run_id = ? ORDER BY slot");
+async fn states(conn: &mut Conn, tables: &Tables, run_id: &str) -> Result<Vec<SlotState>> {
+    let Tables { slots, .. } = tables;
+    let sql = format!("SELECT {STATE} FROM {slots} WHERE run_id = ? ORDER BY slot");
     rows(conn, &sql, &[run_id])
         .await?
         .into_iter()
@@ -380,10 +430,16 @@ async fn states(conn: &mut Conn, run_id: &str) -> Result<Vec<SlotState>> {
         .collect()
 }
 
-async fn note_opening_within(conn: &mut Conn, run_id: &str, opening: &Opening) -> Result<bool> {
+async fn note_opening_within(
+    conn: &mut Conn,
+    tables: &Tables,
+    run_id: &str,
+    opening: &Opening,
+) -> Result<bool> {
+    let Tables { runs, .. } = tables;
     let found: Option<String> = conn
         .exec_first(
-            format!("SELECT detail FROM {RUNS} WHERE run_id = ? AND finished IS NULL FOR UPDATE"),
+            format!("SELECT detail FROM {runs} WHERE run_id = ? AND finished IS NULL FOR UPDATE"),
             (run_id,),
         )
         .await
@@ -396,7 +452,7 @@ async fn note_opening_within(conn: &mut Conn, run_id: &str, opening: &Opening) -
         return Ok(false);
     }
     conn.exec_drop(
-        format!("UPDATE {RUNS} SET detail = ? WHERE run_id = ?"),
+        format!("UPDATE {runs} SET detail = ? WHERE run_id = ?"),
         (detail.to_json()?, run_id),
     )
     .await
@@ -404,11 +460,12 @@ async fn note_opening_within(conn: &mut Conn, run_id: &str, opening: &Opening) -
     Ok(true)
 }
 
-async fn finish_within(conn: &mut Conn, handle: &RunHandle, counts: Counts) -> Result<()> {
+async fn finish_within(conn: &mut Conn, tables: &Tables, handle: &RunHandle, counts: Counts) -> Result<()> {
+    let Tables { runs, slots, .. } = tables;
     // A run that has finished already stays so: the answer to an earlier attempt may have been lost.
     conn.exec_drop(
         format!(
-            "UPDATE {RUNS} SET finished = coalesce(finished, unix_timestamp()), unfinished = NULL, \
+            "UPDATE {runs} SET finished = coalesce(finished, unix_timestamp()), unfinished = NULL, \
                  written = ?, skipped = ?, rejected = ? WHERE run_id = ? AND epoch = ?"
         ),
         (
@@ -428,23 +485,30 @@ async fn finish_within(conn: &mut Conn, handle: &RunHandle, counts: Counts) -> R
         )
         .hint("tonnage runs shows where it stands"));
     }
-    conn.exec_drop(format!("DELETE FROM {SLOTS} WHERE run_id = ?"), (&handle.run_id,))
+    conn.exec_drop(format!("DELETE FROM {slots} WHERE run_id = ?"), (&handle.run_id,))
         .await
         .map_err(errors::statement)
 }
 
-async fn forget_within(conn: &mut Conn, run_id: &str) -> Result<bool> {
+async fn forget_within(conn: &mut Conn, tables: &Tables, run_id: &str) -> Result<bool> {
+    let Tables {
+        runs,
+        slots,
+        inputs,
+        has_inputs,
+        ..
+    } = tables;
     // Slots last: they wait for transactions in flight, which then find their run gone.
-    conn.exec_drop(format!("DELETE FROM {RUNS} WHERE run_id = ?"), (run_id,))
+    conn.exec_drop(format!("DELETE FROM {runs} WHERE run_id = ?"), (run_id,))
         .await
         .map_err(errors::statement)?;
     let removed = conn.affected_rows();
-    conn.exec_drop(format!("DELETE FROM {SLOTS} WHERE run_id = ?"), (run_id,))
+    conn.exec_drop(format!("DELETE FROM {slots} WHERE run_id = ?"), (run_id,))
         .await
         .map_err(errors::statement)?;
     let mut known = removed > 0;
-    if has_table(conn, INPUTS).await? {
-        conn.exec_drop(format!("DELETE FROM {INPUTS} WHERE run_id = ?"), (run_id,))
+    if *has_inputs {
+        conn.exec_drop(format!("DELETE FROM {inputs} WHERE run_id = ?"), (run_id,))
             .await
             .map_err(errors::statement)?;
         known |= conn.affected_rows() > 0;
@@ -452,11 +516,12 @@ async fn forget_within(conn: &mut Conn, run_id: &str) -> Result<bool> {
     Ok(known)
 }
 
-async fn forget_unbegun_within(conn: &mut Conn, handle: &RunHandle) -> Result<bool> {
+async fn forget_unbegun_within(conn: &mut Conn, tables: &Tables, handle: &RunHandle) -> Result<bool> {
+    let Tables { runs, slots, .. } = tables;
     let owned: Option<i64> = conn
         .exec_first(
             format!(
-                "SELECT epoch FROM {RUNS} WHERE run_id = ? AND epoch = ? AND finished IS NULL FOR UPDATE"
+                "SELECT epoch FROM {runs} WHERE run_id = ? AND epoch = ? AND finished IS NULL FOR UPDATE"
             ),
             (&handle.run_id, handle.epoch),
         )
@@ -468,74 +533,86 @@ async fn forget_unbegun_within(conn: &mut Conn, handle: &RunHandle) -> Result<bo
     // Waits for transactions in flight, and then sees what they have committed.
     let handled: Vec<u64> = conn
         .exec(
-            format!("SELECT written + skipped + rejected FROM {SLOTS} WHERE run_id = ? FOR UPDATE"),
+            format!("SELECT written + skipped + rejected FROM {slots} WHERE run_id = ? FOR UPDATE"),
             (&handle.run_id,),
         )
         .await
         .map_err(errors::statement)?;
     match handled.iter().all(|rows| *rows == 0) {
-        true => forget_within(conn, &handle.run_id).await,
+        true => forget_within(conn, tables, &handle.run_id).await,
         false => Ok(false),
     }
 }
 
-fn no_ledger() -> Error {
-    Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
-        .hint("start the load anew with --restart")
+impl MysqlTarget {
+    /// The database of the ledger, where one was chosen.
+    pub(super) fn asked(&self) -> Option<&str> {
+        self.settings.ledger_database.as_deref()
+    }
 }
 
 #[async_trait]
 impl Ledger for MysqlTarget {
     async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
         let mut session = self.session().await?;
-        found::runs(&mut session.0, query).await
+        found::runs(&mut session.0, self.asked(), query).await
     }
 
     async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
         let mut session = self.session().await?;
-        found::ids(&mut session.0, prefix).await
+        found::ids(&mut session.0, self.asked(), prefix).await
     }
 
     async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
         let mut session = self.session().await?;
-        found::inputs(&mut session.0, keys).await
+        found::inputs(&mut session.0, self.asked(), keys).await
     }
 
     async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        if !exists(conn).await? || !has_table(conn, INPUTS).await? {
+        let tables = Tables::locate(conn, self.asked()).await?;
+        let Some(tables) = tables.filter(|tables| tables.has_inputs) else {
             return Ok(0);
-        }
-        let Some(bound) = found::bound(conn, keep).await? else {
+        };
+        let Some(bound) = found::bound(conn, &tables, keep).await? else {
             return Ok(0);
         };
         begin(conn).await?;
-        let pruned = found::prune_within(conn, &bound, limit).await;
+        let pruned = found::prune_within(conn, &tables, &bound, limit).await;
         end(conn, pruned).await
     }
 
-    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
+    async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
         let mut session = self.session().await?;
-        found::elsewhere(&mut session.0, identity, object).await
+        found::elsewhere(&mut session.0, self.asked(), sought).await
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        let mut session = self.session().await?;
+        let setup = setup::setup(&mut session.0, self.asked(), grantees).await?;
+        Ok(vec![setup])
+    }
+
+    async fn set_up(&self, grantees: &[String]) -> Result<()> {
+        let mut session = self.session().await?;
+        setup::set_up(&mut session.0, self.asked(), grantees).await
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        let has_inputs = make(conn, &self.settings.database).await?;
+        let tables = make(conn, &self.settings.database, self.asked()).await?;
         begin(conn).await?;
-        let started = start_within(conn, run, has_inputs).await;
+        let started = start_within(conn, &tables, run).await;
         end(conn, started).await
     }
 
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        match exists(conn).await? {
-            true => states(conn, run_id).await,
-            false => Err(no_ledger()),
-        }
+        let tables = Tables::existing(conn, self.asked()).await?;
+        states(conn, &tables, run_id).await
     }
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
@@ -543,11 +620,11 @@ impl Ledger for MysqlTarget {
         loop {
             let mut session = self.session().await?;
             let conn = &mut session.0;
-            if !exists(conn).await? {
+            let Some(tables) = Tables::locate(conn, self.asked()).await? else {
                 return Err(no_run(run_id));
-            }
+            };
             begin(conn).await?;
-            let taken = take_over_within(conn, run_id).await;
+            let taken = take_over_within(conn, &tables, run_id).await;
             match end(conn, taken).await {
                 Err(error) if error.kind() == ErrorKind::Overloaded && attempt < TAKE_OVER_ATTEMPTS => {
                     attempt += 1
@@ -560,44 +637,42 @@ impl Ledger for MysqlTarget {
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        if !exists(conn).await? {
+        let Some(tables) = Tables::locate(conn, self.asked()).await? else {
             return Ok(false);
-        }
+        };
         begin(conn).await?;
-        let noted = note_opening_within(conn, run_id, opening).await;
+        let noted = note_opening_within(conn, &tables, run_id, opening).await;
         end(conn, noted).await
     }
 
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        if !exists(conn).await? {
-            return Err(no_ledger());
-        }
+        let tables = Tables::existing(conn, self.asked()).await?;
         begin(conn).await?;
-        let finished = finish_within(conn, handle, counts).await;
+        let finished = finish_within(conn, &tables, handle, counts).await;
         end(conn, finished).await
     }
 
     async fn forget(&self, run_id: &str) -> Result<bool> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        if !exists(conn).await? {
+        let Some(tables) = Tables::locate(conn, self.asked()).await? else {
             return Ok(false);
-        }
+        };
         begin(conn).await?;
-        let forgotten = forget_within(conn, run_id).await;
+        let forgotten = forget_within(conn, &tables, run_id).await;
         end(conn, forgotten).await
     }
 
     async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
         let mut session = self.session().await?;
         let conn = &mut session.0;
-        if !exists(conn).await? {
+        let Some(tables) = Tables::locate(conn, self.asked()).await? else {
             return Ok(false);
-        }
+        };
         begin(conn).await?;
-        let forgotten = forget_unbegun_within(conn, handle).await;
+        let forgotten = forget_unbegun_within(conn, &tables, handle).await;
         end(conn, forgotten).await
     }
 

@@ -519,7 +519,10 @@ impl Target for MysqlTarget {
             .map_or(1, |(statements, _)| statements.columns.len());
         let most = self.sizes(columns, shards).statement_max(plan.split);
         let sizes = (most, self.server.packet_bytes_max);
-        let mover = run.map(Mover::new);
+        let mover = match run {
+            Some(run) => Some(Mover::new(&mut conn, run, self.asked()).await?),
+            None => None,
+        };
         let writer = MysqlWriter::open(conn, Subject::of(plan, version), carrying, mover, sizes).await?;
         Ok(Box::new(writer))
     }

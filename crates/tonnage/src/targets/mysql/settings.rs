@@ -109,8 +109,10 @@ pub(super) struct Settings {
     pub password: Secret,
     /// Where that was.
     pub password_origin: PasswordOrigin,
-    /// The database, which holds the ledger too.
+    /// The database, which holds the ledger too, unless another is chosen.
     pub database: String,
+    /// The database of the ledger, where one was chosen.
+    pub ledger_database: Option<String>,
     /// TLS.
     pub tls: TlsMode,
     /// Certificate of the authority to trust.
@@ -178,6 +180,7 @@ const OPTIONS: &[&str] = &[
     "sslkey",
     "connect_timeout",
     "defaults-file",
+    "ledger_schema",
 ];
 
 fn decode(text: &str, part: &str) -> Result<String> {
@@ -395,6 +398,7 @@ impl Settings {
             password: Secret(password),
             password_origin,
             database,
+            ledger_database: parts.option("ledger_schema").map(str::to_owned),
             tls,
             root_certificate,
             client_certificate,

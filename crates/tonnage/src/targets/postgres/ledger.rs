@@ -1,12 +1,15 @@
 //! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
 //! are found ([`found`]).
 //!
-//! They stand in the first schema of the search path that has them, else in the first schema of the search path.
+//! They are in the schema that the URL names (`ledger_schema`), else in the first schema of the search path that has them,
+//! else in a schema called `tonnage` that has them; else they are made in the first schema of the search path in which the
+//! role may make tables.
 //! A slot's row is updated in place (fill factor 50, no index on what changes) and carries the run's epoch: whoever
 //! raises the epoch waits for the transactions that hold slots, and shuts older owners out. Unsigned 64-bit values
 //! are kept by their bit patterns.
 
 mod found;
+mod setup;
 
 use async_trait::async_trait;
 use tokio_postgres::{Client, GenericClient, Statement, types::ToSql};
@@ -19,27 +22,34 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, Opening, RunDetail, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{
+        Ledger, NewRun, Opening, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        inputs::InputRecord,
+    },
     slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
-
-/// Taken while the tables are made, so that two first runs do not collide. "tonnage" in ASCII.
-const CREATION_LOCK: i64 = 0x0074_6f6e_6e61_6765;
 
 /// Attempts at a take-over that meets a deadlock with an owner that is still at work.
 const TAKE_OVER_ATTEMPTS: usize = 10;
 
+/// The schema that is looked in where the search path leads to no ledger, and in which `tonnage init` makes one.
+const SCHEMA: &str = "tonnage";
+
 /// The schema that has the ledger's tables, and whether the rows are among them by which runs are found; none where the
 /// ledger was never made.
-async fn locate(client: &impl GenericClient) -> Result<Option<(String, bool)>> {
+async fn locate(client: &impl GenericClient, asked: Option<&str>) -> Result<Option<(String, bool)>> {
     let row = client
         .query_opt(
             "SELECT n.nspname::text, EXISTS (SELECT FROM pg_catalog.pg_class i \
                  WHERE i.relname = $2 AND i.relkind = 'r' AND i.relnamespace = n.oid) \
              FROM pg_catalog.pg_class c \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.relname = $1 AND c.relkind = 'r' AND pg_catalog.pg_table_is_visible(c.oid)",
-            &[&RUNS, &INPUTS],
+             WHERE c.relname = $1 AND c.relkind = 'r' AND CASE WHEN $3::text IS NULL \
+                 THEN pg_catalog.pg_table_is_visible(c.oid) \
+                     OR (n.nspname::text = $4 AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')) \
+                 ELSE n.nspname::text = $3 END \
+             ORDER BY pg_catalog.pg_table_is_visible(c.oid) DESC LIMIT 1",
+            &[&RUNS, &INPUTS, &asked, &SCHEMA],
         )
         .await
         .map_err(errors::statement)?;
@@ -48,6 +58,8 @@ async fn locate(client: &impl GenericClient) -> Result<Option<(String, bool)>> {
 
 /// The ledger's tables in SQL.
 struct Tables {
+    /// The name of the schema, as it is.
+    schema: String,
     runs: String,
     slots: String,
     /// None in a ledger of an earlier version, until a run starts in it under a role that may add the table.
@@ -58,36 +70,34 @@ impl Tables {
     fn within(schema: &str, has_inputs: bool) -> Self {
         let table = |name| format!("{}.{name}", quote(schema));
         Self {
+            schema: schema.to_owned(),
             runs: table(RUNS),
             slots: table(SLOTS),
             inputs: has_inputs.then(|| table(INPUTS)),
         }
     }
 
-    async fn locate(client: &impl GenericClient) -> Result<Option<Self>> {
-        let found = locate(client).await?;
+    async fn locate(client: &impl GenericClient, asked: Option<&str>) -> Result<Option<Self>> {
+        let found = locate(client, asked).await?;
         Ok(found.map(|(schema, has_inputs)| Self::within(&schema, has_inputs)))
     }
 
-    async fn existing(client: &impl GenericClient) -> Result<Self> {
-        Self::locate(client).await?.ok_or_else(|| {
+    async fn existing(client: &impl GenericClient, asked: Option<&str>) -> Result<Self> {
+        Self::locate(client, asked).await?.ok_or_else(|| {
             Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
                 .hint("start the load anew with --restart")
         })
     }
 
     /// Inside a transaction that is to start a run.
-    async fn make(client: &impl GenericClient) -> Result<Self> {
-        match Self::locate(client).await? {
+    async fn make(client: &impl GenericClient, asked: Option<&str>) -> Result<Self> {
+        match Self::locate(client, asked).await? {
             Some(tables) if tables.inputs.is_some() => return Ok(tables),
             Some(tables) if !found::may_add(client, &tables.runs).await? => return Ok(tables),
             _ => {}
         }
-        client
-            .execute("SELECT pg_catalog.pg_advisory_xact_lock($1)", &[&CREATION_LOCK])
-            .await
-            .map_err(errors::statement)?;
-        match locate(client).await? {
+        setup::lock(client).await?;
+        match locate(client, asked).await? {
             Some((schema, true)) => return Ok(Self::within(&schema, true)),
             Some((schema, false)) => {
                 let tables = Self::within(&schema, true);
@@ -96,45 +106,36 @@ impl Tables {
             }
             None => {}
         }
-        let row = client
-            .query_one("SELECT pg_catalog.current_schema()::text", &[])
-            .await
-            .map_err(errors::statement)?;
-        let schema: Option<String> = get(&row, 0)?;
-        let schema = schema.ok_or_else(|| {
-            Error::config("the search path names no schema in which the ledger could be made")
-                .hint("set search_path for this role, or use --ledger none")
-        })?;
+        let schema = setup::schema_for_new(client, asked).await?;
         let tables = Self::within(&schema, true);
-        let Self { runs, slots, .. } = &tables;
-        let create = format!(
-            "CREATE TABLE {runs} (\
-                 run_id text PRIMARY KEY, identity text NOT NULL, epoch bigint NOT NULL, started bigint NOT NULL, \
-                 finished bigint, written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
-                 detail text NOT NULL); \
-             CREATE UNIQUE INDEX tonnage_runs_unfinished ON {runs} (identity) WHERE finished IS NULL; \
-             CREATE TABLE {slots} (\
-                 run_id text NOT NULL, slot integer NOT NULL, epoch bigint NOT NULL, \
-                 block bigint NOT NULL, block_rows bigint NOT NULL, \
-                 file bigint NOT NULL, byte_offset bigint NOT NULL, file_rows bigint NOT NULL, \
-                 source_rows bigint NOT NULL, hash bigint NOT NULL, \
-                 written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
-                 PRIMARY KEY (run_id, slot)) WITH (fillfactor = 50); {}",
-            found::tables(&tables)
-        );
-        client.batch_execute(&create).await.map_err(|e| {
-            let error = errors::statement(e);
-            if error.kind() != ErrorKind::Refused {
-                return error;
+        for statement in setup::left(client, &tables)
+            .await?
+            .into_iter()
+            .chain(setup::statements(&tables))
+        {
+            if let Err(failure) = client.batch_execute(&statement).await {
+                let error =
+                    errors::statement(failure).at(format!("cannot make the ledger in schema {schema}"));
+                // Of another refusal, such as a full disk, the server knows better what to do. The transaction is
+                // broken, so nobody can be asked for the role.
+                return Err(match error.code_text() {
+                    Some("42501") => error.hint(setup::hint("ROLE")),
+                    _ => error,
+                });
             }
-            let error = error.at(format!("cannot make the ledger in schema {schema}"));
-            // Of another refusal, such as a full disk, the server knows better what to do.
-            match error.code_text() {
-                Some("42501") => error.hint("grant CREATE on the schema, or use --ledger none"),
-                _ => error,
-            }
-        })?;
+        }
         Ok(tables)
+    }
+
+    /// An error of a statement about them.
+    fn failed(&self, failure: tokio_postgres::Error) -> Error {
+        let error = errors::statement(failure);
+        match error.code_text() {
+            Some("42501") => error
+                .at(format!("the ledger in schema {} cannot be used", self.schema))
+                .hint(setup::hint("ROLE")),
+            _ => error,
+        }
     }
 
     /// The columns of a slot's state, in the order in which [`slot_state`] reads them.
@@ -231,8 +232,8 @@ pub(super) fn opened(process: i32) -> String {
 }
 
 impl Mover {
-    pub async fn prepare(client: &Client, handle: &RunHandle) -> Result<Self> {
-        let Tables { slots, .. } = Tables::existing(client).await?;
+    pub async fn prepare(client: &Client, handle: &RunHandle, asked: Option<&str>) -> Result<Self> {
+        let Tables { slots, .. } = Tables::existing(client, asked).await?;
         let claim = format!(
             "UPDATE {slots} AS s SET block = a.to_block, block_rows = a.to_rows, file = a.file, \
                  byte_offset = a.byte_offset, file_rows = a.file_rows, source_rows = a.source_rows, hash = a.hash, \
@@ -313,6 +314,11 @@ impl Mover {
 }
 
 impl PostgresTarget {
+    /// The schema of the ledger, where one was chosen.
+    pub(super) fn asked(&self) -> Option<&str> {
+        self.settings.ledger_schema.as_deref()
+    }
+
     async fn take_over_once(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
         let mut session = self.session().await?;
         let transaction = session
@@ -321,7 +327,7 @@ impl PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let Tables { runs, slots, .. } = Tables::existing(&transaction).await?;
+        let Tables { runs, slots, .. } = Tables::existing(&transaction, self.asked()).await?;
         let raise = format!(
             "UPDATE {runs} SET epoch = epoch + 1 WHERE run_id = $1 AND finished IS NULL RETURNING epoch"
         );
@@ -353,7 +359,9 @@ impl PostgresTarget {
 
 /// Removes a run, and undoes what it owes; whether there was one.
 async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> Result<bool> {
-    let Tables { runs, slots, inputs } = tables;
+    let Tables {
+        runs, slots, inputs, ..
+    } = tables;
     let removed = client
         .query_opt(
             &format!("DELETE FROM {runs} WHERE run_id = $1 RETURNING detail, finished IS NULL"),
@@ -391,27 +399,39 @@ async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> R
 impl Ledger for PostgresTarget {
     async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
         let session = self.session().await?;
-        found::runs(&session, query).await
+        found::runs(&session, self.asked(), query).await
     }
 
     async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
         let session = self.session().await?;
-        found::ids(&session, prefix).await
+        found::ids(&session, self.asked(), prefix).await
     }
 
     async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
         let session = self.session().await?;
-        found::inputs(&session, keys).await
+        found::inputs(&session, self.asked(), keys).await
     }
 
     async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
         let session = self.session().await?;
-        found::prune(&session, keep, limit).await
+        found::prune(&session, self.asked(), keep, limit).await
     }
 
-    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
+    async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
         let session = self.session().await?;
-        found::elsewhere(&session, identity, object).await
+        found::elsewhere(&session, self.asked(), sought).await
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        let session = self.session().await?;
+        Ok(vec![setup::setup(&*session, self.asked(), grantees).await?])
+    }
+
+    async fn set_up(&self, grantees: &[String]) -> Result<()> {
+        let mut session = self.session().await?;
+        let transaction = session.transaction().await.map_err(errors::statement)?;
+        setup::set_up(&transaction, self.asked(), grantees).await?;
+        transaction.commit().await.map_err(errors::commit)
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
@@ -423,7 +443,7 @@ impl Ledger for PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let tables = Tables::make(&transaction).await?;
+        let tables = Tables::make(&transaction, self.asked()).await?;
         let Tables { runs, slots, .. } = &tables;
         let insert = format!(
             "INSERT INTO {runs} (run_id, identity, epoch, started, written, skipped, rejected, detail) \
@@ -433,7 +453,7 @@ impl Ledger for PostgresTarget {
         let inserted = transaction
             .execute(&insert, &[&run.run_id, &run.identity, &detail.to_json()?])
             .await
-            .map_err(errors::statement)?;
+            .map_err(|failure| tables.failed(failure))?;
         if inserted == 0 {
             let known =
                 format!("SELECT 1 FROM {runs} WHERE run_id = $1 AND identity = $2 AND finished IS NULL");
@@ -483,7 +503,7 @@ impl Ledger for PostgresTarget {
 
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
         let session = self.session().await?;
-        let Tables { slots, .. } = Tables::existing(&*session).await?;
+        let Tables { slots, .. } = Tables::existing(&*session, self.asked()).await?;
         let query = format!(
             "SELECT {} FROM {slots} WHERE run_id = $1 ORDER BY slot",
             Tables::STATE
@@ -515,7 +535,7 @@ impl Ledger for PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let Some(Tables { runs, .. }) = Tables::locate(&transaction).await? else {
+        let Some(Tables { runs, .. }) = Tables::locate(&transaction, self.asked()).await? else {
             return Ok(false);
         };
         let found = format!("SELECT detail FROM {runs} WHERE run_id = $1 AND finished IS NULL FOR UPDATE");
@@ -542,7 +562,7 @@ impl Ledger for PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let tables = Tables::existing(&transaction).await?;
+        let tables = Tables::existing(&transaction, self.asked()).await?;
         let Tables { runs, slots, .. } = &tables;
         // The row is locked first, so that nothing is settled that another process finishes or forgets.
         let owner = format!(
@@ -606,11 +626,11 @@ impl Ledger for PostgresTarget {
 
     async fn forget(&self, run_id: &str) -> Result<bool> {
         let mut session = self.session().await?;
-        if Tables::locate(&*session).await?.is_none() {
+        if Tables::locate(&*session, self.asked()).await?.is_none() {
             return Ok(false);
         }
         let transaction = session.transaction().await.map_err(errors::statement)?;
-        let tables = Tables::existing(&transaction).await?;
+        let tables = Tables::existing(&transaction, self.asked()).await?;
         let removed = remove(&transaction, &tables, run_id).await?;
         transaction.commit().await.map_err(errors::commit)?;
         Ok(removed)
@@ -618,7 +638,7 @@ impl Ledger for PostgresTarget {
 
     async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
         let mut session = self.session().await?;
-        if Tables::locate(&*session).await?.is_none() {
+        if Tables::locate(&*session, self.asked()).await?.is_none() {
             return Ok(false);
         }
         let transaction = session
@@ -627,7 +647,7 @@ impl Ledger for PostgresTarget {
             .start()
             .await
             .map_err(errors::statement)?;
-        let tables = Tables::existing(&transaction).await?;
+        let tables = Tables::existing(&transaction, self.asked()).await?;
         let owner = format!(
             "SELECT epoch FROM {} WHERE run_id = $1 AND epoch = $2 AND finished IS NULL FOR UPDATE",
             tables.runs

@@ -394,6 +394,8 @@ impl Target for PostgresTarget {
             let known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
             known.get(&routing.router.identity()).cloned()
         });
+        let schema = self.asked();
+        let run = run.map(|run| writer::Recorded { run, schema });
         let writer =
             writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit, partitions).await?;
         Ok(Box::new(writer))

@@ -145,6 +145,8 @@ pub(super) struct Settings {
     pub application_name: String,
     /// Whether only a server that takes writes will do.
     pub read_write: bool,
+    /// The schema of the ledger, where one was chosen.
+    pub ledger_schema: Option<String>,
     /// The session that others are compared with.
     pub control: Arc<Control>,
 }
@@ -205,6 +207,7 @@ pub(super) const OPTIONS: &[&str] = &[
     "options",
     "application_name",
     "target_session_attrs",
+    "ledger_schema",
 ];
 
 /// Whether a target is a connection string of keywords rather than a URL.
@@ -488,6 +491,10 @@ impl Settings {
                 .or_else(|| service.option("application_name"))
                 .unwrap_or_else(|| "tonnage".to_owned()),
             read_write,
+            ledger_schema: parts
+                .option("ledger_schema")
+                .map(str::to_owned)
+                .or_else(|| service.option("ledger_schema")),
             control: Arc::default(),
         })
     }

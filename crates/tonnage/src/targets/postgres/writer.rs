@@ -149,19 +149,26 @@ struct Sent {
     bytes: u64,
 }
 
+/// A run whose slots are moved.
+pub(super) struct Recorded<'a> {
+    pub run: &'a RunHandle,
+    /// The schema of its ledger, where one was chosen.
+    pub schema: Option<&'a str>,
+}
+
 impl PostgresWriter {
     /// Prepares everything that `plan` needs on `client`.
     pub async fn open(
         client: Client,
         plan: &Plan,
-        run: Option<&RunHandle>,
+        run: Option<Recorded<'_>>,
         synchronous_commit: &str,
         partitions: Option<Arc<Partitions>>,
     ) -> Result<Self> {
         let carrying = carrying::prepare(&client, plan, synchronous_commit, partitions).await?;
         let process = pooler::process(&client).await?;
         let mover = match run {
-            Some(run) => Some(Mover::prepare(&client, run).await?),
+            Some(Recorded { run, schema }) => Some(Mover::prepare(&client, run, schema).await?),
             None => None,
         };
         Ok(Self {

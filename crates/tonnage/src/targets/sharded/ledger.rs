@@ -16,7 +16,10 @@ use futures::future::join_all;
 use super::{ShardedTarget, is_away};
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, MemberDetail, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{
+        Ledger, MemberDetail, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        inputs::InputRecord,
+    },
     preparation::Preparation,
     slot::{Counts, SlotState},
 };
@@ -347,14 +350,45 @@ impl Ledger for ShardedTarget {
         Ok(most)
     }
 
-    async fn elsewhere(&self, identity: &str, object: &str) -> Result<Option<String>> {
-        let each = self.each(async |_, target| target.ledger().elsewhere(identity, object).await);
+    async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
+        let routing = self.routing();
+        let mut others = Vec::new();
+        let each = self.each(async |_, target| target.ledger().elsewhere(sought).await);
         for (at, found) in each.await?.into_iter().enumerate() {
-            if let Ok(Some(other)) = found {
-                return Ok(Some(format!("{other} of {}", self.names[at])));
+            // Who is away is reported where its own ledger is asked.
+            for mut other in found.unwrap_or_default() {
+                // What was loaded into a member by itself is no run of this table.
+                other.runs.retain_mut(|run| {
+                    let member = run.detail.member.take();
+                    member.is_some_and(|member| member.routing == routing)
+                });
+                other
+                    .inputs
+                    .retain(|record| record.detail.routing.as_ref() == Some(&routing));
+                if !other.runs.is_empty() || !other.inputs.is_empty() {
+                    other.place = format!("{} of {}", other.place, self.names[at]);
+                    others.push(other);
+                }
             }
         }
-        Ok(None)
+        Ok(others)
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        let mut all = Vec::new();
+        let each = self.each(async |_, target| target.ledger().setup(grantees).await);
+        for (at, setups) in each.await?.into_iter().enumerate() {
+            for setup in setups? {
+                let place = format!("{} of {}", setup.place, self.names[at]);
+                all.push(Setup { place, ..setup });
+            }
+        }
+        Ok(all)
+    }
+
+    async fn set_up(&self, grantees: &[String]) -> Result<()> {
+        let each = self.each(async |_, target| target.ledger().set_up(grantees).await);
+        each.await?.into_iter().collect()
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {

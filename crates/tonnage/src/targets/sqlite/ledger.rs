@@ -54,14 +54,14 @@ CREATE TABLE IF NOT EXISTS tonnage_slots (
 ) WITHOUT ROWID";
 
 const INPUTS: &str = "
-CREATE TABLE tonnage_inputs (
+CREATE TABLE IF NOT EXISTS tonnage_inputs (
   run_id TEXT NOT NULL,
   number INTEGER NOT NULL,
   found_by TEXT NOT NULL,
   detail TEXT NOT NULL,
   PRIMARY KEY (run_id, number)
 ) WITHOUT ROWID;
-CREATE INDEX tonnage_inputs_found ON tonnage_inputs (found_by, run_id)";
+CREATE INDEX IF NOT EXISTS tonnage_inputs_found ON tonnage_inputs (found_by, run_id)";
 
 /// A run with its account, by which [`run_columns`] reads it.
 const RUN: &str = "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail,
@@ -89,6 +89,17 @@ fn has_table(connection: &Connection, name: &str) -> Result<bool> {
         .optional()
         .map(|found| found.is_some())
         .map_err(failed)
+}
+
+/// The statements that make the tables.
+pub(super) fn statements() -> Vec<String> {
+    let all = TABLES.split(';').chain(INPUTS.split(';'));
+    all.map(|statement| statement.trim().to_owned()).collect()
+}
+
+/// Makes the tables where they are missing.
+pub(super) fn set_up(connection: &mut Connection) -> Result<()> {
+    change(connection, make)
 }
 
 /// Makes the tables where they are missing, in a transaction. Runs of a ledger that was made before there were rows to

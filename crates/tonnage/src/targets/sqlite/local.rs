@@ -21,7 +21,10 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{
+        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        inputs::InputRecord,
+    },
     slot::{Advance, Counts, SlotState},
     target::Claim,
 };
@@ -199,8 +202,20 @@ impl Ledger for LocalLedger {
     }
 
     /// The file that holds it is the one that was named.
-    async fn elsewhere(&self, _: &str, _: &str) -> Result<Option<String>> {
-        Ok(None)
+    async fn elsewhere(&self, _: &Sought) -> Result<Vec<OtherLedger>> {
+        Ok(Vec::new())
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        let shown = self
+            .control
+            .run(|control| control.location.shown().to_string())
+            .await?;
+        Setup::of_file(&shown, grantees)
+    }
+
+    async fn set_up(&self, _: &[String]) -> Result<()> {
+        Ok(())
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {

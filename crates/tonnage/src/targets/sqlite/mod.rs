@@ -61,7 +61,10 @@ use crate::{
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, Moment},
-    ledger::{Ledger, NewRun, Opening, RunHandle, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{
+        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        inputs::InputRecord,
+    },
     measure::Gauge,
     operation::{Durability, Method, Operation, Support},
     plan::{Plan, Split},
@@ -400,8 +403,24 @@ impl Ledger for SqliteTarget {
     }
 
     /// The file that holds it is the one that was named.
-    async fn elsewhere(&self, _: &str, _: &str) -> Result<Option<String>> {
-        Ok(None)
+    async fn elsewhere(&self, _: &Sought) -> Result<Vec<OtherLedger>> {
+        Ok(Vec::new())
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        if !grantees.is_empty() {
+            return Err(Error::config("SQLite has no roles to grant the ledger's use to")
+                .hint("leave --grant out; who may write the file may use the ledger"));
+        }
+        Ok(vec![Setup {
+            place: "the file that has the rows".to_owned(),
+            statements: ledger::statements(),
+            notes: vec!["the first run makes them, and two more by which tables are told apart".to_owned()],
+        }])
+    }
+
+    async fn set_up(&self, _: &[String]) -> Result<()> {
+        self.on_required(ledger::set_up).await
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {

@@ -7,65 +7,41 @@
 
 use mysql_async::{Conn, Row, prelude::Queryable};
 
-use super::{TABLES, counts, exists, has_table, literal};
+use super::{Tables, counts, literal, setup};
 use crate::{
     error::Result,
     ledger::{
-        FOUND_MAX, RunDetail, RunQuery, RunRecord,
+        FOUND_MAX, OtherLedger, RunDetail, RunQuery, RunRecord, Sought,
         inputs::{self, InputRecord},
     },
     targets::mysql::{
-        catalog::{INPUTS, RUNS, SLOTS, get, rows},
+        catalog::{INPUTS, RUNS, get, rows},
         errors,
     },
 };
 
-/// The table while it is filled.
-const UNFILLED: &str = "tonnage_inputs_unfilled";
 /// Records of an earlier version that are read at once.
 const READ_AT_ONCE: usize = 1_000;
 /// Bytes of rows that go in one statement: some servers take no more than 16 KiB.
 const STATEMENT_BYTES_MAX: usize = 12 << 10;
 /// Keys that are asked for in one statement.
 const KEYS_AT_ONCE: usize = 50;
-/// How long another process that adds the table is waited for.
-const LOCK_SECONDS: u32 = 600;
-
-/// What is locked while tables of the ledger are made, as SQL has it.
-const LOCK: &str = "concat('tonnage ledger ', md5(database()))";
-
-/// Waits for other processes that make tables of the ledger; false where that takes too long.
-pub(super) async fn lock(conn: &mut Conn) -> Result<bool> {
-    let held: Option<Option<u8>> = conn
-        .query_first(format!("SELECT get_lock({LOCK}, {LOCK_SECONDS})"))
-        .await
-        .map_err(errors::statement)?;
-    Ok(held.flatten() == Some(1))
+/// Adds the table to a ledger that was made before there was one, with the rows of the runs that it has; under a lock.
+/// Without it where this user may not.
+pub(super) async fn add(conn: &mut Conn, tables: Tables) -> Result<Tables> {
+    let has_inputs = tables.has_inputs || fill(conn, &tables).await?;
+    Ok(Tables { has_inputs, ..tables })
 }
 
-pub(super) async fn unlock(conn: &mut Conn) {
-    // The end of the session gives it back as well.
-    if let Err(failure) = conn.query_drop(format!("DO release_lock({LOCK})")).await {
-        tracing::debug!("release_lock: {failure}");
-    }
-}
-
-/// Adds the table to a ledger that was made before there was one, with the rows of the runs that it has; under
-/// [`lock`]. False where this user may not.
-pub(super) async fn add(conn: &mut Conn) -> Result<bool> {
-    match has_table(conn, INPUTS).await? {
-        true => Ok(true),
-        false => fill(conn).await,
-    }
-}
-
-async fn fill(conn: &mut Conn) -> Result<bool> {
-    let create = TABLES[2].replacen(INPUTS, UNFILLED, 1);
+async fn fill(conn: &mut Conn, tables: &Tables) -> Result<bool> {
+    let Tables { runs, inputs, .. } = tables;
+    let unfilled = format!("{inputs}_unfilled");
+    let create = setup::inputs(&unfilled);
     let indexes = format!(
-        "ALTER TABLE {RUNS} ADD KEY tonnage_runs_identity (identity, run_id), \
+        "ALTER TABLE {runs} ADD KEY tonnage_runs_identity (identity, run_id), \
          ADD KEY tonnage_runs_finished (finished, run_id)"
     );
-    for statement in [format!("DROP TABLE IF EXISTS {UNFILLED}"), create, indexes] {
+    for statement in [format!("DROP TABLE IF EXISTS {unfilled}"), create, indexes] {
         match conn.query_drop(statement).await {
             Ok(()) => {}
             Err(failure) => match errors::number(&failure) {
@@ -79,11 +55,11 @@ async fn fill(conn: &mut Conn) -> Result<bool> {
     }
     let mut last = String::new();
     loop {
-        let details = details(conn, &last).await?;
+        let details = details(conn, runs, &last).await?;
         let all = details.len() < READ_AT_ONCE;
         for (run_id, detail, _) in details {
             if let Ok(detail) = RunDetail::from_json(&run_id, &detail) {
-                put_on_record(conn, UNFILLED, &run_id, &detail).await?;
+                put_on_record(conn, &unfilled, &run_id, &detail).await?;
             }
             last = run_id;
         }
@@ -91,17 +67,17 @@ async fn fill(conn: &mut Conn) -> Result<bool> {
             break;
         }
     }
-    conn.query_drop(format!("RENAME TABLE {UNFILLED} TO {INPUTS}"))
+    conn.query_drop(format!("RENAME TABLE {unfilled} TO {inputs}"))
         .await
         .map_err(errors::statement)?;
     Ok(true)
 }
 
 /// Ids, details and whether they are finished of the runs behind `last`.
-async fn details(conn: &mut Conn, last: &str) -> Result<Vec<(String, String, bool)>> {
+async fn details(conn: &mut Conn, runs: &str, last: &str) -> Result<Vec<(String, String, bool)>> {
     conn.exec(
         format!(
-            "SELECT run_id, detail, finished IS NOT NULL FROM {RUNS} WHERE run_id > ? ORDER BY run_id LIMIT {READ_AT_ONCE}"
+            "SELECT run_id, detail, finished IS NOT NULL FROM {runs} WHERE run_id > ? ORDER BY run_id LIMIT {READ_AT_ONCE}"
         ),
         (last,),
     )
@@ -159,10 +135,23 @@ fn record(mut row: Row, query: &RunQuery) -> Result<Option<RunRecord>> {
     }))
 }
 
-pub(super) async fn runs(conn: &mut Conn, query: &RunQuery) -> Result<Vec<RunRecord>> {
-    if !exists(conn).await? {
-        return Ok(Vec::new());
+pub(super) async fn runs(conn: &mut Conn, asked: Option<&str>, query: &RunQuery) -> Result<Vec<RunRecord>> {
+    match Tables::locate(conn, asked).await? {
+        Some(tables) => runs_in(conn, &tables, query)
+            .await
+            .map_err(|failure| tables.denied(failure)),
+        None => Ok(Vec::new()),
     }
+}
+
+async fn runs_in(conn: &mut Conn, tables: &Tables, query: &RunQuery) -> Result<Vec<RunRecord>> {
+    let Tables {
+        runs,
+        slots,
+        inputs,
+        has_inputs,
+        ..
+    } = tables;
     let table_key;
     let mut limit = query.limit();
     let (which, given): (String, &[&str]) = match query {
@@ -170,10 +159,10 @@ pub(super) async fn runs(conn: &mut Conn, query: &RunQuery) -> Result<Vec<RunRec
         RunQuery::Id(id) => ("WHERE r.run_id = ?".to_owned(), &[id.as_str()]),
         RunQuery::Identity(identity) => ("WHERE r.identity = ?".to_owned(), &[identity.as_str()]),
         RunQuery::Unfinished => ("WHERE r.unfinished IS NOT NULL".to_owned(), &[]),
-        RunQuery::Table(table) if has_table(conn, INPUTS).await? => {
+        RunQuery::Table(table) if *has_inputs => {
             table_key = inputs::table_key(table);
             (
-                format!("JOIN {INPUTS} AS i ON i.run_id = r.run_id WHERE i.found_by = ?"),
+                format!("JOIN {inputs} AS i ON i.run_id = r.run_id WHERE i.found_by = ?"),
                 &[table_key.as_str()],
             )
         }
@@ -190,53 +179,62 @@ pub(super) async fn runs(conn: &mut Conn, query: &RunQuery) -> Result<Vec<RunRec
     let sum = |column: &str| {
         format!(
             "CASE WHEN r.finished IS NULL THEN (SELECT cast(coalesce(sum(s.{column}), 0) AS unsigned) \
-             FROM {SLOTS} AS s WHERE s.run_id = r.run_id) ELSE r.{column} END"
+             FROM {slots} AS s WHERE s.run_id = r.run_id) ELSE r.{column} END"
         )
     };
     let text = format!(
         "SELECT r.run_id, r.identity, r.epoch, r.started, r.finished, r.detail, {}, {}, {} \
-         FROM {RUNS} AS r {which} ORDER BY {first}r.run_id DESC LIMIT {limit}",
+         FROM {runs} AS r {which} ORDER BY {first}r.run_id DESC LIMIT {limit}",
         sum("written"),
         sum("skipped"),
         sum("rejected")
     );
-    let mut runs = Vec::new();
+    let mut found = Vec::new();
     for row in rows(conn, &text, given).await? {
         let run = record(row, query)?;
-        runs.extend(run.filter(|run| query.matches(run)));
+        found.extend(run.filter(|run| query.matches(run)));
     }
-    runs.truncate(query.limit());
-    Ok(runs)
+    found.truncate(query.limit());
+    Ok(found)
 }
 
-pub(super) async fn ids(conn: &mut Conn, prefix: &str) -> Result<Vec<String>> {
-    if !exists(conn).await? {
+pub(super) async fn ids(conn: &mut Conn, asked: Option<&str>, prefix: &str) -> Result<Vec<String>> {
+    let Some(tables) = Tables::locate(conn, asked).await? else {
         return Ok(Vec::new());
-    }
+    };
     let begin = |table: &str| {
         format!(
             "SELECT run_id FROM {table} WHERE left(run_id, char_length({0})) = {0}",
             literal(prefix)
         )
     };
-    let mut query = begin(RUNS);
-    if has_table(conn, INPUTS).await? {
-        query = format!("{query} UNION {}", begin(INPUTS));
+    let mut query = begin(&tables.runs);
+    if tables.has_inputs {
+        query = format!("{query} UNION {}", begin(&tables.inputs));
     }
     conn.query(format!("{query} LIMIT 2"))
         .await
         .map_err(errors::statement)
 }
 
-pub(super) async fn inputs(conn: &mut Conn, keys: &[String]) -> Result<Vec<InputRecord>> {
-    let mut found = Vec::new();
-    if !exists(conn).await? {
-        return Ok(found);
+pub(super) async fn inputs(
+    conn: &mut Conn,
+    asked: Option<&str>,
+    keys: &[String],
+) -> Result<Vec<InputRecord>> {
+    match Tables::locate(conn, asked).await? {
+        Some(tables) => inputs_in(conn, &tables, keys).await,
+        None => Ok(Vec::new()),
     }
-    if !has_table(conn, INPUTS).await? {
+}
+
+async fn inputs_in(conn: &mut Conn, tables: &Tables, keys: &[String]) -> Result<Vec<InputRecord>> {
+    let Tables { runs, inputs, .. } = tables;
+    let mut found = Vec::new();
+    if !tables.has_inputs {
         let mut last = String::new();
         loop {
-            let details = details(conn, &last).await?;
+            let details = details(conn, runs, &last).await?;
             let all = details.len() < READ_AT_ONCE;
             for (run_id, detail, finished) in details {
                 if let Ok(detail) = RunDetail::from_json(&run_id, &detail) {
@@ -254,10 +252,10 @@ pub(super) async fn inputs(conn: &mut Conn, keys: &[String]) -> Result<Vec<Input
             .iter()
             .map(|key| {
                 format!(
-                    "(SELECT i.run_id, i.detail, r.run_id IS NULL OR r.finished IS NOT NULL FROM {INPUTS} AS i \
-                     LEFT JOIN {RUNS} AS r ON r.run_id = i.run_id WHERE i.found_by = {} \
+                    "(SELECT i.run_id, i.detail, r.run_id IS NULL OR r.finished IS NOT NULL FROM {inputs} AS i \
+                     LEFT JOIN {runs} AS r ON r.run_id = i.run_id WHERE i.found_by = {} \
                      AND (r.run_id IS NOT NULL OR NOT EXISTS ( \
-                       SELECT 1 FROM {INPUTS} AS t WHERE t.run_id = i.run_id AND t.number = 0)) \
+                       SELECT 1 FROM {inputs} AS t WHERE t.run_id = i.run_id AND t.number = 0)) \
                      ORDER BY i.run_id DESC LIMIT {FOUND_MAX})",
                     literal(key)
                 )
@@ -275,9 +273,10 @@ pub(super) async fn inputs(conn: &mut Conn, keys: &[String]) -> Result<Vec<Input
 }
 
 /// The newest finished run beyond `keep` of them, by when it finished.
-pub(super) async fn bound(conn: &mut Conn, keep: u64) -> Result<Option<(i64, String)>> {
+pub(super) async fn bound(conn: &mut Conn, tables: &Tables, keep: u64) -> Result<Option<(i64, String)>> {
+    let Tables { runs, .. } = tables;
     conn.query_first(format!(
-        "SELECT finished, run_id FROM {RUNS} WHERE finished IS NOT NULL \
+        "SELECT finished, run_id FROM {runs} WHERE finished IS NOT NULL \
          ORDER BY finished DESC, run_id DESC LIMIT 1 OFFSET {keep}"
     ))
     .await
@@ -286,16 +285,18 @@ pub(super) async fn bound(conn: &mut Conn, keep: u64) -> Result<Option<(i64, Str
 
 pub(super) async fn prune_within(
     conn: &mut Conn,
+    tables: &Tables,
     (finished, run_id): &(i64, String),
     limit: u64,
 ) -> Result<u64> {
+    let Tables { runs, inputs, .. } = tables;
     let ids: Vec<String> = conn
         .exec(
             format!(
-                "SELECT r.run_id FROM {RUNS} AS r WHERE r.finished IS NOT NULL \
+                "SELECT r.run_id FROM {runs} AS r WHERE r.finished IS NOT NULL \
                  AND (r.finished < ? OR (r.finished = ? AND r.run_id <= ?)) \
-                 AND NOT EXISTS (SELECT 1 FROM {INPUTS} AS i WHERE i.run_id = r.run_id AND i.number = 0 \
-                   AND NOT EXISTS (SELECT 1 FROM {INPUTS} AS later \
+                 AND NOT EXISTS (SELECT 1 FROM {inputs} AS i WHERE i.run_id = r.run_id AND i.number = 0 \
+                   AND NOT EXISTS (SELECT 1 FROM {inputs} AS later \
                      WHERE later.found_by = i.found_by AND later.run_id > i.run_id)) \
                  ORDER BY r.finished, r.run_id LIMIT {limit}"
             ),
@@ -305,8 +306,8 @@ pub(super) async fn prune_within(
         .map_err(errors::statement)?;
     for id in &ids {
         for statement in [
-            format!("DELETE FROM {RUNS} WHERE run_id = ?"),
-            format!("DELETE FROM {INPUTS} WHERE run_id = ? AND number = 0"),
+            format!("DELETE FROM {runs} WHERE run_id = ?"),
+            format!("DELETE FROM {inputs} WHERE run_id = ? AND number = 0"),
         ] {
             conn.exec_drop(statement, (id,))
                 .await
@@ -317,29 +318,45 @@ pub(super) async fn prune_within(
 }
 
 /// Ledgers of other databases of the server that this user can read.
-pub(super) async fn elsewhere(conn: &mut Conn, identity: &str, object: &str) -> Result<Option<String>> {
-    let databases: Vec<String> = conn
+pub(super) async fn elsewhere(
+    conn: &mut Conn,
+    asked: Option<&str>,
+    sought: &Sought,
+) -> Result<Vec<OtherLedger>> {
+    let used = Tables::locate(conn, asked).await?.map(|used| used.database);
+    let databases: Vec<(String, bool)> = conn
         .query(format!(
-            "SELECT table_schema FROM information_schema.tables \
-             WHERE table_name = '{RUNS}' AND table_schema <> database() ORDER BY 1"
+            "SELECT r.table_schema, EXISTS (SELECT 1 FROM information_schema.tables AS i \
+                 WHERE i.table_schema = r.table_schema AND i.table_name = '{INPUTS}') \
+             FROM information_schema.tables AS r WHERE r.table_name = '{RUNS}' ORDER BY 1"
         ))
         .await
         .map_err(errors::statement)?;
-    // As it stands in the detail's JSON.
-    let object = serde_json::json!({ "object": object }).to_string();
-    let object = object.trim_matches(['{', '}']);
-    for database in databases {
-        let query = format!(
-            "SELECT 1 FROM `{}`.{RUNS} WHERE identity = ? OR instr(detail, ?) > 0 LIMIT 1",
-            database.replace('`', "``")
-        );
-        match conn.exec_first::<u8, _, _>(query, (identity, object)).await {
-            Ok(None) => {}
-            Ok(Some(_)) => return Ok(Some(format!("database {database}"))),
+    let mut others = Vec::new();
+    for (database, has_inputs) in databases {
+        if Some(&database) == used.as_ref() {
+            continue;
+        }
+        match of_other(conn, &Tables::within(&database, has_inputs), sought).await {
+            Ok(other) => others.extend(Some(other).filter(OtherLedger::has_any)),
             // One that this user may see and not read.
-            Err(failure) if matches!(errors::number(&failure), Some(1044 | 1142 | 1143)) => {}
-            Err(failure) => return Err(errors::statement(failure)),
+            Err(error) if matches!(error.code_text(), Some("1044" | "1142" | "1143" | "1146")) => {}
+            Err(error) => return Err(error),
         }
     }
-    Ok(None)
+    Ok(others)
+}
+
+async fn of_other(conn: &mut Conn, tables: &Tables, sought: &Sought) -> Result<OtherLedger> {
+    let mut other = OtherLedger {
+        place: format!("database {}", tables.database),
+        used_with: format!("?ledger_schema={} in the URL", tables.database),
+        runs: runs_in(conn, tables, &RunQuery::Identity(sought.identity.clone())).await?,
+        inputs: inputs_in(conn, tables, &sought.keys).await?,
+    };
+    other.add(runs_in(conn, tables, &RunQuery::Table(sought.table.clone())).await?);
+    for id in other.unread(sought) {
+        other.add(runs_in(conn, tables, &RunQuery::Id(id)).await?);
+    }
+    Ok(other)
 }

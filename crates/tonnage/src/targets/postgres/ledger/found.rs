@@ -6,38 +6,22 @@
 
 use tokio_postgres::{Client, GenericClient, Row};
 
-use super::{Tables, locate};
+use super::{Tables, locate, setup};
 use crate::{
     error::Result,
     ledger::{
-        FOUND_MAX, RunDetail, RunQuery, RunRecord,
+        FOUND_MAX, OtherLedger, RunDetail, RunQuery, RunRecord, Sought,
         inputs::{self, InputRecord},
     },
     slot::Counts,
     targets::postgres::{
-        catalog::{RUNS, get},
+        catalog::{INPUTS, RUNS, SLOTS, get},
         errors,
-        types::quote,
     },
 };
 
 /// Records of an earlier version that are read at once.
 const READ_AT_ONCE: i64 = 1_000;
-
-/// Makes indexes and table, in place of one that is left of a ledger that was dropped. In SQL.
-pub(super) fn tables(tables: &Tables) -> String {
-    let Tables { runs, inputs, .. } = tables;
-    let inputs = inputs.as_deref().unwrap_or_default();
-    format!(
-        "CREATE INDEX IF NOT EXISTS tonnage_runs_identity ON {runs} (identity, run_id); \
-         CREATE INDEX IF NOT EXISTS tonnage_runs_finished ON {runs} (finished, run_id) WHERE finished IS NOT NULL; \
-         DROP TABLE IF EXISTS {inputs}; \
-         CREATE TABLE {inputs} (\
-             run_id text NOT NULL, number integer NOT NULL, found_by text NOT NULL, detail text NOT NULL, \
-             PRIMARY KEY (run_id, number)); \
-         CREATE INDEX tonnage_inputs_found ON {inputs} (found_by, run_id)"
-    )
-}
 
 /// Whether this role may add to a ledger that was made before.
 pub(super) async fn may_add(client: &impl GenericClient, runs: &str) -> Result<bool> {
@@ -55,10 +39,12 @@ pub(super) async fn may_add(client: &impl GenericClient, runs: &str) -> Result<b
 
 /// Adds the table to a ledger that was made before there was one, with the rows of the runs that it has.
 pub(super) async fn add(client: &impl GenericClient, found: &Tables) -> Result<()> {
-    client
-        .batch_execute(&tables(found))
-        .await
-        .map_err(errors::statement)?;
+    for statement in setup::statements(found) {
+        client
+            .batch_execute(&statement)
+            .await
+            .map_err(errors::statement)?;
+    }
     let inputs = found.inputs.as_deref().unwrap_or_default();
     let grants = client
         .query(
@@ -181,12 +167,19 @@ fn record(row: &Row, query: &RunQuery) -> Result<Option<RunRecord>> {
     }))
 }
 
-pub(super) async fn runs(client: &Client, query: &RunQuery) -> Result<Vec<RunRecord>> {
-    let Some(Tables { runs, slots, inputs }) = Tables::locate(client).await? else {
-        return Ok(Vec::new());
-    };
+pub(super) async fn runs(client: &Client, asked: Option<&str>, query: &RunQuery) -> Result<Vec<RunRecord>> {
+    match Tables::locate(client, asked).await? {
+        Some(tables) => runs_in(client, &tables, query).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+async fn runs_in(client: &Client, tables: &Tables, query: &RunQuery) -> Result<Vec<RunRecord>> {
+    let Tables {
+        runs, slots, inputs, ..
+    } = tables;
     let limit = i64::try_from(query.limit()).unwrap_or(i64::MAX);
-    let (which, given, limit) = match (query, &inputs) {
+    let (which, given, limit) = match (query, inputs) {
         (RunQuery::Newest(_), _) => (String::new(), None, limit),
         (RunQuery::Id(id), _) => ("WHERE r.run_id = $2".to_owned(), Some(id.clone()), limit),
         (RunQuery::Identity(identity), _) => {
@@ -219,7 +212,7 @@ pub(super) async fn runs(client: &Client, query: &RunQuery) -> Result<Vec<RunRec
         Some(given) => client.query(&query_text, &[&limit, given]).await,
         None => client.query(&query_text, &[&limit]).await,
     }
-    .map_err(errors::statement)?;
+    .map_err(|failure| tables.failed(failure))?;
     let mut found = Vec::new();
     for row in &rows {
         let run = record(row, query)?;
@@ -229,8 +222,8 @@ pub(super) async fn runs(client: &Client, query: &RunQuery) -> Result<Vec<RunRec
     Ok(found)
 }
 
-pub(super) async fn ids(client: &Client, prefix: &str) -> Result<Vec<String>> {
-    let Some(Tables { runs, inputs, .. }) = Tables::locate(client).await? else {
+pub(super) async fn ids(client: &Client, asked: Option<&str>, prefix: &str) -> Result<Vec<String>> {
+    let Some(Tables { runs, inputs, .. }) = Tables::locate(client, asked).await? else {
         return Ok(Vec::new());
     };
     let begin = |table: &str| {
@@ -249,15 +242,24 @@ pub(super) async fn ids(client: &Client, prefix: &str) -> Result<Vec<String>> {
     rows.iter().map(|row| get(row, 0)).collect()
 }
 
-pub(super) async fn inputs(client: &Client, keys: &[String]) -> Result<Vec<InputRecord>> {
+pub(super) async fn inputs(
+    client: &Client,
+    asked: Option<&str>,
+    keys: &[String],
+) -> Result<Vec<InputRecord>> {
+    match Tables::locate(client, asked).await? {
+        Some(tables) => inputs_in(client, &tables, keys).await,
+        None => Ok(Vec::new()),
+    }
+}
+
+async fn inputs_in(client: &Client, tables: &Tables, keys: &[String]) -> Result<Vec<InputRecord>> {
+    let Tables { runs, inputs, .. } = tables;
     let mut found = Vec::new();
-    let Some(Tables { runs, inputs, .. }) = Tables::locate(client).await? else {
-        return Ok(found);
-    };
     let Some(inputs) = inputs else {
         let mut last = Some(String::new());
         while let Some(from) = last {
-            let (page, next) = page(client, &runs, &from).await?;
+            let (page, next) = page(client, runs, &from).await?;
             for run in page {
                 found.extend(inputs::of_detail(&run.run_id, &run.detail, run.finished, keys)?);
             }
@@ -284,12 +286,12 @@ pub(super) async fn inputs(client: &Client, keys: &[String]) -> Result<Vec<Input
     Ok(found)
 }
 
-pub(super) async fn prune(client: &Client, keep: u64, limit: u64) -> Result<u64> {
+pub(super) async fn prune(client: &Client, asked: Option<&str>, keep: u64, limit: u64) -> Result<u64> {
     let Some(Tables {
         runs,
         inputs: Some(inputs),
         ..
-    }) = Tables::locate(client).await?
+    }) = Tables::locate(client, asked).await?
     else {
         return Ok(0);
     };
@@ -323,35 +325,43 @@ pub(super) async fn prune(client: &Client, keep: u64, limit: u64) -> Result<u64>
 }
 
 /// Ledgers of other schemas that this role can read.
-pub(super) async fn elsewhere(client: &Client, identity: &str, object: &str) -> Result<Option<String>> {
-    let used = locate(client).await?.map(|(schema, _)| schema);
+pub(super) async fn elsewhere(
+    client: &Client,
+    asked: Option<&str>,
+    sought: &Sought,
+) -> Result<Vec<OtherLedger>> {
+    let used = locate(client, asked).await?.map(|(schema, _)| schema);
     let schemas = client
         .query(
-            "SELECT n.nspname::text FROM pg_catalog.pg_class c \
+            "SELECT n.nspname::text, i.oid IS NOT NULL FROM pg_catalog.pg_class c \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             JOIN pg_catalog.pg_class s ON s.relnamespace = n.oid AND s.relname = $3 AND s.relkind = 'r' \
+             LEFT JOIN pg_catalog.pg_class i ON i.relnamespace = n.oid AND i.relname = $4 AND i.relkind = 'r' \
              WHERE c.relname = $1 AND c.relkind = 'r' AND n.nspname::text IS DISTINCT FROM $2 \
                AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') \
-               AND pg_catalog.has_table_privilege(c.oid, 'SELECT') ORDER BY 1",
-            &[&RUNS, &used],
+               AND pg_catalog.has_table_privilege(c.oid, 'SELECT') \
+               AND pg_catalog.has_table_privilege(s.oid, 'SELECT') \
+               AND (i.oid IS NULL OR pg_catalog.has_table_privilege(i.oid, 'SELECT')) ORDER BY 1",
+            &[&RUNS, &used, &SLOTS, &INPUTS],
         )
         .await
         .map_err(errors::statement)?;
-    // As it stands in the detail's JSON.
-    let object = serde_json::json!({ "object": object }).to_string();
-    let object = object.trim_matches(['{', '}']);
+    let mut others = Vec::new();
     for row in &schemas {
-        let schema: String = get(row, 0)?;
-        let query = format!(
-            "SELECT EXISTS (SELECT FROM {}.{RUNS} WHERE identity = $1 OR pg_catalog.strpos(detail, $2) > 0)",
-            quote(&schema)
-        );
-        let found = client
-            .query_one(&query, &[&identity, &object])
-            .await
-            .map_err(errors::statement)?;
-        if get(&found, 0)? {
-            return Ok(Some(format!("schema {schema}")));
+        let tables = Tables::within(&get::<String>(row, 0)?, get(row, 1)?);
+        let mut other = OtherLedger {
+            place: format!("schema {}", tables.schema),
+            used_with: format!("?ledger_schema={} in the URL", tables.schema),
+            runs: runs_in(client, &tables, &RunQuery::Identity(sought.identity.clone())).await?,
+            inputs: inputs_in(client, &tables, &sought.keys).await?,
+        };
+        other.add(runs_in(client, &tables, &RunQuery::Table(sought.table.clone())).await?);
+        for id in other.unread(sought) {
+            other.add(runs_in(client, &tables, &RunQuery::Id(id)).await?);
+        }
+        if other.has_any() {
+            others.push(other);
         }
     }
-    Ok(None)
+    Ok(others)
 }
