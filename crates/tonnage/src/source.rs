@@ -10,7 +10,8 @@ use arrow::{
 };
 
 use crate::{
-    error::Result, extent::Extent, ledger::InputIdentity, reject::Reject, slot::BlockMark, types::ColumnType,
+    error::Result, extent::Extent, ledger::InputIdentity, reader::BeyondArrow, reject::Reject,
+    slot::BlockMark, types::ColumnType,
 };
 
 /// A column of a source.
@@ -27,6 +28,10 @@ pub struct SourceColumn {
     pub nullable: bool,
     /// A word of the sample that may stand for no value (`NA`), and the type that the column would have without it.
     pub null_word: Option<(String, ColumnType)>,
+    /// Whether numbers far outside the calendar stand for dates that Arrow does not have, as in the batches of a database's
+    /// reader that was asked to [carry](BeyondArrow::Carried) them. Elsewhere they are numbers like any others, which no
+    /// column of dates takes. Means nothing for text.
+    pub beyond_arrow: BeyondArrow,
 }
 
 /// What a source holds.

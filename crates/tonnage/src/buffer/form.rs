@@ -23,6 +23,7 @@ use crate::{
     parse::ParseContext,
     plan::{LoadOptions, Mode, Plan, Premises, SlotBy, decide},
     preparation::{Foreseen, Preparation},
+    reader::BeyondArrow,
     reject::{Problem, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position},
     source::{Origin, ReadRequest, SourceColumn, SourceSchema},
@@ -92,6 +93,7 @@ impl Planner {
         let columns = columns
             .filter(|(_, named)| **named)
             .map(|(column, _)| SourceColumn {
+                beyond_arrow: BeyondArrow::Refused,
                 name: column.name.clone(),
                 arrow: DataType::Utf8,
                 suggested: Some(ColumnType::TEXT),
@@ -111,6 +113,7 @@ impl Planner {
     /// The plan for batches of this schema, and what brings their columns to its types.
     pub fn for_batches(&self, schema: &SchemaRef) -> Result<(Plan, Convert)> {
         let columns = schema.fields().iter().map(|field| SourceColumn {
+            beyond_arrow: BeyondArrow::Refused,
             name: field.name().clone(),
             arrow: field.data_type().clone(),
             suggested: suggested(field),

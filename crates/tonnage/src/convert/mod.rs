@@ -33,13 +33,14 @@ use arrow::{
 use crate::{
     error::{Error, Result},
     parse::{Notes, NullHint, ParseContext},
+    reader::BeyondArrow,
     reject::Problems,
     source::SourceColumn,
     table::Column,
     types::{ColumnType, decimal},
 };
 
-pub(crate) use self::time::{too_fine, with_nanos};
+pub(crate) use self::time::{shown_value, too_fine, with_nanos};
 
 /// How one column of a source becomes one column of a table. Made once a run, used for every block.
 #[derive(Debug, Clone)]
@@ -51,6 +52,8 @@ pub struct Conversion {
     /// What the table takes.
     ty: ColumnType,
     route: Route,
+    /// What the source means by numbers far outside the calendar; in what is made of them they always stand for something.
+    beyond_arrow: BeyondArrow,
     context: ParseContext,
 }
 
@@ -193,8 +196,14 @@ impl Conversion {
             },
             ty,
             route,
+            beyond_arrow: source.beyond_arrow,
             context: context.clone(),
         })
+    }
+
+    /// What numbers far outside the calendar are in what is converted.
+    pub(crate) fn beyond_arrow(&self) -> BeyondArrow {
+        self.beyond_arrow
     }
 
     /// Converts the column of one block. The result has `ty.arrow()` as its type and as many rows as `array`;
@@ -253,7 +262,7 @@ impl Conversion {
     }
 
     fn convert(&self, family: Family, array: &ArrayRef, notes: &mut Notes<'_>) -> Result<ArrayRef> {
-        let ty = &self.ty;
+        let (ty, beyond_arrow) = (&self.ty, self.beyond_arrow);
         let converted = match family {
             Family::Bool => text::from_bool(array.as_boolean(), ty, notes),
             Family::Int => number::from_int(array.as_primitive(), ty, notes),
@@ -263,13 +272,16 @@ impl Conversion {
             Family::Decimal256 => number::from_decimal256(array.as_primitive(), ty, notes),
             Family::Text => text::from_text(array, ty, &self.context, notes),
             Family::Bytes | Family::Bytes16 | Family::Uuid => text::from_bytes(array, ty, notes),
-            Family::Date32 => time::from_date32(array.as_primitive(), ty, notes),
-            Family::Date64 => time::from_date64(array.as_primitive(), ty, notes),
+            Family::Date32 => time::from_date32(array.as_primitive(), beyond_arrow, ty, notes),
+            Family::Date64 => time::from_date64(array.as_primitive(), beyond_arrow, ty, notes),
             Family::Time(unit) => time::from_time(array, unit, ty, notes),
             Family::Timestamp(unit) => {
-                time::from_timestamp(array, unit, self.context.timezone.as_ref(), ty, notes)
+                let ticks = time::Ticks { unit, beyond_arrow };
+                time::from_timestamp(array, ticks, self.context.timezone.as_ref(), ty, notes)
             }
-            Family::TimestampTz(unit) => time::from_instant(array, unit, ty, notes),
+            Family::TimestampTz(unit) => {
+                time::from_instant(array, time::Ticks { unit, beyond_arrow }, ty, notes)
+            }
             Family::Duration => duration::from_duration(array, ty, notes).and_then(boxed),
             Family::Nested => {
                 let made = nested::from_nested(array, ty, notes);
@@ -341,7 +353,6 @@ fn route(source: &SourceColumn, column: &Column, ty: &ColumnType, context: &Pars
             | Family::Bytes
             | Family::Bytes16
             | Family::Uuid
-            | Family::Date32
     );
     if unchecked && source.arrow == ty.arrow() {
         return Ok(Route::Same);

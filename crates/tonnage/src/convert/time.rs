@@ -3,23 +3,26 @@
 use arrow::{
     array::{Array, ArrayRef, AsArray, PrimitiveArray},
     buffer::{NullBuffer, ScalarBuffer},
+    compute::cast,
     datatypes::{
         DataType, Date32Type, Date64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
         Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
         TimestampNanosecondType, TimestampSecondType,
     },
+    util::display::{ArrayFormatter, FormatOptions},
 };
 use jiff::tz::TimeZone;
 
 use super::{
-    boxed,
+    boxed, innermost,
     values::{map, texts},
 };
 use crate::{
     parse::{
-        Fault, Notes, Parsed, TIME_MAX, instant_in_zone, spelled_date, spelled_timestamp, text_of_date,
-        text_of_time, text_of_timestamp,
+        Fault, Notes, Parsed, TIME_MAX, far_date_text, far_timestamp_text, instant_in_zone, spelled_date,
+        spelled_timestamp, text_of_date, text_of_time, text_of_timestamp,
     },
+    reader::BeyondArrow,
     reject::sqlstate,
     types::ColumnType,
 };
@@ -32,13 +35,16 @@ const FOUR_DIGITS: std::ops::Range<i64> = -719_162 * DAY_MICROS..2_932_897 * DAY
 /// From days to dates, to timestamps at midnight, or to text. None for other types.
 pub(super) fn from_date32(
     array: &PrimitiveArray<Date32Type>,
+    beyond_arrow: BeyondArrow,
     ty: &ColumnType,
     notes: &mut Notes<'_>,
 ) -> Option<ArrayRef> {
-    if *ty == ColumnType::Date {
+    let as_it_is =
+        || beyond_arrow == BeyondArrow::Carried || !array.values().iter().any(|days| is_end_of_days(*days));
+    if *ty == ColumnType::Date && as_it_is() {
         return boxed(array.clone());
     }
-    from_days(array.values(), array.nulls(), ty, notes, |days| {
+    from_days(array.values(), array.nulls(), beyond_arrow, ty, notes, |days| {
         Ok(i64::from(days))
     })
 }
@@ -46,10 +52,11 @@ pub(super) fn from_date32(
 /// From milliseconds, which have to be whole days, to dates, to timestamps at midnight, or to text.
 pub(super) fn from_date64(
     array: &PrimitiveArray<Date64Type>,
+    beyond_arrow: BeyondArrow,
     ty: &ColumnType,
     notes: &mut Notes<'_>,
 ) -> Option<ArrayRef> {
-    from_days(array.values(), array.nulls(), ty, notes, |millis| {
+    from_days(array.values(), array.nulls(), beyond_arrow, ty, notes, |millis| {
         if millis % DAY_MILLIS == 0 {
             return Ok(millis / DAY_MILLIS);
         }
@@ -64,29 +71,67 @@ pub(super) fn from_date64(
 fn from_days<S: Copy>(
     values: &[S],
     nulls: Option<&NullBuffer>,
+    beyond_arrow: BeyondArrow,
     ty: &ColumnType,
     notes: &mut Notes<'_>,
     days: impl Fn(S) -> Parsed<i64>,
 ) -> Option<ArrayRef> {
     match ty {
         ColumnType::Date => boxed(map::<_, Date32Type>(values, nulls, ty, notes, |value| {
-            i32::try_from(days(value)?).map_err(|_| beyond(ty))
+            let days = i32::try_from(days(value)?).map_err(|_| beyond(ty))?;
+            match beyond_arrow == BeyondArrow::Refused && is_end_of_days(days) {
+                true => Err(stands_for_another(&far_date_text(days.into()), ty)),
+                false => Ok(days),
+            }
         })),
         ColumnType::Timestamp => boxed(map::<_, TimestampMicrosecondType>(
             values,
             nulls,
             ty,
             notes,
-            |value| days(value)?.checked_mul(DAY_MICROS).ok_or_else(|| beyond(ty)),
+            |value| match (days(value)?, beyond_arrow) {
+                (END_OF_DAYS, BeyondArrow::Carried) => Ok(i64::MAX),
+                (BEGINNING_OF_DAYS, BeyondArrow::Carried) => Ok(i64::MIN),
+                (days, _) => days.checked_mul(DAY_MICROS).ok_or_else(|| beyond(ty)),
+            },
         )),
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
             boxed(texts(values, nulls, ty, notes, |value, text| {
-                text.push_str(&spelled_date(days(value)?));
+                text.push_str(&date_text(days(value)?, beyond_arrow));
                 Ok(())
             }))
         }
         _ => None,
     }
+}
+
+/// The days that stand for what is infinite.
+const END_OF_DAYS: i64 = i32::MAX as i64;
+const BEGINNING_OF_DAYS: i64 = i32::MIN as i64;
+
+fn is_end_of_days(days: i32) -> bool {
+    matches!(days, i32::MAX | i32::MIN)
+}
+
+fn is_end_of_time(micros: i64) -> bool {
+    matches!(micros, i64::MAX | i64::MIN)
+}
+
+fn date_text(days: i64, beyond_arrow: BeyondArrow) -> String {
+    match beyond_arrow {
+        BeyondArrow::Carried => spelled_date(days),
+        BeyondArrow::Refused => far_date_text(days),
+    }
+}
+
+/// The fault of a value whose number stands for something else where it goes.
+#[cold]
+fn stands_for_another(text: &str, ty: &ColumnType) -> Box<Fault> {
+    Fault::new(
+        sqlstate::DATETIME_OVERFLOW,
+        format!("'{text}' is out of range for {ty}"),
+    )
+    .hint("where it stands for infinity, write it as text in the source: infinity or -infinity")
 }
 
 #[cold]
@@ -163,26 +208,36 @@ fn widened(values: &[i32]) -> ScalarBuffer<i64> {
         .into()
 }
 
+/// What the numbers of a timestamp array are.
+#[derive(Clone, Copy)]
+pub(super) struct Ticks {
+    /// What they count.
+    pub unit: TimeUnit,
+    /// What those far outside the calendar are.
+    pub beyond_arrow: BeyondArrow,
+}
+
 /// From a clock without a zone, in any unit, to one in microseconds, to an instant by way of `zone`, or to
 /// text. None for other types.
 pub(super) fn from_timestamp(
     array: &ArrayRef,
-    unit: TimeUnit,
+    of: Ticks,
     zone: Option<&TimeZone>,
     ty: &ColumnType,
     notes: &mut Notes<'_>,
 ) -> Option<ArrayRef> {
-    let values = ticks(array, unit)?;
-    let unit = Unit(unit);
+    let values = ticks(array, of.unit)?;
     let nulls = array.nulls();
     match ty {
-        ColumnType::Timestamp if array.data_type() == &ty.arrow() => Some(array.clone()),
+        ColumnType::Timestamp if array.data_type() == &ty.arrow() && of.are_micros(&values) => {
+            Some(array.clone())
+        }
         ColumnType::Timestamp => boxed(map::<_, TimestampMicrosecondType>(
             &values,
             nulls,
             ty,
             notes,
-            |value| unit.exact_micros(value, ty),
+            |value| of.exact_micros(value, ty),
         )),
         ColumnType::TimestampTz => {
             let zone = zone?;
@@ -191,12 +246,15 @@ pub(super) fn from_timestamp(
                 nulls,
                 ty,
                 notes,
-                |value| instant_in_zone(unit.exact_micros(value, ty)?, zone),
+                |value| match of.exact_micros(value, ty)? {
+                    end if is_end_of_time(end) => Ok(end),
+                    local => instant_in_zone(local, zone),
+                },
             ))
         }
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
             boxed(texts(&values, nulls, ty, notes, |value, text| {
-                text.push_str(&unit.spelled(value, ""));
+                text.push_str(&of.spelled(value, ""));
                 Ok(())
             }))
         }
@@ -208,15 +266,15 @@ pub(super) fn from_timestamp(
 /// other types.
 pub(super) fn from_instant(
     array: &ArrayRef,
-    unit: TimeUnit,
+    of: Ticks,
     ty: &ColumnType,
     notes: &mut Notes<'_>,
 ) -> Option<ArrayRef> {
-    let values = ticks(array, unit)?;
+    let values = ticks(array, of.unit)?;
     let nulls = array.nulls();
     match ty {
         // The zone is a way to show it; the instant stays.
-        ColumnType::TimestampTz if unit == TimeUnit::Microsecond => boxed(
+        ColumnType::TimestampTz if of.are_micros(&values) => boxed(
             PrimitiveArray::<TimestampMicrosecondType>::new(values, nulls.cloned())
                 .with_data_type(ty.arrow()),
         ),
@@ -225,16 +283,90 @@ pub(super) fn from_instant(
             nulls,
             ty,
             notes,
-            |value| Unit(unit).exact_micros(value, ty),
+            |value| of.exact_micros(value, ty),
         )),
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
             boxed(texts(&values, nulls, ty, notes, |value, text| {
-                text.push_str(&Unit(unit).spelled(value, "+00:00"));
+                text.push_str(&of.spelled(value, "+00:00"));
                 Ok(())
             }))
         }
         _ => None,
     }
+}
+
+impl Ticks {
+    /// Whether `values` are microseconds as they are.
+    fn are_micros(self, values: &[i64]) -> bool {
+        let finite = || !values.iter().any(|micros| is_end_of_time(*micros));
+        self.unit == TimeUnit::Microsecond && (self.beyond_arrow == BeyondArrow::Carried || finite())
+    }
+
+    #[inline]
+    fn exact_micros(self, value: i64, ty: &ColumnType) -> Parsed<i64> {
+        let micros = Unit(self.unit).exact_micros(value, ty)?;
+        match self.beyond_arrow == BeyondArrow::Refused && is_end_of_time(micros) {
+            true => Err(stands_for_another(&far_timestamp_text(micros, ""), ty)),
+            false => Ok(micros),
+        }
+    }
+
+    /// Date and time as text of a column, with `offset` behind them.
+    fn spelled(self, value: i64, offset: &str) -> String {
+        let unit = Unit(self.unit);
+        match (unit.micros(value), self.beyond_arrow) {
+            // Years that four digits do not have, and the ends of time.
+            (Some((micros, 0)), BeyondArrow::Carried) if !FOUR_DIGITS.contains(&micros) => {
+                spelled_timestamp(micros, offset)
+            }
+            (Some((micros, 0)), BeyondArrow::Refused) if !FOUR_DIGITS.contains(&micros) => {
+                far_timestamp_text(micros, offset)
+            }
+            _ => unit.text(value) + offset,
+        }
+    }
+}
+
+/// The value of a row as rejects show it; none for a null, or what has no text.
+pub(crate) fn shown_value(array: &ArrayRef, row: usize, beyond_arrow: BeyondArrow) -> Option<String> {
+    if array.is_null(row) {
+        return None;
+    }
+    let plain = innermost(array.data_type());
+    if plain != array.data_type() {
+        let one = cast(&array.slice(row, 1), plain).ok()?;
+        return shown_value(&one, 0, beyond_arrow);
+    }
+    let date = |days: i64| {
+        let near = FOUR_DIGITS.contains(&days.saturating_mul(DAY_MICROS));
+        (!near).then(|| date_text(days, beyond_arrow))
+    };
+    let far = match plain {
+        DataType::Date32 => date(array.as_primitive::<Date32Type>().value(row).into()),
+        DataType::Date64 => match array.as_primitive::<Date64Type>().value(row) {
+            millis if millis % DAY_MILLIS == 0 => date(millis / DAY_MILLIS),
+            _ => None,
+        },
+        DataType::Timestamp(unit, zone) => {
+            let value = *ticks(array, *unit)?.get(row)?;
+            let offset = if zone.is_some() { "+00:00" } else { "" };
+            let near = Unit(*unit).micros(value);
+            let near = near.is_some_and(|(micros, _)| FOUR_DIGITS.contains(&micros));
+            (!near).then(|| {
+                Ticks {
+                    unit: *unit,
+                    beyond_arrow,
+                }
+                .spelled(value, offset)
+            })
+        }
+        _ => None,
+    };
+    far.or_else(|| {
+        let options = FormatOptions::default();
+        let formatter = ArrayFormatter::try_new(array, &options).ok()?;
+        formatter.value(row).try_to_string().ok()
+    })
 }
 
 /// The numbers of a timestamp array, whatever they count.
@@ -278,15 +410,6 @@ impl Unit {
             Some((micros, 0)) => Ok(micros),
             Some(_) => Err(too_fine(&self.text(value))),
             None => Err(beyond(ty)),
-        }
-    }
-
-    /// Date and time as text of a column, with `offset` behind them.
-    fn spelled(self, value: i64, offset: &str) -> String {
-        match self.micros(value) {
-            // Years that four digits do not have, and the ends of time.
-            Some((micros, 0)) if !FOUR_DIGITS.contains(&micros) => spelled_timestamp(micros, offset),
-            _ => self.text(value) + offset,
         }
     }
 

@@ -22,7 +22,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     load::arrow_bug,
     parse::ParseContext,
-    reader::ReadColumn,
+    reader::{BeyondArrow, ReadColumn},
     reject::Problems,
     source::{ReadRequest, Source, SourceColumn},
     spill::{MergedBounds, Sorter, converter},
@@ -73,6 +73,7 @@ pub fn conversions(plan: &GetPlan, near: &[ReadColumn], context: &ParseContext) 
     let conversion = |key: &super::KeyColumn| {
         let (near, column) = (&near[key.source], &plan.table.columns[key.target]);
         let from = SourceColumn {
+            beyond_arrow: BeyondArrow::Refused,
             name: near.name.clone(),
             arrow: near.ty.arrow(),
             suggested: Some(near.ty),

@@ -8,10 +8,11 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use super::run::Room;
 use crate::{
-    convert::Conversion,
+    convert::{Conversion, shown_value},
     error::{Error, Result},
     parse::ParseContext,
     plan::{OnError, Plan, SlotBy, Sort},
+    reader::BeyondArrow,
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position, SlotState},
     source::{Block, Origin, SourceSchema},
@@ -21,7 +22,6 @@ use arrow::{
     compute::{filter_record_batch, take, take_record_batch},
     datatypes::SchemaRef,
     row::{RowConverter, SortField},
-    util::display::{ArrayFormatter, FormatOptions},
 };
 
 /// Rows of one block for one lane.
@@ -396,7 +396,12 @@ impl Convert {
             return Ok((converted, origin));
         }
         for (row, problem) in problems.iter() {
-            rejects.push(reject(&batch, &self.names, &origin, row, problem.clone()));
+            let beyond_arrow = self.conversions.iter().map(|conversion| match conversion {
+                Some(conversion) => conversion.beyond_arrow(),
+                None => BeyondArrow::Carried,
+            });
+            let fields = fields(&batch, &self.names, row, beyond_arrow);
+            rejects.push(rejected(&origin, row, problem.clone(), fields));
         }
         let keep: BooleanArray = (0..batch.num_rows())
             .map(|row| Some(!problems.contains(row)))
@@ -465,7 +470,7 @@ fn pick_origin(origin: &Origin, order: &UInt32Array) -> Result<Origin> {
     })
 }
 
-/// Row `row` of `batch` as a reject.
+/// Row `row` of `batch`, whose columns have the plan's types, as a reject.
 pub fn reject(
     batch: &RecordBatch,
     names: &[Arc<str>],
@@ -473,28 +478,30 @@ pub fn reject(
     row: usize,
     problem: Problem,
 ) -> Reject {
-    let options = FormatOptions::default();
-    let fields = batch
-        .columns()
-        .iter()
-        .zip(names)
-        .map(|(array, name)| {
-            let text = match array.is_null(row) {
-                true => None,
-                false => ArrayFormatter::try_new(array, &options)
-                    .ok()
-                    .and_then(|f| f.value(row).try_to_string().ok()),
-            };
-            (name.clone(), text)
-        })
-        .collect();
+    let fields = fields(batch, names, row, std::iter::repeat(BeyondArrow::Carried));
+    rejected(origin, row, problem, fields)
+}
+
+fn rejected(origin: &Origin, row: usize, problem: Problem, data: RejectData) -> Reject {
     Reject {
         file: origin.file(row),
         row: origin.row(row),
         offset: origin.offset(row),
         problem,
-        data: RejectData::Fields(fields),
+        data,
     }
+}
+
+fn fields(
+    batch: &RecordBatch,
+    names: &[Arc<str>],
+    row: usize,
+    beyond_arrow: impl Iterator<Item = BeyondArrow>,
+) -> RejectData {
+    let columns = batch.columns().iter().zip(names).zip(beyond_arrow);
+    let fields =
+        columns.map(|((array, name), beyond_arrow)| (name.clone(), shown_value(array, row, beyond_arrow)));
+    RejectData::Fields(fields.collect())
 }
 
 /// An Arrow kernel refused what its types say it takes.

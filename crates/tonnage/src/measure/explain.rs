@@ -27,6 +27,7 @@ use crate::{
     load::{Ended, Stop, prepare},
     operation::{Durability, Method},
     plan::{LedgerPlace, LoadOptions, Mode},
+    reader::BeyondArrow,
     source::Source,
     sources::{self, Format, TextOptions, batches::BatchSource},
     table::{Column, Table, TableName, columns_hint},
@@ -110,11 +111,11 @@ impl Feed {
         let text = TextOptions::default();
         match self {
             Self::Files(files) => sources::open(files, None, &text),
-            Self::Batches(schema, batches) => Ok(Box::new(BatchSource::new(
-                "the table's own rows",
-                schema.clone(),
-                batches.clone().into_iter(),
-            ))),
+            Self::Batches(schema, batches) => {
+                let batches = batches.clone().into_iter();
+                let source = BatchSource::new("the table's own rows", schema.clone(), batches);
+                Ok(Box::new(source.beyond_arrow(BeyondArrow::Carried)))
+            }
             Self::MadeUp(directory) => {
                 let path = directory.path().join(MADE_UP).display().to_string();
                 sources::open(&[path], Some(Format::Csv), &text)

@@ -20,10 +20,10 @@ use crate::{
     error::{Error, Result},
     load::{arrow_bug, create_spec, prepare},
     plan::{LedgerPlace, LoadOptions, Mode},
-    reader::{Relation, no_table},
+    reader::{BeyondArrow, Relation, no_table},
     report::Counted,
     sinks::Output,
-    source::{ReadRequest, Source},
+    source::{ReadRequest, Source, SourceColumn},
     sources::{self, TextOptions, database::DatabaseSource},
     table::{Column, ColumnSpec, Numbered, Table, TableName},
     target::Target,
@@ -67,6 +67,8 @@ pub(super) struct Own {
     pub(super) schema: SchemaRef,
     /// All of them.
     pub(super) batches: Vec<RecordBatch>,
+    /// What numbers far outside the calendar are in them.
+    pub(super) beyond_arrow: BeyondArrow,
     /// How many.
     pub(super) rows: u64,
     /// Rows that were read a second.
@@ -259,6 +261,12 @@ impl OwnRows {
             key,
         } = self.supply(target, url, rows).await?;
         let types: Vec<ColumnType> = columns.iter().map(|(_, ty)| *ty).collect();
+        let from = source.schema();
+        let carried = |column: &SourceColumn| column.beyond_arrow == BeyondArrow::Carried;
+        let beyond_arrow = match from.text || from.columns.iter().all(carried) {
+            true => BeyondArrow::Carried,
+            false => BeyondArrow::Refused,
+        };
         let batches = tokio::task::spawn_blocking(move || read(source, columns, rows, HELD_BYTES_MAX))
             .await
             .map_err(|e| Error::bug(format!("rows could not be read: {e}")))??;
@@ -292,6 +300,7 @@ impl OwnRows {
             shown: format!("{} of {from} into {into}", Counted(count, "row")),
             schema,
             batches,
+            beyond_arrow,
             rows: count,
             rows_per_second: count as f64 / began.elapsed().as_secs_f64().max(1e-6),
             given,

@@ -605,7 +605,12 @@ impl Rows {
                 // Of one that is passed as a whole nothing is taken, and it is not the end.
                 (taken + passing > 0).then(|| batch.slice(passing as usize, taken as usize))
             });
-        BatchSource::new(&self.from.name(), schema, Box::new(batches))
+        let batches: Batches = Box::new(batches);
+        let source = BatchSource::new(&self.from.name(), schema, batches);
+        match &self.from {
+            RowsFrom::Own(own) => source.beyond_arrow(own.beyond_arrow),
+            RowsFrom::Workload { .. } => source,
+        }
     }
 }
 

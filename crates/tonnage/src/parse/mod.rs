@@ -44,8 +44,8 @@ pub(crate) use self::{
     number::{float32, float64},
     text::{TextColumn, TextLimit, check_text},
     time::{
-        TIME_MAX, date, instant, instant_in_zone, spelled_date, spelled_timestamp, text_of_date,
-        text_of_time, text_of_timestamp, time as time_of_day, timestamp,
+        TIME_MAX, date, far_date_text, far_timestamp_text, instant, instant_in_zone, spelled_date,
+        spelled_timestamp, text_of_date, text_of_time, text_of_timestamp, time as time_of_day, timestamp,
     },
 };
 

@@ -140,7 +140,10 @@ pub(crate) fn any_instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> 
             ("", None) => Err(Bad::ZoneMissing.fault(value, &ColumnType::TimestampTz)),
             ("", Some(zone)) => instant_in_zone(local, zone),
             _ => match read_offset(rest.as_bytes()) {
-                Ok(offset) => local.checked_sub(offset).ok_or(fault),
+                Ok(offset) => local
+                    .checked_sub(offset)
+                    .filter(|micros| !is_end(*micros))
+                    .ok_or(fault),
                 Err(_) => Err(fault),
             },
         }
@@ -161,6 +164,11 @@ impl Infinite {
             Self::Earlier => i64::MIN,
         }
     }
+}
+
+/// Whether microseconds stand for what is infinite.
+fn is_end(micros: i64) -> bool {
+    matches!(micros, i64::MAX | i64::MIN)
 }
 
 fn infinite(text: &[u8]) -> Option<Infinite> {
@@ -216,7 +224,7 @@ fn far_timestamp(text: &[u8]) -> Option<(i64, &str)> {
     };
     let days = far_days(date, before)?;
     let micros = days.checked_mul(DAY)?.checked_add(micros)?;
-    (!matches!(micros, i64::MAX | i64::MIN)).then_some((micros, rest))
+    (!is_end(micros)).then_some((micros, rest))
 }
 
 /// Days since 1970-01-01.
@@ -473,10 +481,14 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 /// A date as PostgreSQL writes it, whatever its year, and the ends of time.
 pub(crate) fn spelled_date(days: i64) -> String {
     match i32::try_from(days) {
-        Ok(i32::MAX) => return "infinity".to_owned(),
-        Ok(i32::MIN) => return "-infinity".to_owned(),
-        _ => {}
+        Ok(i32::MAX) => "infinity".to_owned(),
+        Ok(i32::MIN) => "-infinity".to_owned(),
+        _ => far_date_text(days),
     }
+}
+
+/// A date as PostgreSQL writes it, whatever its year.
+pub(crate) fn far_date_text(days: i64) -> String {
     let (date, era) = with_era(days);
     date + era
 }
@@ -486,11 +498,14 @@ pub(crate) fn spelled_timestamp(micros: i64, offset: &str) -> String {
     match micros {
         i64::MAX => "infinity".to_owned(),
         i64::MIN => "-infinity".to_owned(),
-        _ => {
-            let (date, era) = with_era(micros.div_euclid(DAY));
-            format!("{date} {}{offset}{era}", text_of_time(micros.rem_euclid(DAY)))
-        }
+        _ => far_timestamp_text(micros, offset),
     }
+}
+
+/// A date and time as PostgreSQL writes it, with `offset` behind the time, whatever its year.
+pub(crate) fn far_timestamp_text(micros: i64, offset: &str) -> String {
+    let (date, era) = with_era(micros.div_euclid(DAY));
+    format!("{date} {}{offset}{era}", text_of_time(micros.rem_euclid(DAY)))
 }
 
 /// A date of a positive year, and what says that it is one before the first.

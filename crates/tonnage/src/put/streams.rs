@@ -16,6 +16,7 @@ use super::tally::Tally;
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::InputIdentity,
+    reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, ReadRequest, Source, SourceSchema},
 };
@@ -74,6 +75,11 @@ impl Streams {
                 return Err(Error::config(format!(
                     "stream {at} has other columns than stream 0: all streams of a put have the same"
                 )));
+            }
+            for (column, own) in schema.columns.iter_mut().zip(&own.columns) {
+                if own.beyond_arrow == BeyondArrow::Refused {
+                    column.beyond_arrow = BeyondArrow::Refused;
+                }
             }
         }
         let count = streams.len();

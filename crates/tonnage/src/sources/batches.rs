@@ -11,6 +11,7 @@ use crate::{
     convert::suggested,
     error::{Error, Result},
     ledger::InputIdentity,
+    reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
 };
@@ -32,6 +33,7 @@ impl<I: Iterator<Item = RecordBatch> + Send> BatchSource<I> {
     /// Of batches of `schema`; messages call it `shown`.
     pub fn new(shown: &str, schema: SchemaRef, batches: I) -> Self {
         let columns = schema.fields().iter().map(|field| SourceColumn {
+            beyond_arrow: BeyondArrow::Refused,
             null_word: None,
             name: field.name().clone(),
             arrow: field.data_type().clone(),
@@ -54,6 +56,16 @@ impl<I: Iterator<Item = RecordBatch> + Send> BatchSource<I> {
             index: 0,
             at: BlockMark::default(),
         }
+    }
+
+    /// What numbers far outside the calendar are in its dates and timestamps: [`BeyondArrow::Carried`] where the batches
+    /// come of text, or of a database's reader that carries them. If it is not said, [`BeyondArrow::Refused`].
+    #[must_use]
+    pub fn beyond_arrow(mut self, beyond_arrow: BeyondArrow) -> Self {
+        for column in &mut self.schema.columns {
+            column.beyond_arrow = beyond_arrow;
+        }
+        self
     }
 
     /// The names of its columns mean nothing: they are matched by position.

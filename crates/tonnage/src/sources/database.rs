@@ -43,6 +43,7 @@ impl DatabaseSource {
         };
         let snapshot = target.scan(&request).await?;
         let column = |column: &ReadColumn| SourceColumn {
+            beyond_arrow: BeyondArrow::Carried,
             name: column.name.clone(),
             arrow: column.ty.arrow(),
             suggested: Some(column.ty),

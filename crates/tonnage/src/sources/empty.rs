@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
+    reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, Likeness, ReadRequest, Source, SourceColumn, SourceSchema},
 };
@@ -26,6 +27,7 @@ pub(crate) fn with_columns(
         return source;
     }
     let columns = columns.into_iter().map(|name| SourceColumn {
+        beyond_arrow: BeyondArrow::Refused,
         name,
         arrow: DataType::Utf8,
         suggested: None,

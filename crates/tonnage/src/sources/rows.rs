@@ -10,6 +10,7 @@ use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
     parse::ParseContext,
+    reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
     types::ColumnType,
@@ -35,6 +36,7 @@ impl<I: Iterator<Item = Row> + Send> RowSource<I> {
         rows: impl IntoIterator<IntoIter = I>,
     ) -> Self {
         let columns = columns.into_iter().map(|name| SourceColumn {
+            beyond_arrow: BeyondArrow::Refused,
             name: name.into(),
             arrow: DataType::Utf8,
             suggested: Some(ColumnType::TEXT),

@@ -64,6 +64,7 @@ fn column() -> Column {
 
 fn source(arrow: &DataType) -> SourceColumn {
     SourceColumn {
+        beyond_arrow: BeyondArrow::Refused,
         name: "price".to_owned(),
         arrow: arrow.clone(),
         suggested: suggested(&Field::new("price", arrow.clone(), true)),

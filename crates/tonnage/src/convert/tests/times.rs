@@ -148,10 +148,10 @@ fn instants() {
             "22007: '2023-10-29 02:30:00' happens twice in Europe/Berlin",
         ]
     );
-    let far: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![i64::MAX]));
+    let far: ArrayRef = Arc::new(TimestampMicrosecondArray::from(vec![i64::MAX - 1]));
     assert_eq!(
         convert_in(far, ColumnType::TimestampTz, Some("Europe/Berlin")),
-        ["22008: '294247-01-10 04:00:54.775807' is out of range in Europe/Berlin"]
+        ["22008: '294247-01-10 04:00:54.775806' is out of range in Europe/Berlin"]
     );
 }
 
@@ -180,5 +180,101 @@ fn durations_and_intervals_are_iso_text() {
         ListArray::from_iter_primitive::<DurationSecondType, _, _>([Some(vec![Some(60), None])]),
         ColumnType::Json,
         &["[\"PT1M\",null]"],
+    );
+}
+
+/// What the ends of the numbers are, the source says.
+#[test]
+fn the_ends_of_days_and_time() {
+    let dates: ArrayRef = Arc::new(Date32Array::from(vec![
+        Some(i32::MAX),
+        Some(i32::MIN),
+        None,
+        Some(i32::MAX - 1),
+    ]));
+    let micros = TimestampMicrosecondArray::from(vec![Some(i64::MAX), Some(i64::MIN), None, Some(0)]);
+    let instants: ArrayRef = Arc::new(micros.clone().with_timezone("UTC"));
+    let micros: ArrayRef = Arc::new(micros);
+    let shown = |array: &ArrayRef, ty, beyond_arrow| {
+        let from = SourceColumn {
+            beyond_arrow,
+            ..source(array.data_type())
+        };
+        let conversion = Conversion::plan(&from, false, &column(), ty, &context(Some("Europe/Berlin")));
+        let mut problems = Problems::default();
+        let converted = conversion.unwrap().apply(array, &mut problems).unwrap();
+        let row = |row: usize| match problems.iter().find(|(bad, _)| *bad == row) {
+            Some((_, problem)) => format!("{}: {}", problem.code, problem.message),
+            None => shown_value(&converted, row, BeyondArrow::Carried).unwrap_or_else(|| "null".to_owned()),
+        };
+        (0..array.len()).map(row).collect::<Vec<_>>()
+    };
+    let words = ["infinity", "-infinity", "null"];
+    for (array, types, last, first, beyond) in [
+        (
+            &dates,
+            vec![ColumnType::Date],
+            "5881580-07-11",
+            "5877642-06-23 BC",
+            "5881580-07-10",
+        ),
+        (
+            &micros,
+            vec![ColumnType::Timestamp, ColumnType::TimestampTz],
+            "294247-01-10 04:00:54.775807",
+            "290309-12-21 19:59:05.224192 BC",
+            "",
+        ),
+        (
+            &instants,
+            vec![ColumnType::TimestampTz],
+            "294247-01-10 04:00:54.775807",
+            "290309-12-21 19:59:05.224192 BC",
+            "",
+        ),
+    ] {
+        for ty in types {
+            let infinite = shown(array, ty, BeyondArrow::Carried);
+            assert_eq!(infinite[..3], words, "{ty}");
+            let finite = shown(array, ty, BeyondArrow::Refused);
+            let refused = |text: &str| format!("22008: '{text}' is out of range for {ty}");
+            assert_eq!(
+                finite[..3],
+                [refused(last), refused(first), "null".to_owned()],
+                "{ty}"
+            );
+            assert_eq!(finite[3], infinite[3], "{ty}");
+            assert!(beyond.is_empty() || finite[3] == beyond, "{ty}");
+        }
+        assert_eq!(shown(array, ColumnType::TEXT, BeyondArrow::Carried)[..3], words);
+        let offset = if array.data_type() == instants.data_type() {
+            "+00:00"
+        } else {
+            ""
+        };
+        let first = match first.strip_suffix(" BC") {
+            Some(first) => format!("{first}{offset} BC"),
+            None => first.to_owned(),
+        };
+        let last = format!("{last}{offset}");
+        assert_eq!(
+            shown(array, ColumnType::TEXT, BeyondArrow::Refused)[..3],
+            [&last, &first, "null"]
+        );
+    }
+    assert_eq!(
+        shown(&dates, ColumnType::Timestamp, BeyondArrow::Carried)[..3],
+        words
+    );
+    let beyond = "22008: the time is out of range for timestamp";
+    assert_eq!(
+        shown(&dates, ColumnType::Timestamp, BeyondArrow::Refused)[..3],
+        [beyond, beyond, "null"]
+    );
+    // A conversion of the unit may reach them, too.
+    check(
+        Date64Array::from(vec![i64::from(i32::MAX) * 86_400_000]),
+        ColumnType::Date,
+        &["22008: '5881580-07-11' is out of range for date"],
     );
 }

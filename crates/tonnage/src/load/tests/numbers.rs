@@ -10,6 +10,7 @@ use arrow::{
 use crate::{
     error::{Error, Result},
     ledger::InputIdentity,
+    reader::BeyondArrow,
     reject::{Problem, Reject, RejectData},
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
@@ -31,6 +32,7 @@ pub struct Numbers {
 impl Numbers {
     pub fn new(rows: Vec<(i64, String)>, block_rows: usize) -> Self {
         let column = |name: &str, arrow: DataType, ty| SourceColumn {
+            beyond_arrow: BeyondArrow::Refused,
             name: name.into(),
             arrow,
             suggested: Some(ty),

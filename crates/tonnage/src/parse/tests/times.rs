@@ -103,6 +103,12 @@ fn far_dates_and_the_ends_of_time() {
         "0001-12-31 00:00:00+00 BC"
     );
     assert_eq!(any_instant(b" -Infinity ", None), Ok(i64::MIN));
+    // An offset does not lead to the ends of time.
+    assert!(any_instant(b"294247-01-10 03:00:54.775807-01", None).is_err());
+    assert_eq!(
+        any_instant(b"294247-01-10 03:00:54.775806-01", None),
+        Ok(i64::MAX - 1)
+    );
     assert!(
         any_timestamp(b"9999999-01-01 00:00:00").is_err(),
         "beyond 64 bits"

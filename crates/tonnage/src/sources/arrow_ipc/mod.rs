@@ -39,6 +39,7 @@ use crate::{
     convert::{innermost, suggested},
     error::{Error, Result},
     ledger::InputIdentity,
+    reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
 };
@@ -457,6 +458,7 @@ fn not_requested() -> Error {
 
 fn columns_of(schema: &Schema) -> Vec<SourceColumn> {
     let column = |field: &FieldRef| SourceColumn {
+        beyond_arrow: BeyondArrow::Refused,
         name: field.name().clone(),
         arrow: innermost(field.data_type()).clone(),
         suggested: suggested(field),

@@ -37,6 +37,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     parse::{ParseContext, timezone},
+    reader::BeyondArrow,
     source::{SourceColumn, SourceSchema},
 };
 
@@ -133,6 +134,7 @@ impl CsvSource {
         }
         let extents = guesses.iter().map(Guess::extent).collect();
         let columns = csv.names.iter().zip(guesses).map(|(name, guess)| SourceColumn {
+            beyond_arrow: BeyondArrow::Refused,
             name: name.to_string(),
             arrow: DataType::Utf8,
             suggested: Some(guess.column_type()),

@@ -39,6 +39,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     parse::{ParseContext, timezone},
+    reader::BeyondArrow,
     source::{SourceColumn, SourceSchema},
 };
 
@@ -120,6 +121,7 @@ impl JsonSource {
             .iter()
             .zip(&sample.guesses)
             .map(|(name, (guess, rows))| SourceColumn {
+                beyond_arrow: BeyondArrow::Refused,
                 name: name.to_string(),
                 arrow: DataType::Utf8,
                 suggested: Some(guess.column_type()),

@@ -22,6 +22,7 @@ use crate::{
     convert::suggested,
     error::{Error, Result},
     ledger::InputIdentity,
+    reader::BeyondArrow,
     source::{ReadRequest, SourceColumn},
     sources::{
         InputFile,
@@ -388,6 +389,7 @@ fn columns(metadata: &ArrowReaderMetadata, roots: &[usize]) -> Vec<SourceColumn>
                 (_, suggested) => suggested,
             };
             SourceColumn {
+                beyond_arrow: BeyondArrow::Refused,
                 name: field.name().clone(),
                 arrow: field.data_type().clone(),
                 suggested,

@@ -8,7 +8,6 @@ use arrow::{
     datatypes::{
         DataType, Field, Fields, Schema, SchemaRef, TimestampMicrosecondType, TimestampNanosecondType,
     },
-    util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{
     arrow::{
@@ -25,9 +24,10 @@ use super::{
     pages::Groups,
 };
 use crate::{
-    convert::{too_fine, with_nanos},
+    convert::{shown_value, too_fine, with_nanos},
     error::Result,
     parse::text_of_timestamp,
+    reader::BeyondArrow,
     reject::{Problem, Reject, RejectData},
     source::{Origin, ReadRequest},
     sources::damage::guarded,
@@ -195,16 +195,9 @@ impl Int96Reader {
 fn reject(bad: &TooFine, batch: &RecordBatch, origin: &Origin) -> Reject {
     let schema = batch.schema();
     let name = |column: usize| schema.field(column).name().as_str();
-    let options = FormatOptions::default();
-    let value = |column: usize, array: &ArrayRef| {
-        if column == bad.column {
-            return Some(bad.text.clone());
-        }
-        if array.is_null(bad.row) {
-            return None;
-        }
-        let formatter = ArrayFormatter::try_new(array, &options).ok()?;
-        formatter.value(bad.row).try_to_string().ok()
+    let value = |column: usize, array: &ArrayRef| match column == bad.column {
+        true => Some(bad.text.clone()),
+        false => shown_value(array, bad.row, BeyondArrow::Refused),
     };
     let fields = batch.columns().iter().enumerate();
     let fault = too_fine(&bad.text);

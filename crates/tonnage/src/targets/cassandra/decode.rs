@@ -129,7 +129,7 @@ impl ColumnDecoder {
             NativeType::BigInt => self.numbers::<Int64Type>(fields, |b| Ok(i64::from_be_bytes(fixed(b)?))),
             NativeType::Float => self.numbers::<Float32Type>(fields, |b| Ok(f32::from_be_bytes(fixed(b)?))),
             NativeType::Double => self.numbers::<Float64Type>(fields, |b| Ok(f64::from_be_bytes(fixed(b)?))),
-            NativeType::Date => self.numbers::<Date32Type>(fields, values::date),
+            NativeType::Date => self.numbers::<Date32Type>(fields, values::finite_date),
             NativeType::Time => self.numbers::<Time64MicrosecondType>(fields, values::time),
             NativeType::Timestamp => {
                 let mut out = PrimitiveBuilder::<TimestampMicrosecondType>::with_capacity(fields.rows())

@@ -219,8 +219,19 @@ pub(super) fn malformed() -> Misfit {
     )
 }
 
+/// Days since 1970, but for those that stand for what is infinite.
+pub(super) fn finite_date(bytes: &[u8]) -> Fitting<i32> {
+    match date(bytes)? {
+        i32::MAX | i32::MIN => Err(Misfit::new(
+            sqlstate::DATETIME_OVERFLOW,
+            "the first or the last date of all, whose number stands for infinity",
+        )),
+        days => Ok(days),
+    }
+}
+
 /// Days since 1970.
-pub(super) fn date(bytes: &[u8]) -> Fitting<i32> {
+fn date(bytes: &[u8]) -> Fitting<i32> {
     Ok(u32::from_be_bytes(fixed(bytes)?).wrapping_sub(EPOCH_DAY) as i32)
 }
 

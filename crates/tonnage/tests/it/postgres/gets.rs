@@ -209,9 +209,15 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
         tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch))
     };
     let of = |source| collect(get(&place.target, "d").columns(["v"]).keys_source(source));
-    let got = of(days(vec![19_723, i32::MIN])).await.unwrap();
+    let got = of(days(vec![19_723, i32::MIN + 1])).await.unwrap();
     assert_eq!(got.rows, ["new"]);
     assert_eq!(got.missing.len(), 1);
+    // The last number stands for infinity, and that is no day.
+    let error = of(days(vec![19_723, i32::MAX])).await.err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "keys row 2, column 'k': '5881580-07-11' is out of range for date"
+    );
     // Days from 1970 before and behind all that the server has; and its own first and last one.
     let got = of(days(vec![
         19_723,
@@ -233,10 +239,10 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
     let got = of(days(vec![-2_440_588, 2_145_042_905])).await.unwrap();
     assert_eq!(got.rows, ["first", "last"]);
     let column = arrow::array::TimestampMicrosecondArray::from(vec![
-        i64::MIN,
+        i64::MIN + 1,
         -210_866_803_200_000_001,
         -210_866_803_200_000_000,
-        i64::MAX,
+        i64::MAX - 1,
     ]);
     let batch = arrow::array::RecordBatch::try_from_iter([("k", std::sync::Arc::new(column) as _)]).unwrap();
     let source = tonnage::sources::batches::BatchSource::new("keys", batch.schema(), std::iter::once(batch));

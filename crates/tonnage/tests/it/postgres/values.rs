@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array,
-    Float64Array, Int16Array, Int32Array, Int64Array, StringArray, Time64MicrosecondArray,
+    Float64Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, Time64MicrosecondArray,
     TimestampMicrosecondArray,
 };
 use proptest::{
@@ -13,7 +13,12 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use tonnage::{
+    Database,
     operation::{Method, Operation},
+    plan::{RejectsMax, Sort},
+    put::AfterFailure,
+    reader::Relation,
+    sources::batches::BatchSource,
     target::{Claim, Guard},
     types::ColumnType,
 };
@@ -23,6 +28,7 @@ use super::{Place, Server, batch};
 on_every_server! {
     every_type_keeps_its_extremes,
     what_the_column_would_change_or_cannot_hold_is_refused,
+    the_largest_number_of_a_typed_source_is_not_infinite,
     any_value_comes_back_from_the_server,
 }
 
@@ -383,7 +389,7 @@ async fn what_the_column_would_change_or_cannot_hold_is_refused(server: Server) 
         "22008",
     )
     .await;
-    // The greatest and the least are infinite.
+    // The greatest and the least are infinite here: of typed sources they do not come so far (see below).
     refused(p, "date", array(Date32Array::from(vec![i32::MAX - 1])), "22008").await;
     refused(p, "time", array(Time64MicrosecondArray::from(vec![-1])), "22008").await;
     refused(
@@ -408,6 +414,133 @@ async fn what_the_column_would_change_or_cannot_hold_is_refused(server: Server) 
         .run("CREATE DOMAIN cents AS numeric(10,2) CHECK (VALUE >= 0)")
         .await;
     refused(p, "cents", array(decimals), "23514").await;
+}
+
+/// The first and the last day and microsecond, each in a row of its own, and a row of none.
+fn ends_of_numbers() -> RecordBatch {
+    let numbers = Int32Array::from_iter_values(1..=7);
+    let dates = vec![
+        Some(i32::MAX),
+        Some(i32::MIN),
+        None,
+        None,
+        None,
+        None,
+        Some(i32::MAX - 1_000_000_000),
+    ];
+    let micros = |first: usize| {
+        let mut micros = vec![None; 7];
+        micros[first..first + 2].copy_from_slice(&[Some(i64::MAX), Some(i64::MIN)]);
+        TimestampMicrosecondArray::from(micros)
+    };
+    RecordBatch::try_from_iter([
+        ("o", array(numbers)),
+        ("d", array(Date32Array::from(dates))),
+        ("ts", array(micros(2))),
+        ("tz", array(micros(4).with_timezone("UTC"))),
+    ])
+    .unwrap()
+}
+
+async fn the_largest_number_of_a_typed_source_is_not_infinite(server: Server) {
+    let place = Place::on(server).await;
+    let db = Database::connect(&place.url).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let batch = ends_of_numbers();
+    let file = std::fs::File::create(path("v.parquet")).unwrap();
+    let mut parquet = parquet::arrow::ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    parquet.write(&batch).unwrap();
+    parquet.close().unwrap();
+    let file = std::fs::File::create(path("v.arrow")).unwrap();
+    let mut ipc = arrow::ipc::writer::FileWriter::try_new(file, &batch.schema()).unwrap();
+    ipc.write(&batch).unwrap();
+    ipc.finish().unwrap();
+    let source = || BatchSource::new("batches", batch.schema(), std::iter::once(batch.clone()));
+    let of_file = |name: &str| db.load(path(name).display().to_string());
+    let ways = ["a file", "IPC", "a sort", "batches", "a put", "a buffer", "text"];
+    for way in ways {
+        let types = match way {
+            "text" => "d text, ts text, tz text",
+            _ => "d date, ts timestamp, tz timestamptz",
+        };
+        place
+            .run(&format!(
+                "DROP TABLE IF EXISTS v; CREATE TABLE v (o int PRIMARY KEY, {types})"
+            ))
+            .await;
+        let bad = path(&format!("{way}.jsonl"));
+        let of_load = match way {
+            "a file" | "text" => Some(of_file("v.parquet")),
+            "IPC" => Some(of_file("v.arrow")),
+            "a sort" => Some(of_file("v.parquet").options(|options| options.sort = Some(Sort::Full))),
+            "batches" => Some(db.load_source(source())),
+            _ => None,
+        };
+        match (of_load, way) {
+            (Some(load), _) => {
+                let load = load.table("v").rejects(&bad, RejectsMax::Rows(10));
+                load.run().await.unwrap();
+            }
+            (None, "a put") => {
+                let put = db.bulk_put("v").stream(source());
+                let put = put.on_failed(|_, _| AfterFailure::Continue);
+                put.run().await.unwrap();
+            }
+            (None, _) => {
+                let buffer = db.buffer("v").rejects(&bad, 10).open().await.unwrap();
+                buffer.put_many(batch.clone()).await.unwrap();
+                buffer.close().await.unwrap();
+            }
+        }
+        let found = "SELECT string_agg(concat_ws(' ', o, d, ts, tz), ', ' ORDER BY o) FROM v";
+        let expected = match way {
+            // They are days like any others to a column that has room for them.
+            "text" => {
+                "1 5881580-07-11, 2 5877642-06-23 BC, 3 294247-01-10 04:00:54.775807, \
+                 4 290309-12-21 19:59:05.224192 BC, 5 294247-01-10 04:00:54.775807+00:00, \
+                 6 290309-12-21 19:59:05.224192+00:00 BC, 7 3143673-07-08"
+            }
+            _ => "7 3143673-07-08",
+        };
+        assert_eq!(place.texts(found).await, [Some(expected.to_owned())], "{way}");
+        let rejects = std::fs::read_to_string(&bad).unwrap_or_default();
+        match way {
+            "text" | "a put" => {}
+            _ => {
+                assert_eq!(rejects.lines().count(), 6, "{way}: {rejects}");
+                for said in [
+                    "'5881580-07-11' is out of range for date",
+                    r#""ts":"290309-12-21 19:59:05.224192 BC""#,
+                ] {
+                    assert!(rejects.contains(said), "{way}: {rejects}");
+                }
+            }
+        }
+    }
+    // Text says what it means, also that of a typed source.
+    let words = RecordBatch::try_from_iter([
+        ("o", array(Int32Array::from(vec![1]))),
+        ("d", array(StringArray::from(vec!["infinity"]))),
+        ("ts", array(StringArray::from(vec!["-infinity"]))),
+    ])
+    .unwrap();
+    place
+        .run("DROP TABLE v; CREATE TABLE v (o int, d date, ts timestamp)")
+        .await;
+    let source = BatchSource::new("words", words.schema(), std::iter::once(words));
+    db.load_source(source).table("v").run().await.unwrap();
+    let found = place.texts("SELECT d || ' ' || ts FROM v").await;
+    assert_eq!(found, [Some("infinity -infinity".to_owned())]);
+    // An infinite date is an infinite timestamp, in the zone that is named too.
+    place
+        .run("CREATE TABLE w (o int, d timestamp, ts timestamptz)")
+        .await;
+    let load = db.load_database(&db, Relation::Table("v".parse().unwrap()));
+    let load = load.options(|options| options.timezone = Some("Europe/Berlin".to_owned()));
+    load.table("w").run().await.unwrap();
+    let found = place.texts("SELECT d || ' ' || ts FROM w").await;
+    assert_eq!(found, [Some("infinity -infinity".to_owned())]);
 }
 
 /// Values to write, and each as the server writes it as text.
