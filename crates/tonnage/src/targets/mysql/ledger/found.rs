@@ -290,14 +290,15 @@ pub(super) async fn prune_within(
     limit: u64,
 ) -> Result<u64> {
     let Tables { runs, inputs, .. } = tables;
+    // The newest run of its table is looked up for each candidate: of NOT EXISTS the server makes a table of all runs.
     let ids: Vec<String> = conn
         .exec(
             format!(
                 "SELECT r.run_id FROM {runs} AS r WHERE r.finished IS NOT NULL \
                  AND (r.finished < ? OR (r.finished = ? AND r.run_id <= ?)) \
-                 AND NOT EXISTS (SELECT 1 FROM {inputs} AS i WHERE i.run_id = r.run_id AND i.number = 0 \
-                   AND NOT EXISTS (SELECT 1 FROM {inputs} AS later \
-                     WHERE later.found_by = i.found_by AND later.run_id > i.run_id)) \
+                 AND coalesce((SELECT later.run_id FROM {inputs} AS later WHERE later.found_by = (\
+                   SELECT i.found_by FROM {inputs} AS i WHERE i.run_id = r.run_id AND i.number = 0) \
+                   ORDER BY later.run_id DESC LIMIT 1) > r.run_id, true) \
                  ORDER BY r.finished, r.run_id LIMIT {limit}"
             ),
             (finished, finished, run_id),

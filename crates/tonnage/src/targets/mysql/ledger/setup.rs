@@ -15,8 +15,8 @@ use crate::{
 const LOCK_SECONDS: u32 = 600;
 
 /// What to do for a user who may neither make nor use a ledger.
-pub(super) const HINT: &str = "`tonnage init TARGET --grant USER` prints what makes a ledger and lets that user use it, for \
-                               who may do so; --ledger none loads without one";
+pub(super) const HINT: &str = "`tonnage init TARGET --grant USER`, for an administrator, prints what makes a ledger and lets \
+                               that user use it; --ledger none loads without one";
 
 const TABLE_OPTIONS: &str = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin";
 
