@@ -75,6 +75,9 @@ pub struct RunDetail {
     /// The opening of the journal that its rows come from; see [`Opening`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<String>,
+    /// Whether a crash of the server empties the table, while the ledger survives: see [`Ledger::emptied`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emptied_by_crash: bool,
 }
 
 /// The openings of a buffer's journal, as the ledger's record of its run names them: each has a random name, and names the
@@ -212,6 +215,15 @@ pub struct RunHandle {
     pub run_id: String,
     /// The epoch under which this process owns it.
     pub epoch: i64,
+}
+
+/// A run of whose rows it is not certain that they are there: [`Ledger::emptied`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Emptied {
+    /// The run.
+    pub run_id: String,
+    /// What has happened, in a sentence.
+    pub why: String,
 }
 
 /// Which runs are asked for. Answers are newest first.
@@ -410,6 +422,15 @@ pub trait Ledger: Send + Sync {
     /// Raises the run's epoch and returns the slots as they stand once every transaction of earlier owners has ended.
     /// `Fenced` if the run is finished or forgotten.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
+
+    /// Of these runs, those of whose rows it is not certain that they are there, as the table is, or was, one that a crash
+    /// of the server empties while the ledger survives. Each such run leaves a witness in a table that the same crash
+    /// empties. One whose table has become durable, while the witness was there, is recorded as such.
+    async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>>;
+
+    /// Has a run that is `handle`'s go on although its table was emptied: from here on its rows have to be there. `Fenced` if
+    /// the epoch is not `handle`'s.
+    async fn accept_emptied(&self, handle: &RunHandle) -> Result<()>;
 
     /// Has the record of an unfinished run name an opening of its journal, by compare-and-set; the answer to an earlier
     /// attempt may have been lost, so one that is named already is right. False where another is named, or where there is

@@ -158,6 +158,48 @@ pub(crate) fn is_making(line: &str) -> bool {
             .is_some_and(|n| n.parse::<u64>().is_ok())
 }
 
+/// In what the rows of a table are kept less well than a commit promises.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LessDurable {
+    /// What is so: `shop.orders is UNLOGGED`.
+    pub why: String,
+    /// What may be lost.
+    pub loss: Loss,
+    /// What makes it durable, or what to do instead.
+    pub instead: String,
+}
+
+/// What may be lost of a table that is less durable than a commit promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// All rows: a crash of the server empties the table.
+    Table,
+    /// The rows written last.
+    Last,
+    /// Rows, or the ledger's record of them: they are committed one after the other.
+    Apart,
+}
+
+impl LessDurable {
+    /// What is not promised, in a sentence.
+    pub fn given_up(&self) -> String {
+        let why = &self.why;
+        match self.loss {
+            Loss::Table => format!(
+                "{why}: whatever the durability, a crash of the server empties it; the ledger survives, and a run \
+                 that was interrupted by it cannot be resumed"
+            ),
+            Loss::Last => {
+                format!("{why}: whatever the durability, a crash of the server may lose rows of it")
+            }
+            Loss::Apart => format!(
+                "{why}: its rows are committed apart from the ledger, so that a crash between the two commits \
+                 loses rows or writes them twice"
+            ),
+        }
+    }
+}
+
 /// A table, read from the catalogue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
@@ -171,6 +213,8 @@ pub struct Table {
     pub keys: Vec<Key>,
     /// Whether its rows are written and undone together with the ledger's.
     pub transactional: bool,
+    /// In what its rows are kept less well than a commit promises; none where they are kept as well.
+    pub less_durable: Option<LessDurable>,
     /// What a user of this table should know in the plan, a sentence each (a trigger that makes COPY row by row).
     pub notes: Vec<String>,
 }
@@ -179,6 +223,11 @@ impl Table {
     /// The primary key, if it has one.
     pub fn primary_key(&self) -> Option<&Key> {
         self.keys.iter().find(|k| k.primary)
+    }
+
+    /// Whether a crash of the server empties it, while the ledger survives.
+    pub fn is_emptied_by_crash(&self) -> bool {
+        matches!(&self.less_durable, Some(less) if less.loss == Loss::Table)
     }
 
     /// A column by exact name, else by a unique case-insensitive one.

@@ -49,5 +49,6 @@ mod silent;
 mod snapshots;
 mod support;
 mod unload;
+mod unlogged;
 mod watch;
 mod whole;

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        InputIdentity, NewRun, Opening, RUNS_KEPT, RUNS_PRUNED_MAX, RunDetail, RunHandle, RunQuery, RunRecord,
+        Emptied, InputIdentity, NewRun, Opening, RUNS_KEPT, RUNS_PRUNED_MAX, RunDetail, RunHandle, RunQuery,
+        RunRecord,
     },
     load::{Attempts, RejectsFile},
     plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Plan},
@@ -68,10 +69,23 @@ pub(super) async fn own(
     // Of this opening.
     let opening = uuid::Uuid::now_v7().simple().to_string();
     if let Some(journal) = journal {
-        if let Some((run, uncertain)) = name_opening(target, journal, &identity, &opening).await? {
+        let named = name_opening(target, journal, &identity, &opening).await?;
+        if let Some(Named {
+            run,
+            uncertain,
+            is_emptied,
+        }) = named
+        {
             let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
             let (handle, slots) = loop {
-                match target.ledger().take_over(&run.run_id).await {
+                let taken = async {
+                    let taken = target.ledger().take_over(&run.run_id).await?;
+                    if is_emptied {
+                        target.ledger().accept_emptied(&taken.0).await?;
+                    }
+                    Ok(taken)
+                };
+                match taken.await {
                     Ok(taken) => break taken,
                     Err(error) => attempts.after(error).await?,
                 }
@@ -141,16 +155,25 @@ pub(super) async fn own(
     })
 }
 
-/// Finds the unfinished run of a journal and has its record name this opening. What nobody knows where a copy of the journal
-/// was opened since and that is accepted.
+/// The run of a journal, whose record names this opening.
+struct Named {
+    run: RunRecord,
+    /// What nobody knows, where a copy of the journal was opened since, or the table was emptied, and that is accepted.
+    uncertain: Option<Uncertain>,
+    /// Whether the table was emptied by a crash, or may have been.
+    is_emptied: bool,
+}
+
+/// Finds the unfinished run of a journal and has its record name this opening.
 async fn name_opening(
     target: &dyn Target,
     journal: &Claim<'_>,
     identity: &str,
     opening: &str,
-) -> Result<Option<(RunRecord, Option<Uncertain>)>> {
+) -> Result<Option<Named>> {
     let marker = journal.marker;
     let mut uncertain = None;
+    let mut is_emptied = false;
     let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
     loop {
         let named = async {
@@ -175,6 +198,20 @@ async fn name_opening(
                 }
                 uncertain = Some(found);
             }
+            let emptied = target.ledger().emptied(std::slice::from_ref(&run.run_id)).await?;
+            is_emptied = !emptied.is_empty();
+            if let Some(Emptied { why, .. }) = emptied.into_iter().find(|_| position > 0) {
+                let found = Uncertain {
+                    first: 1,
+                    last: Some(position),
+                    reason: why,
+                };
+                if !journal.accept_loss {
+                    return Err(refused(marker, &found)
+                        .hint("accept the loss, and the rows that are only in the journal are drained"));
+                }
+                uncertain.get_or_insert(found);
+            }
             (journal.check)(position)?;
             marker.note_opening(before.as_deref(), opening)?;
             let now = opening.to_owned();
@@ -186,7 +223,13 @@ async fn name_opening(
         };
         match named.await {
             Ok(None) => return Ok(None),
-            Ok(Some((run, true))) => return Ok(Some((run, uncertain))),
+            Ok(Some((run, true))) => {
+                return Ok(Some(Named {
+                    run,
+                    uncertain,
+                    is_emptied,
+                }));
+            }
             // It is looked at anew.
             Ok(Some((_, false))) => {
                 let between = "another opening of the journal came between";
@@ -225,6 +268,16 @@ async fn settle_abandoned(target: &dyn Target) {
             .iter()
             .filter(|run| is_abandoned(run))
         {
+            // What it has written is gone, or may be.
+            if !target
+                .ledger()
+                .emptied(std::slice::from_ref(&run.run_id))
+                .await?
+                .is_empty()
+            {
+                target.ledger().forget(&run.run_id).await?;
+                continue;
+            }
             let (handle, slots) = target.ledger().take_over(&run.run_id).await?;
             let counts = slots.first().map_or(run.counts, |slot| slot.counts);
             target.ledger().finish(&handle, counts).await?;
@@ -315,5 +368,6 @@ fn detail(plan: &Plan, journal: Option<&Claim<'_>>, rejects: &Path) -> RunDetail
         pending: None,
         member: None,
         opening: None,
+        emptied_by_crash: plan.table.is_emptied_by_crash(),
     }
 }

@@ -529,6 +529,7 @@ mod tests {
                 primary: true,
             }],
             transactional: true,
+            less_durable: None,
             notes: Vec::new(),
         }
     }

@@ -36,6 +36,9 @@ pub struct InputDetail {
     /// How rows were routed, where several databases hold the table together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<String>,
+    /// See [`RunDetail::emptied_by_crash`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emptied_by_crash: bool,
 }
 
 /// An input that a run has taken up.
@@ -143,6 +146,7 @@ impl RunDetail {
                 operation: self.operation.clone(),
                 input: input.clone(),
                 routing: self.member.as_ref().map(|member| member.routing.clone()),
+                emptied_by_crash: self.emptied_by_crash,
             };
             let detail = serde_json::to_string(&detail).map_err(|cause| {
                 crate::error::Error::bug("an input cannot be written as JSON").caused_by(cause)

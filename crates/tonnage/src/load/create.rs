@@ -148,6 +148,7 @@ pub fn provisional(spec: &TableSpec) -> Table {
         columns: columns.collect(),
         keys,
         transactional: true,
+        less_durable: None,
         notes: Vec::new(),
     }
 }

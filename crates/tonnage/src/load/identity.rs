@@ -17,8 +17,8 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        FOUND_MAX, InputIdentity, Ledger, NewRun, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord,
-        Sought,
+        Emptied, FOUND_MAX, InputIdentity, Ledger, NewRun, OtherLedger, RunDetail, RunHandle, RunQuery,
+        RunRecord, Sought,
     },
     operation::Operation,
     plan::{Attempt, LoadOptions, OnError, Plan, SlotBy},
@@ -150,9 +150,8 @@ pub async fn own(
         same = find(ledger, plan, &RunQuery::Identity(as_written)).await?;
     }
     let unfinished = same.iter().find(|r| r.finished.is_none());
-    let finished = same
-        .iter()
-        .find(|r| r.finished.is_some() && changed(&r.detail, &detail).is_none());
+    let is_done = |run: &&RunRecord| run.finished.is_some() && changed(&run.detail, &detail).is_none();
+    let finished = same.iter().find(is_done);
     let mut notes = Vec::new();
     // Of a single transaction that was never committed nothing is there: it is begun anew, whatever was asked for.
     let void = unfinished.filter(|run| run.detail.single_transaction && run.counts.total() == 0);
@@ -191,7 +190,8 @@ pub async fn own(
             }
         }
         (None, Attempt::Resume) => {
-            if let Some(run) = finished {
+            if finished.is_some() {
+                let run = intact(ledger, plan, same.iter().filter(is_done)).await?;
                 // Its rows are there, whatever becomes of this.
                 if let Err(error) = ledger.conclude(&run.run_id).await {
                     tracing::warn!(
@@ -252,6 +252,58 @@ async fn find(ledger: &dyn Ledger, plan: &Plan, query: &RunQuery) -> Result<Vec<
             Err(error) => attempts.after(error).await?,
         }
     }
+}
+
+/// The newest of finished runs of the same whose rows are there. An error where none is.
+async fn intact<'a>(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    runs: impl Iterator<Item = &'a RunRecord>,
+) -> Result<&'a RunRecord> {
+    let runs: Vec<_> = runs.collect();
+    let ids: Vec<_> = runs.iter().map(|run| run.run_id.clone()).collect();
+    let emptied = emptied(ledger, plan, &ids).await?;
+    let is_intact = |run: &RunRecord| {
+        run.counts.written == 0 || !emptied.iter().any(|emptied| emptied.run_id == run.run_id)
+    };
+    match (runs.into_iter().find(|run| is_intact(run)), emptied.first()) {
+        (Some(run), _) => Ok(run),
+        (None, Some(emptied)) => Err(Error::config(format!(
+            "run {} has loaded all of this, and {}",
+            emptied.run_id, emptied.why
+        ))
+        .hint(format!(
+            "--restart loads it again, as a new run; if its rows are there, there is nothing to do; `tonnage runs TARGET \
+             --forget {}` has the ledger forget it",
+            emptied.run_id
+        ))),
+        (None, None) => Err(Error::bug("no finished run among those that are")),
+    }
+}
+
+/// Those of `run_ids` of whose rows it is not certain that they are there: [`Ledger::emptied`].
+pub(super) async fn emptied(ledger: &dyn Ledger, plan: &Plan, run_ids: &[String]) -> Result<Vec<Emptied>> {
+    let mut attempts = Attempts::new(plan);
+    loop {
+        match ledger.emptied(run_ids).await {
+            Ok(emptied) => return Ok(emptied),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
+/// The refusal to go on behind rows of which it is not certain that they are there.
+fn refuse_emptied(run: &RunRecord, emptied: &Emptied) -> Error {
+    Error::config(format!(
+        "run {} has written {} that it would not write again, and {}",
+        run.run_id,
+        Counted(run.counts.written, "row"),
+        emptied.why
+    ))
+    .hint(format!(
+        "--restart loads all of it, as a new run; `tonnage runs TARGET --forget {}` has the ledger forget the run",
+        run.run_id
+    ))
 }
 
 /// The identity of a run of a statement as an earlier version recorded it: by its text, not by its tokens.
@@ -450,6 +502,17 @@ pub(crate) async fn check_owned(ledger: &dyn Ledger, plan: &Plan, handle: &RunHa
     }
 }
 
+/// Has the run go on although its table was emptied.
+async fn accept_emptied(ledger: &dyn Ledger, plan: &Plan, handle: &RunHandle) -> Result<()> {
+    let mut attempts = Attempts::new(plan);
+    loop {
+        match ledger.accept_emptied(handle).await {
+            Ok(()) => return Ok(()),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
 /// Raises the run's epoch. Twice does no harm: nobody works under the epoch whose number was lost on the way.
 async fn take_over(ledger: &dyn Ledger, plan: &Plan, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
     let mut attempts = Attempts::new(plan);
@@ -471,6 +534,11 @@ async fn resume(
     if let Some(change) = changed(&run.detail, detail) {
         return Err(Error::input(change).hint("--restart loads it from the beginning, as a new run"));
     }
+    let found = emptied(ledger, plan, std::slice::from_ref(&run.run_id)).await?;
+    let found = found.first();
+    if let Some(emptied) = found.filter(|_| run.counts.total() > 0) {
+        return Err(refuse_emptied(run, emptied));
+    }
     if options.truncate && !plan.single_transaction {
         tracing::info!("--truncate: the table was emptied when the run started and is not emptied again");
     }
@@ -486,6 +554,13 @@ async fn resume(
         }
         taken => taken?,
     };
+    if let Some(emptied) = found {
+        if slots.iter().any(|slot| slot.counts.total() > 0) {
+            return Err(refuse_emptied(run, emptied));
+        }
+        // Nothing of it could be lost.
+        accept_emptied(ledger, plan, &handle).await?;
+    }
     let mut notes = vec![format!("going on with run {}", run.run_id)];
     let rejects = PathBuf::from(&run.detail.rejects);
     if options
@@ -569,6 +644,7 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         pending: None,
         member: None,
         opening: None,
+        emptied_by_crash: plan.table.is_emptied_by_crash(),
     }
 }
 

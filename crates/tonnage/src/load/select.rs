@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     error::{Error, ErrorKind, Result},
-    ledger::{InputIdentity, RunQuery, RunRecord, inputs::InputRecord},
+    ledger::{Emptied, InputIdentity, RunQuery, RunRecord, inputs::InputRecord},
     plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Attempt, LedgerPlace, LoadOptions, Mode, Plan},
     report::Counted,
     sources::{self, Format, InputFile, TextOptions, files},
@@ -158,6 +158,7 @@ async fn select(
     }
 
     let finished: Vec<_> = records.iter().filter(|(_, record)| record.finished).collect();
+    let emptied = emptied(target, finished.iter().map(|(_, record)| record)).await?;
     let mut new = Vec::new();
     for (file, input) in files.iter().zip(&selection.inputs) {
         let of = |(into, record): &&(Into, InputRecord)| {
@@ -165,11 +166,16 @@ async fn select(
         };
         let found: Vec<_> = finished.iter().map(of).collect();
         let is_same = |likeness: &Likeness| matches!(likeness, Likeness::Same | Likeness::Moved);
-        if found
-            .iter()
-            .any(|(into, likeness, _)| *into == Into::Object && is_same(likeness))
-        {
+        let of_run = |record: &InputRecord| emptied.iter().find(|emptied| emptied.run_id == record.run_id);
+        let loaded = || {
+            let loaded = found.iter();
+            loaded.filter(|(into, likeness, _)| *into == Into::Object && is_same(likeness))
+        };
+        if loaded().any(|(.., record)| of_run(record).is_none()) {
             continue;
+        }
+        if let Some(emptied) = loaded().find_map(|(.., record)| of_run(record)) {
+            return Err(was_emptied(file, emptied));
         }
         for (into, likeness, record) in &found {
             match likeness {
@@ -198,6 +204,31 @@ async fn select(
         }
         false => Ok((new, selection)),
     }
+}
+
+/// Of the runs of `records`, those of whose rows it is not certain that they are there.
+async fn emptied<'a>(
+    target: &dyn Target,
+    records: impl Iterator<Item = &'a InputRecord>,
+) -> Result<Vec<Emptied>> {
+    let mut run_ids: Vec<_> = records.map(|record| record.run_id.clone()).collect();
+    run_ids.sort_unstable();
+    run_ids.dedup();
+    let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
+    loop {
+        match target.ledger().emptied(&run_ids).await {
+            Ok(emptied) => return Ok(emptied),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
+}
+
+fn was_emptied(file: &InputFile, emptied: &Emptied) -> Error {
+    let run_id = &emptied.run_id;
+    Error::config(format!("run {run_id} has loaded {}, and {}", file.shown, emptied.why)).hint(format!(
+        "--restart in the place of --new-files loads all that is named, as a new run; `tonnage runs TARGET --forget \
+         {run_id}` makes the files of that run new; if its rows are there, leave the file out"
+    ))
 }
 
 /// The unfinished run that has taken up any of the inputs; not one of a single transaction of which nothing is there.

@@ -395,7 +395,7 @@ impl Explain {
         let table = target.table(name).await?;
         let table = table.ok_or_else(|| Error::bug(format!("the copy {name} is not there once made")))?;
         let asked = LoadOptions {
-            durability: self.options.durability,
+            durability: self.options.durability.filter(|_| table.less_durable.is_none()),
             jobs: Some(1),
             limit: Some(match at.method {
                 Method::Single => self.options.rows.min(SINGLE_ROWS_MAX),

@@ -216,11 +216,11 @@ impl Setting {
         if self.method != Method::Single {
             flags.push_str(&format!(" --batch-rows {}", self.batch_rows));
         }
-        flags.push_str(&format!(
-            " --jobs {} --durability {}",
-            self.jobs_a_table(),
-            self.durability
-        ));
+        flags.push_str(&format!(" --jobs {}", self.jobs_a_table()));
+        // A table that is UNLOGGED keeps none that could be asked for.
+        if self.table.storage != Storage::Unlogged {
+            flags.push_str(&format!(" --durability {}", self.durability));
+        }
         flags
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     sources::Scan,
     sources::csv::suspicious_delimiter,
     statement::Statement,
-    table::{Equality, Table},
+    table::{Equality, LessDurable, Loss, Table},
     target::{Capabilities, FurtherKeys, Routed, StatementMax},
     types::ColumnType,
 };
@@ -252,7 +252,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     let by_any_key = keys::any(premises, &operation)?;
     let method = method(capabilities, &operation, options, premises.support)?;
     let statement_max = (premises.statement_max)(columns.len(), method, options.split)?;
-    let durability = durability(capabilities, options)?;
+    let durability = durability(capabilities, table, options)?;
     let position = |name: &String| columns.iter().position(|c| c.name == *name);
 
     let provable = |name: &String| {
@@ -394,6 +394,17 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             ))
             .hint("leave --single-transaction out"));
         }
+        if let Some(less) = table
+            .less_durable
+            .as_ref()
+            .filter(|less| less.loss == Loss::Apart)
+        {
+            return Err(Error::schema(format!(
+                "{}: no transaction makes all rows there and here, or none",
+                less.why
+            ))
+            .hint("leave --single-transaction out"));
+        }
         jobs_max = 1;
         notes.push("all rows or none: one job writes them in one transaction".to_owned());
         if options.create != Create::No {
@@ -511,6 +522,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         guarantees_lost.push(format!("{why}: an interrupted run cannot be resumed"));
     }
     guarantees_lost.extend(durability.given_up().map(str::to_owned));
+    guarantees_lost.extend(table.less_durable.as_ref().map(LessDurable::given_up));
     if premises.preparation.truncates() {
         notes.push(match options.single_transaction {
             true => format!(
@@ -697,15 +709,29 @@ fn method(
     Err(refusal.unwrap_or_else(|| Error::bug("a target without methods")))
 }
 
-fn durability(capabilities: &Capabilities, options: &LoadOptions) -> Result<Durability> {
-    match options.durability {
-        None => [Durability::Durable, Durability::Majority]
+/// What a commit is to promise: the strongest that the table keeps, unless another is asked for. Where rows are committed
+/// apart from the ledger, that is durable all the same.
+fn durability(capabilities: &Capabilities, table: &Table, options: &LoadOptions) -> Result<Durability> {
+    let less = table.less_durable.as_ref();
+    let is_lowered = less.is_some_and(|less| less.loss != Loss::Apart)
+        && capabilities.durability.contains(&Durability::Relaxed);
+    let best = match is_lowered {
+        true => Durability::Relaxed,
+        false => Durability::Durable,
+    };
+    match (options.durability, less) {
+        (None, _) => [best, Durability::Majority]
             .into_iter()
             .find(|level| capabilities.durability.contains(level))
             .or(capabilities.durability.last().copied())
             .ok_or_else(|| Error::bug("a target without durability levels")),
-        Some(asked) if capabilities.durability.contains(&asked) => Ok(asked),
-        Some(asked) => {
+        (Some(Durability::Durable), Some(less)) => Err(Error::config(format!(
+            "durability 'durable' cannot be kept: {}",
+            less.why
+        ))
+        .hint(&less.instead)),
+        (Some(asked), _) if capabilities.durability.contains(&asked) => Ok(asked),
+        (Some(asked), _) => {
             let levels: Vec<_> = capabilities.durability.iter().map(ToString::to_string).collect();
             Err(Error::config(format!(
                 "{} cannot keep durability '{asked}'",

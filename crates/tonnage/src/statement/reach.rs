@@ -189,6 +189,7 @@ mod tests {
             columns: ["id", "k", "v"].map(column).into(),
             keys: Vec::new(),
             transactional: true,
+            less_durable: None,
             notes: Vec::new(),
         }
     }

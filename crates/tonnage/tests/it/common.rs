@@ -76,6 +76,7 @@ pub fn new_run(table: &Table, run_id: String, identity: String, slots: u16) -> N
             pending: None,
             member: None,
             opening: None,
+            emptied_by_crash: table.is_emptied_by_crash(),
         },
         table: table.name.clone(),
         preparation: Preparation::Keep,

@@ -130,12 +130,15 @@ impl Running<'_> {
         rate: Option<Rate>,
     ) -> Result<Prepared> {
         let options = &self.bench.options;
+        let table = target.table(name).await?;
+        // What an UNLOGGED table does not keep cannot be asked of it.
+        let is_kept = table.is_none_or(|table| table.less_durable.is_none());
         let asked = LoadOptions {
             mode: setting.operation,
             method: Some(setting.method),
             batch_rows: Some(setting.batch_rows),
             jobs: Some(setting.jobs_a_table()),
-            durability: Some(setting.durability),
+            durability: is_kept.then_some(setting.durability),
             single_transaction: options.single_transaction,
             columns: self.columns(setting, setting.operation),
             ledger,

@@ -245,6 +245,7 @@ pub(super) async fn describe(
             }],
             columns,
             transactional: false,
+            less_durable: None,
             notes: notes(&rows, &kinds, time_to_live, &views),
         },
         kinds,

@@ -45,7 +45,7 @@ use crate::{
     extent::Extent,
     getter::{GetRequest, Getter, Moment},
     ledger::{
-        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
     measure::Gauge,
@@ -527,6 +527,14 @@ impl Ledger for CassandraTarget {
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
         self.local().await?.take_over(run_id).await
+    }
+
+    async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>> {
+        self.local().await?.emptied(run_ids).await
+    }
+
+    async fn accept_emptied(&self, handle: &RunHandle) -> Result<()> {
+        self.local().await?.accept_emptied(handle).await
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {

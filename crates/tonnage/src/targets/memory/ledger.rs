@@ -6,7 +6,7 @@ use super::{Memory, State, Stored};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::{self, InputRecord},
     },
     preparation::{IndexDefinition, Pending, Preparation, not_empty, shadow},
@@ -253,6 +253,15 @@ impl Ledger for Memory {
             }
             released.await;
         }
+    }
+
+    /// Its tables and its ledger go together.
+    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
+        Ok(())
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {

@@ -397,6 +397,7 @@ impl Target for Memory {
                 }],
             },
             transactional: true,
+            less_durable: None,
             notes: Vec::new(),
         };
         let stored = Stored {

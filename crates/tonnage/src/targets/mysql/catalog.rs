@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    table::{Column, ForeignKey, Key, Table, TableIdentity, TableName, find_by_name},
+    table::{Column, ForeignKey, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
     types::ColumnType,
 };
 
@@ -136,6 +136,69 @@ async fn find_exactly(conn: &mut Conn, schema: &str, name: &str) -> Result<Optio
         }
     }
     Ok(None)
+}
+
+/// The tables of a database whose engines have no transactions.
+const PLAIN: &str = "SELECT table_name, engine FROM information_schema.tables t \
+    WHERE table_schema = ? AND table_type = 'BASE TABLE' AND engine IS NOT NULL AND NOT EXISTS \
+        (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES') \
+    ORDER BY table_name";
+
+/// The first table without transactions of a database that SQL text names, and its engine. A name that means something
+/// else there is taken for the table.
+pub(super) async fn plain_table_in(
+    conn: &mut Conn,
+    schema: &str,
+    text: &str,
+) -> Result<Option<(String, String)>> {
+    let text = text.to_lowercase();
+    for mut row in rows(conn, PLAIN, &[schema]).await? {
+        let (name, engine): (String, String) = (get(&mut row, 0)?, get(&mut row, 1)?);
+        if is_named_in(&text, &name.to_lowercase()) {
+            return Ok(Some((name, engine)));
+        }
+    }
+    Ok(None)
+}
+
+/// The text of a view; none where the name is no view's.
+pub(super) async fn view_text(conn: &mut Conn, database: &str, name: &TableName) -> Result<Option<String>> {
+    let schema = name.schema.as_deref().unwrap_or(database);
+    let view =
+        "SELECT view_definition FROM information_schema.views WHERE table_schema = ? AND table_name = ?";
+    let mut found = rows(conn, view, &[schema, &name.name]).await?;
+    found.first_mut().map(|row| get(row, 0)).transpose()
+}
+
+/// Whether `name` stands in `text` as a word.
+fn is_named_in(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+    text.match_indices(name).any(|(at, found)| {
+        let before = text[..at].chars().next_back();
+        let behind = text[at + found.len()..].chars().next();
+        !before.is_some_and(is_part) && !behind.is_some_and(is_part)
+    })
+}
+
+/// In what a table of this engine is less durable than the ledger.
+pub(super) fn less_durable(table: &str, engine: &str, transactional: bool) -> Option<LessDurable> {
+    let loss = match engine.to_ascii_uppercase().as_str() {
+        "FEDERATED" | "SPIDER" | "CONNECT" => Loss::Apart,
+        "MEMORY" => Loss::Table,
+        _ if transactional => return None,
+        _ => Loss::Last,
+    };
+    Some(LessDurable {
+        why: match loss {
+            Loss::Table => format!("{table} is in memory only (engine {engine})"),
+            Loss::Last => format!("the engine {engine} of {table} syncs nothing with a commit"),
+            Loss::Apart => format!("{table} is kept elsewhere (engine {engine})"),
+        },
+        loss,
+        instead: format!(
+            "ALTER TABLE {table} ENGINE=InnoDB makes it durable; without --durability it is loaded as it is"
+        ),
+    })
 }
 
 /// By exact name, else by a unique one that differs only in case.
@@ -421,6 +484,14 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
             found.engine
         ));
     }
+    for (trigger, text) in &triggers {
+        if let Some((table, engine)) = plain_table_in(conn, &schema, text).await? {
+            notes.push(format!(
+                "the trigger {trigger} names {table}, whose engine {engine} has no transactions: what it writes there \
+                 stays where a write is undone, and comes again when that is tried again"
+            ));
+        }
+    }
     if !triggers.is_empty() {
         let names: Vec<_> = triggers.iter().map(|(name, _)| name.as_str()).collect();
         notes.push(format!(
@@ -435,6 +506,10 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
                 .to_owned(),
         );
     }
+    let less_durable = match found.kind.ends_with("VIEW") {
+        true => None,
+        false => less_durable(&found.name.to_string(), &found.engine, transactional),
+    };
     let mut shape = vec![format!("engine {}", found.engine), made];
     let mut table_columns = Vec::with_capacity(declared.len());
     let mut kinds = Vec::with_capacity(declared.len());
@@ -517,6 +592,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
             columns: table_columns,
             keys,
             transactional,
+            less_durable,
             notes,
         },
     })

@@ -20,7 +20,7 @@ use crate::{
     operation::{Method, Support},
     plan::Plan,
     statement::{Dialect, Statement},
-    table::{self, Column, Equality, Table, TableIdentity},
+    table::{self, Column, Equality, Table, TableIdentity, TableName},
     types::ColumnType,
 };
 
@@ -68,7 +68,19 @@ pub(super) async fn describe(
         Err(error) if error.kind() == ErrorKind::Schema => None,
         Err(error) => return Err(error),
     };
-    let transactional = taking.as_ref().is_none_or(|found| found.table.transactional);
+    let behind = match &taking {
+        Some(_) => None,
+        // Of a view, what is behind it.
+        None => behind_view(conn, database, statement.table()).await?,
+    };
+    let transactional = match &taking {
+        Some(found) => found.table.transactional,
+        None => behind.is_none(),
+    };
+    let less_durable = match &taking {
+        Some(found) => found.table.less_durable.clone(),
+        None => behind.and_then(|(table, engine)| catalog::less_durable(&table, &engine, false)),
+    };
     let (mut columns, mut kinds) = (Vec::new(), Vec::new());
     let mut shape = Vec::new();
     for (index, name) in statement.parameters().iter().enumerate() {
@@ -109,6 +121,7 @@ pub(super) async fn describe(
             columns,
             keys: Vec::new(),
             transactional,
+            less_durable,
             notes: Vec::new(),
         },
         collations: vec![None; kinds.len()],
@@ -117,6 +130,17 @@ pub(super) async fn describe(
         is_view: false,
         shards: 1,
     })
+}
+
+/// A table without transactions that a view of this name has rows of, and its engine.
+async fn behind_view(conn: &mut Conn, database: &str, name: &TableName) -> Result<Option<(String, String)>> {
+    match catalog::view_text(conn, database, name).await? {
+        Some(text) => {
+            let schema = name.schema.as_deref().unwrap_or(database);
+            catalog::plain_table_in(conn, schema, &text).await
+        }
+        None => Ok(None),
+    }
 }
 
 /// The server's refusal to prepare.

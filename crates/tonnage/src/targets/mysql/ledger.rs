@@ -26,8 +26,8 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Ledger, NewRun, Opening, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord, Setup, Sought,
-        inputs::InputRecord,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord, Setup,
+        Sought, inputs::InputRecord,
     },
     slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
@@ -122,6 +122,31 @@ pub(super) fn literal(text: &str) -> String {
     literal
 }
 
+/// Refuses a ledger whose tables were given an engine without transactions: positions would move without their rows, and
+/// stay where those are undone.
+async fn check_engines(conn: &mut Conn, tables: &Tables) -> Result<()> {
+    let plain: Option<(String, String)> = conn
+        .query_first(format!(
+            "SELECT table_name, coalesce(engine, 'none') FROM information_schema.tables t \
+             WHERE table_schema = {} AND table_name IN ('{RUNS}', '{SLOTS}', '{INPUTS}') AND NOT EXISTS \
+                 (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES')",
+            literal(&tables.database)
+        ))
+        .await
+        .map_err(errors::statement)?;
+    match plain {
+        None => Ok(()),
+        Some((table, engine)) => Err(Error::config(format!(
+            "the ledger's table {table} has the engine {engine}, which has no transactions: positions would move \
+             without their rows"
+        ))
+        .hint(format!(
+            "ALTER TABLE {}.{table} ENGINE=InnoDB",
+            quote(&tables.database)
+        ))),
+    }
+}
+
 fn slot_state(mut row: Row) -> Result<SlotState> {
     let row = &mut row;
     let slot: i64 = get(row, 0)?;
@@ -168,7 +193,9 @@ pub(super) struct Mover {
 
 impl Mover {
     pub async fn new(conn: &mut Conn, handle: &RunHandle, asked: Option<&str>) -> Result<Self> {
-        let Tables { slots, .. } = Tables::existing(conn, asked).await?;
+        let tables = Tables::existing(conn, asked).await?;
+        check_engines(conn, &tables).await?;
+        let Tables { slots, .. } = tables;
         Ok(Self {
             handle: handle.clone(),
             slots,
@@ -603,6 +630,7 @@ impl Ledger for MysqlTarget {
         let mut session = self.session().await?;
         let conn = &mut session.0;
         let tables = make(conn, &self.settings.database, self.asked()).await?;
+        check_engines(conn, &tables).await?;
         begin(conn).await?;
         let started = start_within(conn, &tables, run).await;
         end(conn, started).await
@@ -623,6 +651,7 @@ impl Ledger for MysqlTarget {
             let Some(tables) = Tables::locate(conn, self.asked()).await? else {
                 return Err(no_run(run_id));
             };
+            check_engines(conn, &tables).await?;
             begin(conn).await?;
             let taken = take_over_within(conn, &tables, run_id).await;
             match end(conn, taken).await {
@@ -632,6 +661,15 @@ impl Ledger for MysqlTarget {
                 done => return done,
             }
         }
+    }
+
+    /// Tables that a crash empties take no part in transactions, and no run into them has a ledger.
+    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
+        Ok(())
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {

@@ -89,6 +89,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     };
     let one = check(&mut leader, request, &found.source, &query).await?;
     let mut notes = found.notes(&columns, request);
+    let plain = plain_table(&mut leader, &settings.database, &found).await?;
     let mut conns = vec![leader];
     match alone(request, &found, &version) {
         Some(why) => notes.extend(why.map(|why| format!("one job: {why}"))),
@@ -122,6 +123,15 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     }
     let cutting = &mut conns[0];
     let queries = match (&request.split_by, &mut found.source) {
+        // Each statement would see another state, of which rows are lost or doubled that are changed between two.
+        (Some(column), source) if plain.is_some() => {
+            splits::by_column(cutting, request, source, &query, column).await?;
+            let table = plain.as_deref().unwrap_or_default();
+            notes.push(format!(
+                "not split: {table} has no transactions, so only one statement sees one state of it"
+            ));
+            vec![one]
+        }
         (Some(column), source) => splits::by_column(cutting, request, source, &query, column).await?,
         (None, Source::Table(described)) if request.limit.is_none() && request.readers > 1 => {
             let columns = splits::key_columns(described);
@@ -132,7 +142,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         }
         _ => vec![one],
     };
-    if request.split_by.is_some() && matches!(found.source, Source::Query(_)) {
+    if plain.is_none() && request.split_by.is_some() && matches!(found.source, Source::Query(_)) {
         notes.push(format!("the query runs {} times, once a split", queries.len()));
     }
     conns.truncate(queries.len());
@@ -167,6 +177,24 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         settings_changed,
         notes,
     })
+}
+
+/// The table without transactions that rows come from, if any does: itself, or one that a view or a query names.
+async fn plain_table(conn: &mut Conn, database: &str, found: &Found) -> Result<Option<String>> {
+    let (schema, text) = match &found.source {
+        Source::Table(described) if !described.is_view => {
+            let table = &described.table;
+            return Ok((!table.transactional).then(|| table.name.to_string()));
+        }
+        Source::Table(described) => {
+            let name = &described.table.name;
+            let text = catalog::view_text(conn, database, name).await?;
+            (name.schema.as_deref(), text.unwrap_or_default())
+        }
+        Source::Query(text) => (None, text.clone()),
+    };
+    let found = catalog::plain_table_in(conn, schema.unwrap_or(database), &text).await?;
+    Ok(found.map(|(table, _)| table))
 }
 
 /// Whether one reader has to do, and why, where a user should know.

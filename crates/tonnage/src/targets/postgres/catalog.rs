@@ -5,12 +5,14 @@ use tokio_postgres::{GenericClient, types::ToSql};
 use super::{
     carry::{Carried, Cast, carry},
     composition, errors,
-    types::{ServerType, oid},
+    types::{ServerType, oid, quote_table},
 };
 use crate::{
     error::{Error, Result},
     operation::Operation,
-    table::{Column, Equality, ForeignKey, Key, Numbered, Table, TableIdentity, TableName},
+    table::{
+        Column, Equality, ForeignKey, Key, LessDurable, Loss, Numbered, Table, TableIdentity, TableName,
+    },
 };
 
 /// A table, with what only this target needs to know of it.
@@ -96,6 +98,8 @@ pub(super) const RUNS: &str = "tonnage_runs";
 pub(super) const SLOTS: &str = "tonnage_slots";
 /// See [`RUNS`].
 pub(super) const INPUTS: &str = "tonnage_inputs";
+/// See [`RUNS`].
+pub(super) const UNLOGGED: &str = "tonnage_unlogged";
 
 /// The oldest server with all catalogue columns used here (generated columns, non-deterministic collations).
 pub(super) const SERVER_VERSION_MIN: i32 = 120_000;
@@ -183,7 +187,76 @@ const TRAITS: &str = "\
                     0::int2), \
            (SELECT rulename::text FROM pg_catalog.pg_rewrite \
             WHERE ev_class = $1 AND ev_type = '3' AND is_instead AND ev_enabled <> 'D' ORDER BY 1 LIMIT 1), \
-           (SELECT relpersistence = 'u' FROM pg_catalog.pg_class WHERE oid = $1)";
+           ARRAY(SELECT DISTINCT r.rulename::text || CASE WHEN c.relkind = 'f' THEN ' uses the foreign table ' \
+                     ELSE ' uses the UNLOGGED table ' END || c.relname::text \
+                 FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_depend d \
+                   ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.objid = r.oid \
+                  AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.refobjid <> $1 \
+                 JOIN pg_catalog.pg_class c ON c.oid = d.refobjid \
+                 WHERE r.ev_class = $1 AND r.ev_type IN ('2', '3', '4') AND r.ev_enabled <> 'D' \
+                   AND (c.relpersistence = 'u' OR c.relkind = 'f') ORDER BY 1), \
+           ARRAY(SELECT tgname::text FROM pg_catalog.pg_trigger \
+                 WHERE tgrelid = $1 AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 2 = 0 ORDER BY 1)";
+
+/// What is less durable than the ledger of all that has rows of a relation: itself, its partitions and children, and the
+/// tables behind a view. The first of those that a crash empties, then the first of those of other servers.
+const LESS_DURABLE: &str = "\
+    WITH RECURSIVE tree (oid) AS (\
+        SELECT $1::oid \
+        UNION SELECT x.oid FROM tree t CROSS JOIN LATERAL (\
+            SELECT i.inhrelid FROM pg_catalog.pg_inherits i WHERE i.inhparent = t.oid \
+            UNION ALL SELECT d.refobjid FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_depend d \
+                ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.objid = r.oid \
+               AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass \
+            WHERE r.ev_class = t.oid AND r.ev_type = '1') x (oid)) \
+    SELECT DISTINCT ON (c.relkind = 'f') c.oid = $1, n.nspname::text, c.relname::text, s.srvname::text \
+    FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid \
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    LEFT JOIN pg_catalog.pg_foreign_table f ON f.ftrelid = c.oid \
+    LEFT JOIN pg_catalog.pg_foreign_server s ON s.oid = f.ftserver \
+    WHERE c.relkind = 'r' AND c.relpersistence = 'u' OR c.relkind = 'f' \
+    ORDER BY c.relkind = 'f', c.oid <> $1, c.oid";
+
+/// Whether a crash empties the table of this object id, or some of its partitions.
+pub(super) async fn is_unlogged(client: &impl GenericClient, oid: u32) -> Result<bool> {
+    let found = less_durable(client, oid, &TableName::bare("")).await?;
+    Ok(found.iter().any(|less| less.loss == Loss::Table))
+}
+
+/// In what a relation, called `name`, is less durable than the ledger; what a crash empties first.
+pub(super) async fn less_durable(
+    client: &impl GenericClient,
+    oid: u32,
+    name: &TableName,
+) -> Result<Vec<LessDurable>> {
+    let found = client.query(LESS_DURABLE, &[&oid]).await;
+    let read = |row: &tokio_postgres::Row| {
+        let part = TableName {
+            schema: Some(get(row, 1)?),
+            name: get(row, 2)?,
+        };
+        let what = match get(row, 0)? {
+            true => name.to_string(),
+            false => format!("{part}, which has rows of {name},"),
+        };
+        Ok(match get::<Option<String>>(row, 3)? {
+            Some(server) => LessDurable {
+                why: format!("{what} is on the foreign server {server}"),
+                loss: Loss::Apart,
+                instead: "leave --durability out: the plan says what is given up".to_owned(),
+            },
+            None => LessDurable {
+                why: format!("{what} is UNLOGGED"),
+                loss: Loss::Table,
+                instead: format!(
+                    "ALTER TABLE {} SET LOGGED makes it durable; --durability relaxed loads it as it is",
+                    quote_table(&part)
+                ),
+            },
+        })
+    };
+    found.map_err(errors::statement)?.iter().map(read).collect()
+}
 
 const NAMES: &str = "\
     SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN NULL ELSE n.nspname::text END, c.relname::text \
@@ -247,7 +320,7 @@ pub(super) async fn is_indexed(client: &impl GenericClient, oid: u32, columns: &
 
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
 pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
-    let ours: &[&str] = &[RUNS, SLOTS, INPUTS];
+    let ours: &[&str] = &[RUNS, SLOTS, INPUTS, UNLOGGED];
     let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
     rows.iter()
         .map(|row| {
@@ -335,12 +408,17 @@ pub(super) async fn describe_readable(
 
 async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result<Described> {
     let object: [&(dyn ToSql + Sync); 1] = [&found.oid];
-    let (columns, keys, traits) = futures::try_join!(
-        client.query(COLUMNS, &object),
-        client.query(KEYS, &object),
-        client.query_one(TRAITS, &object),
-    )
-    .map_err(errors::statement)?;
+    let ((columns, keys, traits), less_durable) = futures::try_join!(
+        async {
+            futures::try_join!(
+                client.query(COLUMNS, &object),
+                client.query(KEYS, &object),
+                client.query_one(TRAITS, &object),
+            )
+            .map_err(errors::statement)
+        },
+        less_durable(client, found.oid, &found.name),
+    )?;
 
     let mut others = Vec::new();
     for row in &columns {
@@ -488,12 +566,17 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
     if row_security {
         notes.push("row security applies to this role, so COPY cannot be used".to_owned());
     }
-    if get::<bool>(&traits, 9)? {
-        notes.push(
-            "the table is UNLOGGED: no level of durability holds for it, since a crash of the server empties it; the \
-             ledger stays, so a load that is resumed then would leave out what it had written"
-                .to_owned(),
-        );
+    for rule in get::<Vec<String>>(&traits, 9)? {
+        notes.push(format!(
+            "the rule {rule}: what it writes there is as durable as that table is"
+        ));
+    }
+    let triggers: Vec<String> = get(&traits, 10)?;
+    if !triggers.is_empty() {
+        notes.push(format!(
+            "triggers run for what is written ({}): what they write into other tables is as durable as those are",
+            triggers.join(", ")
+        ));
     }
     if deferred {
         notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
@@ -536,6 +619,7 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
             columns: table_columns,
             keys: table_keys,
             transactional: true,
+            less_durable: less_durable.into_iter().next(),
             notes,
         },
         columns: described,

@@ -19,7 +19,7 @@ use crate::{
     operation::{Method, Support},
     plan::Plan,
     statement::{Dialect, Statement, Taker},
-    table::{Column, Equality, Table, TableIdentity, TableName},
+    table::{Column, Equality, LessDurable, Table, TableIdentity, TableName},
 };
 
 pub(super) const DIALECT: Dialect = Dialect {
@@ -182,6 +182,7 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
             columns,
             keys: Vec::new(),
             transactional: true,
+            less_durable: less_durable(client, statement).await?,
             notes,
         },
         columns: details,
@@ -192,6 +193,22 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
         rules: Vec::new(),
         instead: None,
     })
+}
+
+/// In what the table that the statement names, or the view with what is behind it, is less durable than the ledger.
+async fn less_durable(client: &Client, statement: &Statement) -> Result<Option<LessDurable>> {
+    let name = statement.table();
+    let found = client
+        .query_one("SELECT pg_catalog.to_regclass($1::text)::oid", &[&quoted(name)])
+        .await
+        .map_err(errors::statement)?;
+    match get::<Option<u32>>(&found, 0)? {
+        Some(oid) => {
+            let less = catalog::less_durable(client, oid, name).await?;
+            Ok(less.into_iter().next())
+        }
+        None => Ok(None),
+    }
 }
 
 /// Type and declaration of the columns that take parameter `index` as it is, where they agree.

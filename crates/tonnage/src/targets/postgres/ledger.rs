@@ -1,5 +1,5 @@
 //! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
-//! are found ([`found`]).
+//! are found ([`found`]); beside them `tonnage_unlogged`, where runs go into tables that a crash empties ([`witness`]).
 //!
 //! They are in the schema that the URL names (`ledger_schema`), else in the first schema of the search path that has them,
 //! else in a schema called `tonnage` that has them; else they are made in the first schema of the search path in which the
@@ -10,21 +10,22 @@
 
 mod found;
 mod setup;
+mod witness;
 
 use async_trait::async_trait;
 use tokio_postgres::{Client, GenericClient, Statement, types::ToSql};
 
 use super::{
     PostgresTarget,
-    catalog::{INPUTS, RUNS, SLOTS, get},
+    catalog::{INPUTS, RUNS, SLOTS, UNLOGGED, get},
     errors, prepare, statements,
     types::quote,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Ledger, NewRun, Opening, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord, Setup, Sought,
-        inputs::InputRecord,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunDetail, RunHandle, RunQuery, RunRecord, Setup,
+        Sought, inputs::InputRecord,
     },
     slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
@@ -64,6 +65,8 @@ struct Tables {
     slots: String,
     /// None in a ledger of an earlier version, until a run starts in it under a role that may add the table.
     inputs: Option<String>,
+    /// It need not be there.
+    witnesses: String,
 }
 
 impl Tables {
@@ -74,6 +77,7 @@ impl Tables {
             runs: table(RUNS),
             slots: table(SLOTS),
             inputs: has_inputs.then(|| table(INPUTS)),
+            witnesses: table(UNLOGGED),
         }
     }
 
@@ -232,8 +236,19 @@ pub(super) fn opened(process: i32) -> String {
 }
 
 impl Mover {
-    pub async fn prepare(client: &Client, handle: &RunHandle, asked: Option<&str>) -> Result<Self> {
-        let Tables { slots, .. } = Tables::existing(client, asked).await?;
+    /// Of a run into a table that a crash empties (`has_witness`) only where that has not happened: none comes while
+    /// `client` is connected.
+    pub async fn prepare(
+        client: &Client,
+        handle: &RunHandle,
+        asked: Option<&str>,
+        has_witness: bool,
+    ) -> Result<Self> {
+        let tables = Tables::existing(client, asked).await?;
+        if has_witness {
+            witness::check(client, &tables, &handle.run_id).await?;
+        }
+        let Tables { slots, .. } = tables;
         let claim = format!(
             "UPDATE {slots} AS s SET block = a.to_block, block_rows = a.to_rows, file = a.file, \
                  byte_offset = a.byte_offset, file_rows = a.file_rows, source_rows = a.source_rows, hash = a.hash, \
@@ -374,6 +389,7 @@ async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> R
         .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
         .await
         .map_err(errors::statement)?;
+    witness::remove(client, tables, run_id).await?;
     let mut known = removed.is_some();
     if let Some(inputs) = inputs {
         let of_run = format!("DELETE FROM {inputs} WHERE run_id = $1");
@@ -483,6 +499,9 @@ impl Ledger for PostgresTarget {
             .execute(&insert, &[&run.run_id, &i32::from(run.detail.slots)])
             .await
             .map_err(errors::statement)?;
+        if detail.emptied_by_crash {
+            witness::put(&transaction, &tables, &run.run_id).await?;
+        }
         if run.preparation.truncates() {
             let table = &run.table;
             transaction
@@ -525,6 +544,16 @@ impl Ledger for PostgresTarget {
                 done => return done,
             }
         }
+    }
+
+    async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>> {
+        let mut session = self.session().await?;
+        witness::emptied(&mut session, self.asked(), run_ids).await
+    }
+
+    async fn accept_emptied(&self, handle: &RunHandle) -> Result<()> {
+        let mut session = self.session().await?;
+        witness::accept(&mut session, self.asked(), handle).await
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
@@ -575,6 +604,9 @@ impl Ledger for PostgresTarget {
         let mut replaced = (String::new(), String::new());
         if let Some(row) = owned.map_err(errors::statement)? {
             let mut detail = RunDetail::from_json(&handle.run_id, &get::<String>(&row, 0)?)?;
+            if detail.emptied_by_crash {
+                witness::check(&transaction, &tables, &handle.run_id).await?;
+            }
             replaced.0 = detail.identity();
             if prepare::settle(&transaction, &mut detail).await? {
                 record(&transaction, &tables, &handle.run_id, &detail).await?;

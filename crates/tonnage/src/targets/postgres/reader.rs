@@ -30,6 +30,7 @@ use crate::{
         self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
     },
     statement,
+    table::Loss,
     types::ColumnType,
 };
 
@@ -49,6 +50,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     let (columns, arriving, selected) = describe(&leader, request, &found).await?;
     let cut = splits::cut(&leader, request, &found.source, &selected).await?;
     let mut notes = cut.notes;
+    let apart = apart(&leader, &found).await?;
     notes.extend(found.notes(&columns, request));
 
     let key = match &found.described {
@@ -64,7 +66,13 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         batch: request.batch,
         settings: settings.clone(),
     });
-    let wanted = request.readers.clamp(1, shared.queries.len());
+    let mut wanted = request.readers.clamp(1, shared.queries.len());
+    if let Some(why) = apart.filter(|_| wanted > 1) {
+        notes.push(format!(
+            "one job: {why}, which shows each connection a state of its own"
+        ));
+        wanted = 1;
+    }
     let mut readers: Vec<Box<dyn Reader>> = Vec::with_capacity(wanted);
     if wanted > 1 {
         let snapshot = export(&leader).await?;
@@ -95,6 +103,16 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         settings_changed: SETTINGS.map(|(name, value)| format!("{name} = {value}")).to_vec(),
         notes,
     })
+}
+
+/// Whether rows come from another server, and which.
+async fn apart(client: &Client, found: &Found) -> Result<Option<String>> {
+    let Some(described) = &found.described else {
+        return Ok(None);
+    };
+    let less = catalog::less_durable(client, described.oid, &described.table.name).await?;
+    let apart = less.into_iter().find(|less| less.loss == Loss::Apart);
+    Ok(apart.map(|less| less.why))
 }
 
 /// The name by which other sessions see what this one does, for as long as its transaction lasts.

@@ -168,7 +168,9 @@ impl PostgresWriter {
         let carrying = carrying::prepare(&client, plan, synchronous_commit, partitions).await?;
         let process = pooler::process(&client).await?;
         let mover = match run {
-            Some(Recorded { run, schema }) => Some(Mover::prepare(&client, run, schema).await?),
+            Some(Recorded { run, schema }) => {
+                Some(Mover::prepare(&client, run, schema, plan.table.is_emptied_by_crash()).await?)
+            }
             None => None,
         };
         Ok(Self {

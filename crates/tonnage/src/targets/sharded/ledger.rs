@@ -17,8 +17,8 @@ use super::{ShardedTarget, is_away};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Ledger, MemberDetail, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
-        inputs::InputRecord,
+        Emptied, Ledger, MemberDetail, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup,
+        Sought, inputs::InputRecord,
     },
     preparation::Preparation,
     slot::{Counts, SlotState},
@@ -166,6 +166,7 @@ impl ShardedTarget {
                 epoch: 1,
             });
         }
+        let emptied_by_crash = self.table_of(at, &run.table).await?.is_emptied_by_crash();
         let detail = self.detail_of(at, run, run.preparation.truncates()).await?;
         let of_table = runs(RunQuery::Table(detail.table.to_string())).await?;
         self.check_place(at, &detail, &of_table)?;
@@ -178,6 +179,7 @@ impl ShardedTarget {
             table: detail.table.clone(),
             detail: crate::ledger::RunDetail {
                 member: Some(detail),
+                emptied_by_crash,
                 ..run.detail.clone()
             },
             ..run.clone()
@@ -273,6 +275,7 @@ impl Ledger for ShardedTarget {
                         known.counts.add(run.counts);
                         known.epoch = known.epoch.max(run.epoch);
                         known.started = known.started.min(run.started);
+                        known.detail.emptied_by_crash |= run.detail.emptied_by_crash;
                         known.finished = known.finished.max(run.finished);
                         if run.detail.table_identity.shape.len() > known.detail.table_identity.shape.len() {
                             known.detail.table_identity = run.detail.table_identity;
@@ -511,6 +514,33 @@ impl Ledger for ShardedTarget {
         }
         slots.sort_by_key(|slot| slot.slot);
         Ok((self.own(run_id, handles), slots))
+    }
+
+    /// Each member knows of its own table.
+    async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>> {
+        let each = self.each(async |_, target| target.ledger().emptied(run_ids).await);
+        let mut united: Vec<Emptied> = Vec::new();
+        for (at, found) in each.await?.into_iter().enumerate() {
+            for Emptied { run_id, why } in found.map_err(|error| error.hint(BACK))? {
+                if !united.iter().any(|known| known.run_id == run_id) {
+                    let why = format!("{}: {why}", self.names[at]);
+                    united.push(Emptied { run_id, why });
+                }
+            }
+        }
+        Ok(united)
+    }
+
+    async fn accept_emptied(&self, handle: &RunHandle) -> Result<()> {
+        for (at, member) in self.members.iter().enumerate() {
+            if self.lacks(&handle.run_id, at) {
+                continue;
+            }
+            let own = self.handle_of(handle, at)?;
+            let accepted = member.target().await?.ledger().accept_emptied(&own).await;
+            accepted.map_err(|error| error.at(&member.name))?;
+        }
+        Ok(())
     }
 
     /// In every member that has the run, one after another: what a kill leaves undone the next attempt does.

@@ -44,7 +44,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     router::SHARDS_MAX,
     statement::{Dialect, Statement},
-    table::{ForeignKey, Table, TableIdentity, TableName, TableSpec},
+    table::{ForeignKey, LessDurable, Table, TableIdentity, TableName, TableSpec},
     target::{
         Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, Writer, ledger_is_beside,
     },
@@ -292,6 +292,17 @@ impl ShardedTarget {
         }
     }
 
+    /// In what the first of the members' tables that is less durable than its commits is so.
+    fn less_durable<'a>(&self, tables: impl Iterator<Item = Option<&'a Table>>) -> Option<LessDurable> {
+        self.names.iter().zip(tables).find_map(|(name, table)| {
+            let less = table?.less_durable.clone()?;
+            Some(LessDurable {
+                why: format!("{name}: {}", less.why),
+                ..less
+            })
+        })
+    }
+
     fn refuse_transaction_over_all(&self, what: &str) -> Error {
         Error::config(format!(
             "{what} would have to happen in {} databases at one moment, which nothing makes sure of",
@@ -463,7 +474,10 @@ impl Target for ShardedTarget {
             .hint("create it there as it is in the others"));
         }
         alike::key_types(table, &self.key)?;
-        let united = self.united(table, self.plain(at, &table.name), &away, true);
+        let united = Table {
+            less_durable: self.less_durable(answers.iter().map(|answer| answer.as_ref().ok()?.as_ref())),
+            ..self.united(table, self.plain(at, &table.name), &away, true)
+        };
         let tables = answers
             .into_iter()
             .map(|answer| answer.ok().flatten().map(Arc::new));
@@ -655,7 +669,10 @@ impl Target for ShardedTarget {
         let Some((at, table)) = first else {
             return Err(Error::bug("no member has described a statement"));
         };
-        let united = self.united(table, self.plain(at, &table.name), &away, false);
+        let united = Table {
+            less_durable: self.less_durable(answers.iter().map(|answer| answer.as_ref().ok())),
+            ..self.united(table, self.plain(at, &table.name), &away, false)
+        };
         let tables = answers.into_iter().map(|answer| answer.ok().map(Arc::new));
         self.keep(statement.text().to_owned(), tables.collect());
         Ok(united)

@@ -391,6 +391,7 @@ impl Parts {
             },
             columns,
             transactional: true,
+            less_durable: None,
             notes: self.notes(),
             keys,
         }

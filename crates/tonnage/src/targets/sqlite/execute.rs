@@ -101,6 +101,7 @@ pub(super) fn describe(connection: &Connection, statement: &Statement) -> Result
         columns,
         keys: Vec::new(),
         transactional: true,
+        less_durable: None,
         notes: Vec::new(),
     })
 }

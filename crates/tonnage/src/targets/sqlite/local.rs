@@ -22,7 +22,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
     slot::{Advance, Counts, SlotState},
@@ -239,6 +239,15 @@ impl Ledger for LocalLedger {
         let run_id = run_id.to_owned();
         self.on_required(move |connection| ledger::take_over(connection, &run_id))
             .await
+    }
+
+    /// The database says nothing of crashes.
+    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
+        Ok(())
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {

@@ -62,7 +62,7 @@ use crate::{
     extent::Extent,
     getter::{GetRequest, Getter, Moment},
     ledger::{
-        Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
     measure::Gauge,
@@ -439,6 +439,15 @@ impl Ledger for SqliteTarget {
         let run_id = run_id.to_owned();
         self.on_required(move |connection| ledger::take_over(connection, &run_id))
             .await
+    }
+
+    /// Rows and ledger are in one file.
+    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
+        Ok(())
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {

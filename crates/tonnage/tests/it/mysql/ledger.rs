@@ -18,6 +18,7 @@ use super::{Place, Server, batch, connect};
 use crate::common::new_run;
 
 on_every_server! {
+    a_ledger_without_transactions_is_refused,
     a_run_from_start_to_finish,
     a_slot_that_is_elsewhere_is_not_moved,
     a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out,
@@ -79,6 +80,36 @@ async fn started(place: &Place, run_id: &str) -> RunHandle {
 async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
     place.target.writer(&plan, Some(handle)).await.unwrap()
+}
+
+/// Its positions would move without their rows.
+async fn a_ledger_without_transactions_is_refused(server: Server) {
+    let place = Place::on(server).await;
+    let ledger = place.target.ledger();
+    let handle = started(&place, "run-1").await;
+    let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
+    for (name, engine) in [
+        ("tonnage_slots", "MyISAM"),
+        ("tonnage_slots", "MEMORY"),
+        ("tonnage_runs", "Aria"),
+        ("tonnage_inputs", "Aria"),
+    ] {
+        place.run(&format!("ALTER TABLE {name} ENGINE={engine}")).await;
+        let table = place.table("t").await;
+        let errors = [
+            ledger.take_over("run-1").await.err(),
+            ledger.start(&run(&table, "run-2", "j")).await.err(),
+            place.target.writer(&plan, Some(&handle)).await.err(),
+        ];
+        for error in errors {
+            let error = error.expect("a refusal");
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            let hint = format!("ALTER TABLE `{}`.{name} ENGINE=InnoDB", place.database);
+            assert_eq!(error.hint_text(), Some(hint.as_str()));
+        }
+        place.run(&format!("ALTER TABLE {name} ENGINE=InnoDB")).await;
+        ledger.take_over("run-1").await.unwrap();
+    }
 }
 
 async fn a_run_from_start_to_finish(server: Server) {

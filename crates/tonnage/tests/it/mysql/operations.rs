@@ -232,6 +232,34 @@ async fn what_cannot_be_told_is_refused_with_the_way_out(server: Server) {
     );
 }
 
+#[tokio::test]
+async fn a_table_less_durable_than_the_ledger_says_so() {
+    use tonnage::table::Loss;
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE safe (id int PRIMARY KEY, v int);\n\
+             CREATE TABLE noted (id int PRIMARY KEY, v int);\n\
+             CREATE TABLE aria (id int PRIMARY KEY, v int) ENGINE=Aria;\n\
+             CREATE TABLE myisam (id int PRIMARY KEY, v int) ENGINE=MyISAM;\n\
+             CREATE TABLE memory (id int PRIMARY KEY, v int) ENGINE=MEMORY;\n\
+             CREATE TRIGGER seen AFTER INSERT ON noted FOR EACH ROW INSERT INTO `aria` VALUES (NEW.id, 1)",
+        )
+        .await;
+    for (name, loss) in [
+        ("safe", None),
+        ("noted", None),
+        ("aria", Some(Loss::Last)),
+        ("myisam", Some(Loss::Last)),
+        ("memory", Some(Loss::Table)),
+    ] {
+        let table = place.table(name).await;
+        assert_eq!(table.less_durable.as_ref().map(|less| less.loss), loss, "{name}");
+        let warned = table.notes.iter().any(|note| note.contains("seen names aria"));
+        assert_eq!(warned, name == "noted", "{:?}", table.notes);
+    }
+}
+
 async fn a_further_unique_key_counts_only_where_that_is_asked_for(server: Server) {
     let place = Place::on(server).await;
     place

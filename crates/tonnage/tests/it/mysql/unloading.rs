@@ -215,6 +215,43 @@ async fn however_it_is_cut_every_row_comes_once() {
     assert_eq!(keys(few, directory.path()).await.len(), 5);
 }
 
+/// Without transactions only one statement sees one state: of rows that change between two some would be lost or doubled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_without_transactions_is_not_split() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE aria (k bigint PRIMARY KEY, v int) ENGINE=Aria;\n\
+             INSERT INTO aria SELECT seq, seq FROM seq_1_to_50000;\n\
+             CREATE TABLE memory (k bigint PRIMARY KEY, v int) ENGINE=MEMORY;\n\
+             INSERT INTO memory SELECT k, v FROM aria;\n\
+             CREATE TABLE t (k bigint PRIMARY KEY, v int);\nINSERT INTO t SELECT k, v FROM aria;\n\
+             CREATE VIEW v AS SELECT k, v FROM aria;\nCREATE VIEW safe AS SELECT k, v FROM t",
+        )
+        .await;
+    let directory = tempfile::tempdir().unwrap();
+    let db = database(&place).await;
+    for (unload, is_split) in [
+        (db.unload("aria"), false),
+        (db.unload("memory"), false),
+        (db.unload("v"), false),
+        (
+            db.unload_query("SELECT t.k, a.v FROM t JOIN `aria` a ON a.k = t.k"),
+            false,
+        ),
+        (db.unload("safe"), true),
+        (db.unload_query("SELECT k, v FROM t"), true),
+    ] {
+        let path = directory.path().join("split.csv");
+        let unload = unload.jobs(3).split_by("k").to(path).overwrite();
+        let report = unload.run().await.unwrap();
+        assert_eq!(report.jobs, 1, "{report:?}");
+        let said = report.notes.iter().any(|note| note.contains("not split: "));
+        assert_eq!(said, !is_split, "{:?}", report.notes);
+        assert_eq!(report.rows, 50_000);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_of_it_is_of_one_moment() {
     use arrow::{

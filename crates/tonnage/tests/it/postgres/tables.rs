@@ -3,7 +3,7 @@
 use tonnage::{
     Database, ErrorKind,
     operation::{Method, Operation, Support},
-    table::{ColumnSpec, Equality, Key, Numbered, TableName, TableSpec, nearest},
+    table::{ColumnSpec, Equality, Key, Loss, Numbered, TableName, TableSpec, nearest},
     types::ColumnType,
 };
 
@@ -18,6 +18,71 @@ on_every_server! {
     what_is_not_a_table_says_so,
     a_created_table_has_the_types_that_were_asked_for,
     row_security_leaves_the_array_method,
+    what_is_less_durable_than_the_ledger_is_told,
+}
+
+async fn what_is_less_durable_than_the_ledger_is_told(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE EXTENSION file_fdw; CREATE SERVER elsewhere FOREIGN DATA WRAPPER file_fdw; \
+             CREATE TABLE safe (id int); CREATE UNLOGGED TABLE lost (id int); \
+             CREATE TABLE parent (id int); CREATE UNLOGGED TABLE child () INHERITS (parent); \
+             CREATE TABLE half (id int) PARTITION BY LIST (id); \
+             CREATE TABLE half_1 PARTITION OF half FOR VALUES IN (1); \
+             CREATE UNLOGGED TABLE half_2 PARTITION OF half FOR VALUES IN (2); \
+             CREATE TABLE parts (id int) PARTITION BY LIST (id); \
+             CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1); \
+             CREATE FOREIGN TABLE parts_2 PARTITION OF parts FOR VALUES IN (2) \
+                 SERVER elsewhere OPTIONS (program 'echo 2', format 'csv'); \
+             CREATE TABLE ruled (id int); \
+             CREATE RULE also AS ON INSERT TO ruled DO ALSO INSERT INTO lost VALUES (new.id); \
+             CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
+             CREATE TABLE heard (id int); \
+             CREATE TRIGGER hear AFTER INSERT ON heard FOR EACH ROW EXECUTE FUNCTION f()",
+        )
+        .await;
+    for (name, less, note) in [
+        ("safe", None, ""),
+        ("lost", Some((Loss::Table, "public.lost is UNLOGGED")), ""),
+        (
+            "parent",
+            Some((
+                Loss::Table,
+                "public.child, which has rows of public.parent, is UNLOGGED",
+            )),
+            "",
+        ),
+        (
+            "half",
+            Some((
+                Loss::Table,
+                "public.half_2, which has rows of public.half, is UNLOGGED",
+            )),
+            "",
+        ),
+        (
+            "parts",
+            Some((
+                Loss::Apart,
+                "public.parts_2, which has rows of public.parts, is on the foreign server elsewhere",
+            )),
+            "",
+        ),
+        ("ruled", None, "the rule also uses the UNLOGGED table lost"),
+        ("heard", None, "triggers run for what is written (hear)"),
+    ] {
+        let table = place.table(name).await;
+        let found = table
+            .less_durable
+            .as_ref()
+            .map(|less| (less.loss, less.why.as_str()));
+        assert_eq!(found, less);
+        let durable = |note: &&String| note.contains("as durable as");
+        let notes: Vec<_> = table.notes.iter().filter(durable).collect();
+        assert_eq!(notes.len(), usize::from(!note.is_empty()), "{name}: {notes:?}");
+        assert!(notes.iter().all(|said| said.contains(note)), "{name}: {notes:?}");
+    }
 }
 
 async fn columns_and_keys_are_as_declared(server: Server) {

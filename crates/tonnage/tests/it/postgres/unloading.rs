@@ -17,6 +17,38 @@ on_every_server! {
     what_has_no_exact_form_names_its_row,
     what_cannot_be_read_is_told_before_a_file_is_made,
     a_reader_that_is_dropped_stops_its_query,
+    rows_of_another_server_are_read_by_one,
+}
+
+/// A snapshot is shared within a server only.
+async fn rows_of_another_server_are_read_by_one(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE EXTENSION file_fdw; CREATE SERVER elsewhere FOREIGN DATA WRAPPER file_fdw; \
+             CREATE TABLE t (id int) PARTITION BY RANGE (id); \
+             CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (100000); \
+             CREATE FOREIGN TABLE t_2 PARTITION OF t FOR VALUES FROM (100000) TO (200000) \
+                 SERVER elsewhere OPTIONS (program 'echo 100001', format 'csv'); \
+             INSERT INTO t SELECT generate_series(1, 90000); ANALYZE t_1",
+        )
+        .await;
+    let directory = tempfile::tempdir().unwrap();
+    let db = database(&place).await;
+    for by in [None, Some("id")] {
+        let mut unload = db.unload("t").jobs(3);
+        if let Some(column) = by {
+            unload = unload.split_by(column);
+        }
+        let path = directory.path().join("t.csv");
+        let report = unload.to(path).overwrite().run().await.unwrap();
+        assert_eq!((report.jobs, report.rows), (1, 90_001), "{report:?}");
+        let said = report
+            .notes
+            .iter()
+            .any(|note| note.contains("a state of its own"));
+        assert!(said, "{:?}", report.notes);
+    }
 }
 
 /// Every way to a file and back.

@@ -99,6 +99,7 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
             columns: Vec::new(),
             keys: Vec::new(),
             transactional: true,
+            less_durable: None,
             notes: Vec::new(),
         }),
         operation: Operation::Insert,

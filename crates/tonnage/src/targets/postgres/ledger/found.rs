@@ -46,23 +46,7 @@ pub(super) async fn add(client: &impl GenericClient, found: &Tables) -> Result<(
             .map_err(errors::statement)?;
     }
     let inputs = found.inputs.as_deref().unwrap_or_default();
-    let grants = client
-        .query(
-            "SELECT pg_catalog.format('GRANT %s ON %s TO %s', a.privilege_type, $2::text, \
-                 CASE a.grantee WHEN 0 THEN 'PUBLIC' \
-                 ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END) \
-             FROM pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a \
-             WHERE c.oid = pg_catalog.to_regclass($1::text) AND a.grantee <> c.relowner",
-            &[&found.runs, &inputs],
-        )
-        .await
-        .map_err(errors::statement)?;
-    for grant in &grants {
-        client
-            .batch_execute(&get::<String>(grant, 0)?)
-            .await
-            .map_err(errors::statement)?;
-    }
+    grant(client, &found.runs, inputs).await?;
     let mut last = Some(String::new());
     while let Some(from) = last {
         let (page, next) = page(client, &found.runs, &from).await?;
@@ -83,6 +67,30 @@ pub(super) async fn add(client: &impl GenericClient, found: &Tables) -> Result<(
             }
         }
         last = next;
+    }
+    Ok(())
+}
+
+/// Gives those who may do something with the table of runs, and its owner, the same rights to another table of the ledger.
+pub(super) async fn grant(client: &impl GenericClient, runs: &str, table: &str) -> Result<()> {
+    let grants = client
+        .query(
+            "SELECT pg_catalog.format('GRANT %s ON %s TO %s', a.privilege_type, $2::text, \
+                 CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+                 ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END) \
+             FROM pg_catalog.pg_class c, \
+                  pg_catalog.aclexplode(coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))) a \
+             WHERE c.oid = pg_catalog.to_regclass($1::text) \
+               AND a.grantee <> (SELECT relowner FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($2::text))",
+            &[&runs, &table],
+        )
+        .await
+        .map_err(errors::statement)?;
+    for grant in &grants {
+        client
+            .batch_execute(&get::<String>(grant, 0)?)
+            .await
+            .map_err(errors::statement)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 use tokio_postgres::GenericClient;
 
-use super::{SCHEMA, Tables, found, locate};
+use super::{SCHEMA, Tables, found, locate, witness};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::Setup,
@@ -71,7 +71,13 @@ fn grants(tables: &Tables, role: &str) -> Vec<String> {
         true => "PUBLIC".to_owned(),
         false => quote(role),
     };
-    let all = [Some(&tables.runs), Some(&tables.slots), tables.inputs.as_ref()];
+    let has_all = tables.inputs.is_some();
+    let all = [
+        Some(&tables.runs),
+        Some(&tables.slots),
+        tables.inputs.as_ref(),
+        has_all.then_some(&tables.witnesses),
+    ];
     let mut grants = vec![format!(
         "GRANT USAGE ON SCHEMA {} TO {role}",
         quote(&tables.schema)
@@ -159,6 +165,7 @@ pub(super) async fn setup(
         Some((schema, true)) => {
             let tables = Tables::within(&schema, true);
             setup.statements = statements(&tables);
+            setup.statements.push(witness::definition(&tables));
             tables
         }
         Some((schema, false)) => {
@@ -177,6 +184,7 @@ pub(super) async fn setup(
                 true => setup.statements.extend(left(client, &tables).await?),
             }
             setup.statements.extend(statements(&tables));
+            setup.statements.push(witness::definition(&tables));
             tables
         }
     };
