@@ -162,6 +162,11 @@ fn rounds_of_partitioned_postgres() {
 }
 
 #[test]
+fn rounds_of_unlogged_postgres() {
+    rounds_against(Target::unlogged);
+}
+
+#[test]
 fn rounds_of_sharded_postgres() {
     rounds_against(Target::sharded);
 }

@@ -25,7 +25,7 @@ use crate::{
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
     slot::SlotState,
-    table::is_making,
+    table::{TableIdentity, is_making},
 };
 
 /// A run that this process owns.
@@ -719,7 +719,9 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
             &now.columns.join(","),
         );
     }
-    if run.table_identity.shape != now.table_identity.shape {
+    // SQLite quotes the name of a table that is renamed, and leaves it so when the table gets its old name back.
+    let unquoted = |identity: &TableIdentity| identity.shape.replace('"', "");
+    if unquoted(&run.table_identity) != unquoted(&now.table_identity) {
         let change = reshaped(&run.table_identity.shape, &now.table_identity.shape);
         return Some(format!("table {} {change}", now.table));
     }

@@ -126,6 +126,10 @@ pub fn run(target: &mut Target, seed: u64, met: &mut Vec<Fault>) {
         if let Some(way) = &round.target.way {
             way.release();
         }
+        if fault == Fault::Server && round.target.is_emptied_by_crashes() {
+            round.go_on_without_rows();
+            story.text.push_str(", the table emptied, begun anew");
+        }
     }
     let attempts = round.finish();
     story.text.push_str(&format!("; done after {attempts} more"));
@@ -445,6 +449,24 @@ impl Round<'_> {
         if backup.keeps_tables() {
             return told;
         }
+        self.refuses();
+        self.begin_anew();
+        format!("{told}, begun anew")
+    }
+
+    /// The server has lost all rows and kept its ledger.
+    fn go_on_without_rows(&mut self) {
+        assert_eq!(self.target.rows(&self.scenario).len(), 0, "an UNLOGGED table");
+        if self.target.written(&self.scenario) > 0 {
+            self.refuses();
+        }
+        if self.target.known(&self.scenario) > 0 {
+            self.begin_anew();
+        }
+    }
+
+    /// An attempt at a run whose table is another one, or has lost its rows, writes nothing.
+    fn refuses(&mut self) {
         let before = self.target.rows(&self.scenario);
         let mut running = self.start(&Setting::default());
         while self.goes_on(&mut running) {}
@@ -452,9 +474,12 @@ impl Round<'_> {
         let is_refused = matches!(ended.status.code(), Some(1 | 2)) && ended.stderr.contains("--restart");
         assert!(is_refused, "{:?}\n{}", ended.status, ended.stderr);
         assert_eq!(self.target.rows(&self.scenario), before, "{}", ended.stderr);
+    }
+
+    /// As the user who has put the rows back that were there before.
+    fn begin_anew(&mut self) {
         self.target.begin_anew(&self.scenario);
         let _ = std::fs::remove_file(self.scenario.rejects());
-        format!("{told}, begun anew")
     }
 
     fn hit_server(&mut self) -> String {

@@ -45,6 +45,8 @@ pub(super) enum Kind {
         cluster: Cluster,
         members: Vec<&'static str>,
         partitions: &'static str,
+        /// Whether a crash of the server empties the table.
+        unlogged: bool,
     },
     MariaDb(Maria),
     Cassandra {
@@ -94,6 +96,15 @@ impl Target {
         Self::cluster("partitioned PostgreSQL", vec!["postgres"], PARTITIONS)
     }
 
+    /// A table that a crash of the server empties.
+    pub fn unlogged() -> Self {
+        let mut target = Self::cluster("UNLOGGED PostgreSQL", vec!["postgres"], "");
+        if let Kind::Postgres { unlogged, .. } = &mut target.kind {
+            *unlogged = true;
+        }
+        target
+    }
+
     pub fn sharded() -> Self {
         let target = Self::cluster("sharded PostgreSQL", vec!["first", "second", "third"], "");
         if let Kind::Postgres { cluster, members, .. } = &target.kind {
@@ -118,6 +129,7 @@ impl Target {
             cluster,
             members,
             partitions,
+            unlogged: false,
         };
         Self::of(name, kind, Some(way))
     }
@@ -248,10 +260,14 @@ impl Target {
                 cluster,
                 members,
                 partitions,
+                unlogged,
             } => {
                 for member in members {
-                    let drop = "DROP TABLE IF EXISTS items, aside, items_before, tonnage_inputs, tonnage_slots, tonnage_runs";
-                    let create = columns("varchar(20)", "bigint");
+                    let drop = "DROP TABLE IF EXISTS items, aside, items_before, tonnage_inputs, tonnage_unlogged, tonnage_slots, tonnage_runs";
+                    let mut create = columns("varchar(20)", "bigint");
+                    if *unlogged {
+                        create = create.replacen("TABLE", "UNLOGGED TABLE", 1);
+                    }
                     cluster.query(member, &format!("{drop}; {create}{partitions}"));
                 }
             }
@@ -445,6 +461,19 @@ impl Target {
             Kind::MariaDb(maria) => maria.kill(),
             Kind::Cassandra { .. } => shared_cluster("kill", &["3"]),
         }
+    }
+
+    /// Whether the table is empty once the server was killed.
+    pub fn is_emptied_by_crashes(&self) -> bool {
+        matches!(self.kind, Kind::Postgres { unlogged: true, .. })
+    }
+
+    /// Rows that the ledger has as written, by whatever run; 0 where there is no ledger.
+    pub fn written(&self, scenario: &Scenario) -> u64 {
+        let sum = "SELECT coalesce((SELECT sum(written) FROM tonnage_slots), 0) + \
+                   coalesce((SELECT sum(written) FROM tonnage_runs), 0)";
+        let rows = self.ask(scenario, sum).unwrap_or_default();
+        rows.iter().map(|row| number(&row[0])).sum()
     }
 
     /// Whether the table is on a disk that [`Target::fill_disk`] fills.

@@ -45,6 +45,14 @@ const MAY_LOCK: &str = "\
            AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE') \
     FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass($1)";
 
+/// A table and all its partitions, at whatever depth.
+const PARTITIONS: &str = "\
+    WITH RECURSIVE tree(oid) AS ( \
+        SELECT $1::oid \
+        UNION ALL \
+        SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN tree ON i.inhparent = tree.oid) \
+    SELECT pg_catalog.array_agg(oid) FROM tree";
+
 /// What is asked of a table.
 pub(super) struct Watched<'a> {
     pub table: &'a TableName,
@@ -61,6 +69,8 @@ pub(super) struct Definition {
     oid: u32,
     known: String,
     tree: Option<String>,
+    /// The table and its partitions.
+    partitions: Vec<u32>,
     ask: Statement,
     lock: Option<Statement>,
 }
@@ -88,19 +98,20 @@ impl Definition {
             false => None,
         };
         let now = client.query_opt(&ask, &[&name, &watched.apart]).await;
-        now.map_err(errors::statement)?
-            .map(|row| {
-                Ok(Self {
-                    oid: get(&row, 0)?,
-                    known: get(&row, 1)?,
-                    tree: get(&row, 2)?,
-                    apart: watched.apart,
-                    name,
-                    ask,
-                    lock,
-                })
-            })
-            .transpose()
+        let Some(row) = now.map_err(errors::statement)? else {
+            return Ok(None);
+        };
+        let oid = get(&row, 0)?;
+        Ok(Some(Self {
+            oid,
+            known: get(&row, 1)?,
+            tree: get(&row, 2)?,
+            partitions: partitions(client, oid).await?,
+            apart: watched.apart,
+            name,
+            ask,
+            lock,
+        }))
     }
 
     /// The table that the name led to.
@@ -111,6 +122,12 @@ impl Definition {
     /// Whether its partitions are those that [`TREE`] told.
     pub fn tree_is(&self, tree: &str) -> bool {
         self.tree.as_deref() == Some(tree)
+    }
+
+    /// Whether a partition is gone, so that the table takes rows no longer that it took. One that was added harms nobody.
+    pub async fn has_lost_partition(&self, client: &Client) -> Result<bool> {
+        let now = partitions(client, self.oid).await?;
+        Ok(self.partitions.iter().any(|known| !now.contains(known)))
     }
 
     /// Whether a transaction is sure of the table from its beginning on.
@@ -139,6 +156,18 @@ impl Definition {
             Err(error) => Err(errors::statement(error)),
         }
     }
+}
+
+async fn partitions(client: &Client, oid: u32) -> Result<Vec<u32>> {
+    let found = client.query_one(PARTITIONS, &[&oid]).await;
+    get(&found.map_err(errors::statement)?, 0)
+}
+
+/// Whether the server has found no partition for a row. It shares its code with constraints, which have names.
+pub(super) fn is_without_partition(error: &tokio_postgres::Error) -> bool {
+    error
+        .as_db_error()
+        .is_some_and(|db| *db.code() == SqlState::CHECK_VIOLATION && db.constraint().is_none())
 }
 
 /// The name leads to nothing, or to what is no table.

@@ -23,7 +23,7 @@ pub(super) use self::parameters::{EncodedField, arrays};
 use self::refusal::Refusal;
 use super::{
     catalog,
-    definition::Definition,
+    definition::{Definition, is_without_partition},
     each::{Each, left_out},
     encode::{EncodedColumn, Encoder},
     errors,
@@ -384,6 +384,10 @@ impl PostgresWriter {
     /// What a refusal means for the batch; an error where it is not about rows.
     async fn refused(&mut self, refusal: Refusal, guard: Guard) -> Result<Failure> {
         let mut untouched = false;
+        let unplaced = match &refusal {
+            Refusal::Row { error, .. } | Refusal::Server { error, .. } => is_without_partition(error),
+            _ => false,
+        };
         let codes = statements::text_codes(&self.columns);
         let said = |error| errors::of_rows(error, codes);
         let failure = match refusal {
@@ -434,6 +438,13 @@ impl PostgresWriter {
                     .await
                     .inspect_err(|_| self.state = State::Broken)
                     .map_err(errors::statement)?;
+                // A row for a partition that was detached is no bad row.
+                if let Some(definition) = self.definition.as_ref().filter(|_| unplaced)
+                    && definition.has_lost_partition(&self.client).await?
+                {
+                    self.state = State::Broken;
+                    return Err(Error::altered(&self.table.name, "has lost a partition"));
+                }
                 true
             }
             Guard::None => untouched,

@@ -17,6 +17,7 @@ on_every_server! {
     ddl_waits_for_the_transaction,
     a_role_that_may_not_lock_the_table_finds_it_too,
     a_partition_that_is_taken_away_is_found,
+    a_row_whose_partition_was_taken_away_is_not_refused,
     a_statement_finds_that_its_table_is_another,
     a_rule_instead_of_an_insert_is_refused,
 }
@@ -193,6 +194,47 @@ async fn a_partition_that_is_taken_away_is_found(server: Server) {
             Err(error) => error,
         };
         assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
+    }
+}
+
+/// Rows that go through the table are no bad rows because their partition was taken away. One that never had a partition is.
+async fn a_row_whose_partition_was_taken_away_is_not_refused(server: Server) {
+    let place = Place::on(server).await;
+    let upsert = upsert(&["a"]);
+    for (operation, method) in [
+        (&Operation::Insert, Method::Batch),
+        (&Operation::Insert, Method::Array),
+        (&upsert, Method::Batch),
+    ] {
+        place
+            .run(
+                "DROP TABLE IF EXISTS t, p1; \
+                 CREATE TABLE t (a int8 PRIMARY KEY, b int8) PARTITION BY LIST (a); \
+                 CREATE TABLE p1 PARTITION OF t FOR VALUES IN (1); CREATE TABLE p2 PARTITION OF t FOR VALUES IN (2)",
+            )
+            .await;
+        let plan = place.plan("t", &["a", "b"], operation.clone(), method).await;
+        let mut writer = place.target.writer(&plan, None).await.unwrap();
+        writer.begin(&[]).await.unwrap();
+        let outcome = writer.write(&pairs(&[7]), Guard::Savepoint).await.unwrap();
+        let failure = outcome.failure.expect("no partition takes it");
+        assert_eq!(failure.error.kind(), ErrorKind::Rejected, "{}", failure.error);
+        writer.commit(&[]).await.unwrap();
+        // One more partition is no alteration.
+        place
+            .run("CREATE TABLE p3 PARTITION OF t FOR VALUES IN (3)")
+            .await;
+        writer.begin(&[]).await.unwrap();
+        let outcome = writer.write(&pairs(&[3]), Guard::Savepoint).await.unwrap();
+        assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
+        writer.commit(&[]).await.unwrap();
+        place.run("ALTER TABLE t DETACH PARTITION p1").await;
+        writer.begin(&[]).await.unwrap();
+        let Err(error) = writer.write(&pairs(&[1]), Guard::Savepoint).await else {
+            panic!("{method}: its partition is gone");
+        };
+        assert_eq!(error.kind(), ErrorKind::Altered, "{error}");
+        assert!(error.to_string().contains("has lost a partition"), "{error}");
     }
 }
 
