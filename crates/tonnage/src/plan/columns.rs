@@ -1,5 +1,7 @@
 //! Which source column goes to which table column.
 
+use std::collections::HashSet;
+
 use super::{LoadOptions, PlanColumn};
 use crate::{
     error::{Error, Result},
@@ -63,7 +65,7 @@ pub(super) fn match_columns(
                 (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
                 (None, Some(_)) => {}
                 (Some(at), _) => columns.push((index, at)),
-                (None, None) => return Err(unknown_source_column(table, source, mapped)),
+                (None, None) => return Err(unknown_source_column(table, source, options, mapped)),
             }
         }
         for name in wanted.iter().flatten() {
@@ -245,7 +247,8 @@ pub(super) fn missing(table: &Table, name: &str) -> Error {
         .hint(columns_hint(name, table.columns.iter().map(|c| c.name.as_str())))
 }
 
-fn unknown_source_column(table: &Table, source: &SourceSchema, name: &str) -> Error {
+fn unknown_source_column(table: &Table, source: &SourceSchema, options: &LoadOptions, name: &str) -> Error {
+    const SHOWN: usize = 12;
     let error = Error::schema(format!(
         "{} has a column '{name}', which table {} lacks",
         source.shown, table.name
@@ -256,9 +259,24 @@ fn unknown_source_column(table: &Table, source: &SourceSchema, name: &str) -> Er
             "the header is one field with '{shown}' in it: --delimiter '{shown}'"
         ));
     }
+    // What another column fills cannot be meant.
+    let filled: HashSet<&str> = source
+        .columns
+        .iter()
+        .filter_map(|column| table.column(mapped(source, options, &column.name)))
+        .map(|column| column.name.as_str())
+        .collect();
     let names = table.columns.iter().map(|c| c.name.as_str());
+    let names = names.filter(|name| !filled.contains(name));
     match nearest(name, names.clone()).first() {
         Some(close) => error.hint(format!("--map {name}={close}, or --columns to leave it out")),
+        None if filled.len() == table.columns.len() && filled.len() <= SHOWN => {
+            let columns = table.columns.iter().map(|c| c.name.as_str());
+            error.hint(format!(
+                "the other columns fill the whole table: --columns {} leaves it out",
+                columns.collect::<Vec<_>>().join(",")
+            ))
+        }
         None => error.hint(format!(
             "{}; --map names another, --columns leaves it out",
             columns_hint(name, names)
