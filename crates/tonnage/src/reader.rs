@@ -51,14 +51,16 @@ pub struct ScanRequest {
     pub beyond_arrow: BeyondArrow,
 }
 
-/// What becomes of PostgreSQL's dates `infinity` and `-infinity`, and of MariaDB's times outside a day, which Arrow's types
-/// do not have.
+/// What becomes of values that Arrow's types do not have: PostgreSQL's dates `infinity` and `-infinity`, MariaDB's dates
+/// with a zero (`0000-00-00`, `2024-00-00`) and its times outside a day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BeyondArrow {
     /// Such a value is an error, which names its row.
     Refused,
-    /// The largest and the smallest number of days or microseconds stand for what is infinite, and a time has more
-    /// microseconds than a day, or fewer than none: for whom writes them as text, or into a database that has them.
+    /// For whom writes them as text, or into a database that has them. The largest and the smallest number of days or
+    /// microseconds stand for what is infinite; the numbers behind the smallest for dates with a zero, which is some
+    /// 5,800,000 years before 1970 in days and 290,000 in microseconds; a time has more microseconds than a day, or fewer
+    /// than none.
     Carried,
 }
 

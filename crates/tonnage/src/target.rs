@@ -38,6 +38,8 @@ pub struct Capabilities {
     pub methods: &'static [Method],
     /// Whether text may hold U+0000.
     pub text_holds_nul: bool,
+    /// Whether dates may have a zero for their year, month or day.
+    pub partial_dates: bool,
     /// Whether one write may meet the same key twice in upserts and updates (and the later row wins).
     pub repeats_keys: bool,
     /// Rows a write when nothing else was asked for.

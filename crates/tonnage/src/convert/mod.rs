@@ -40,7 +40,7 @@ use crate::{
     types::{ColumnType, decimal},
 };
 
-pub(crate) use self::time::{shown_value, too_fine, with_nanos};
+pub(crate) use self::time::{refuse_partial_dates, shown_value, too_fine, with_nanos};
 
 /// How one column of a source becomes one column of a table. Made once a run, used for every block.
 #[derive(Debug, Clone)]

@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{
     parse::{
-        Fault, Notes, Parsed, TIME_MAX, far_date_text, far_timestamp_text, instant_in_zone, spelled_date,
-        spelled_timestamp, text_of_date, text_of_time, text_of_timestamp,
+        Fault, Notes, Parsed, PartialDate, TIME_MAX, far_date_text, far_timestamp_text, instant_in_zone,
+        spelled_date, spelled_timestamp, stands_for_no_day, stands_for_no_time, text_of_date, text_of_time,
+        text_of_timestamp,
     },
     reader::BeyondArrow,
     reject::sqlstate,
@@ -39,8 +40,9 @@ pub(super) fn from_date32(
     ty: &ColumnType,
     notes: &mut Notes<'_>,
 ) -> Option<ArrayRef> {
-    let as_it_is =
-        || beyond_arrow == BeyondArrow::Carried || !array.values().iter().any(|days| is_end_of_days(*days));
+    let as_it_is = || {
+        beyond_arrow == BeyondArrow::Carried || !array.values().iter().any(|days| stands_for_no_day(*days))
+    };
     if *ty == ColumnType::Date && as_it_is() {
         return boxed(array.clone());
     }
@@ -79,7 +81,7 @@ fn from_days<S: Copy>(
     match ty {
         ColumnType::Date => boxed(map::<_, Date32Type>(values, nulls, ty, notes, |value| {
             let days = i32::try_from(days(value)?).map_err(|_| beyond(ty))?;
-            match beyond_arrow == BeyondArrow::Refused && is_end_of_days(days) {
+            match beyond_arrow == BeyondArrow::Refused && stands_for_no_day(days) {
                 true => Err(stands_for_another(&far_date_text(days.into()), ty)),
                 false => Ok(days),
             }
@@ -89,10 +91,15 @@ fn from_days<S: Copy>(
             nulls,
             ty,
             notes,
-            |value| match (days(value)?, beyond_arrow) {
-                (END_OF_DAYS, BeyondArrow::Carried) => Ok(i64::MAX),
-                (BEGINNING_OF_DAYS, BeyondArrow::Carried) => Ok(i64::MIN),
-                (days, _) => days.checked_mul(DAY_MICROS).ok_or_else(|| beyond(ty)),
+            |value| {
+                let days = days(value)?;
+                let stands_for = match beyond_arrow {
+                    BeyondArrow::Carried => midnight_beyond(days),
+                    BeyondArrow::Refused => None,
+                };
+                stands_for
+                    .or_else(|| days.checked_mul(DAY_MICROS))
+                    .ok_or_else(|| beyond(ty))
             },
         )),
         ColumnType::Text { .. } | ColumnType::Char { .. } => {
@@ -105,16 +112,13 @@ fn from_days<S: Copy>(
     }
 }
 
-/// The days that stand for what is infinite.
-const END_OF_DAYS: i64 = i32::MAX as i64;
-const BEGINNING_OF_DAYS: i64 = i32::MIN as i64;
-
-fn is_end_of_days(days: i32) -> bool {
-    matches!(days, i32::MAX | i32::MIN)
-}
-
-fn is_end_of_time(micros: i64) -> bool {
-    matches!(micros, i64::MAX | i64::MIN)
+/// The timestamp at the beginning of what days stand for that are none of the calendar's.
+fn midnight_beyond(days: i64) -> Option<i64> {
+    match i32::try_from(days).ok()? {
+        i32::MAX => Some(i64::MAX),
+        i32::MIN => Some(i64::MIN),
+        _ => PartialDate::of_days(days).map(|date| date.micros(0)),
+    }
 }
 
 fn date_text(days: i64, beyond_arrow: BeyondArrow) -> String {
@@ -131,7 +135,7 @@ fn stands_for_another(text: &str, ty: &ColumnType) -> Box<Fault> {
         sqlstate::DATETIME_OVERFLOW,
         format!("'{text}' is out of range for {ty}"),
     )
-    .hint("where it stands for infinity, write it as text in the source: infinity or -infinity")
+    .hint("where it is meant as infinite, write it as text in the source: infinity or -infinity")
 }
 
 #[cold]
@@ -247,7 +251,7 @@ pub(super) fn from_timestamp(
                 ty,
                 notes,
                 |value| match of.exact_micros(value, ty)? {
-                    end if is_end_of_time(end) => Ok(end),
+                    beyond if stands_for_no_time(beyond) => Ok(beyond),
                     local => instant_in_zone(local, zone),
                 },
             ))
@@ -298,14 +302,14 @@ pub(super) fn from_instant(
 impl Ticks {
     /// Whether `values` are microseconds as they are.
     fn are_micros(self, values: &[i64]) -> bool {
-        let finite = || !values.iter().any(|micros| is_end_of_time(*micros));
+        let finite = || !values.iter().any(|micros| stands_for_no_time(*micros));
         self.unit == TimeUnit::Microsecond && (self.beyond_arrow == BeyondArrow::Carried || finite())
     }
 
     #[inline]
     fn exact_micros(self, value: i64, ty: &ColumnType) -> Parsed<i64> {
         let micros = Unit(self.unit).exact_micros(value, ty)?;
-        match self.beyond_arrow == BeyondArrow::Refused && is_end_of_time(micros) {
+        match self.beyond_arrow == BeyondArrow::Refused && stands_for_no_time(micros) {
             true => Err(stands_for_another(&far_timestamp_text(micros, ""), ty)),
             false => Ok(micros),
         }
@@ -315,7 +319,7 @@ impl Ticks {
     fn spelled(self, value: i64, offset: &str) -> String {
         let unit = Unit(self.unit);
         match (unit.micros(value), self.beyond_arrow) {
-            // Years that four digits do not have, and the ends of time.
+            // Years that four digits do not have, and what is none of the calendar's.
             (Some((micros, 0)), BeyondArrow::Carried) if !FOUR_DIGITS.contains(&micros) => {
                 spelled_timestamp(micros, offset)
             }
@@ -323,6 +327,34 @@ impl Ticks {
                 far_timestamp_text(micros, offset)
             }
             _ => unit.text(value) + offset,
+        }
+    }
+}
+
+/// Notes the dates with a zero for their year, month or day of a column that has been converted to `ty`, for who has no
+/// such dates.
+pub(crate) fn refuse_partial_dates(array: &ArrayRef, ty: &ColumnType, notes: &mut Notes<'_>) {
+    let mut refuse = |row: usize, text: String| {
+        if array.is_valid(row) {
+            let message = format!("'{text}' is a date that does not exist");
+            notes.add(row, *Fault::new(sqlstate::DATETIME_OVERFLOW, message));
+        }
+    };
+    if let Some(days) = array.as_primitive_opt::<Date32Type>() {
+        let odd = days.values().iter().enumerate();
+        for (row, days) in odd.filter(|(_, days)| stands_for_no_day(**days)) {
+            if PartialDate::of_days((*days).into()).is_some() {
+                refuse(row, spelled_date((*days).into()));
+            }
+        }
+    } else if let (ColumnType::Timestamp | ColumnType::TimestampTz, Some(micros)) =
+        (ty, array.as_primitive_opt::<TimestampMicrosecondType>())
+    {
+        let odd = micros.values().iter().enumerate();
+        for (row, micros) in odd.filter(|(_, micros)| stands_for_no_time(**micros)) {
+            if PartialDate::of_micros(*micros).is_some() {
+                refuse(row, spelled_timestamp(*micros, ""));
+            }
         }
     }
 }

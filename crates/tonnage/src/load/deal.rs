@@ -8,14 +8,15 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use super::run::Room;
 use crate::{
-    convert::{Conversion, shown_value},
+    convert::{Conversion, refuse_partial_dates, shown_value},
     error::{Error, Result},
-    parse::ParseContext,
+    parse::{Notes, NullHint, ParseContext},
     plan::{OnError, Plan, SlotBy, Sort},
     reader::BeyondArrow,
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position, SlotState},
     source::{Block, Origin, SourceSchema},
+    types::ColumnType,
 };
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
@@ -341,6 +342,8 @@ pub struct Convert {
     conversions: Vec<Option<Conversion>>,
     /// Columns without whose value nothing says where a row belongs, with the names that messages have for them.
     required: Vec<(usize, String)>,
+    /// Columns of dates of a table that has none with a zero in them, with their types and names.
+    whole_dates: Vec<(usize, ColumnType, String)>,
 }
 
 impl Convert {
@@ -368,6 +371,7 @@ impl Convert {
             names,
             conversions,
             required: required.map(|at| (*at, plan.columns[*at].name.clone())).collect(),
+            whole_dates: whole_dates(plan),
         })
     }
 
@@ -392,6 +396,14 @@ impl Convert {
         for (at, name) in &self.required {
             refuse_nulls(converted.column(*at), name, &mut problems);
         }
+        for (at, ty, name) in &self.whole_dates {
+            let mut notes = Notes {
+                column: name,
+                problems: &mut problems,
+                null_hint: NullHint::Withheld,
+            };
+            refuse_partial_dates(converted.column(*at), ty, &mut notes);
+        }
         if problems.is_empty() {
             return Ok((converted, origin));
         }
@@ -413,6 +425,20 @@ impl Convert {
         let origin = pick_origin(&origin, &UInt32Array::from(kept))?;
         Ok((rows, origin))
     }
+}
+
+fn whole_dates(plan: &Plan) -> Vec<(usize, ColumnType, String)> {
+    let of_dates = |ty: ColumnType| {
+        matches!(
+            ty,
+            ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz
+        )
+    };
+    let columns = plan.columns.iter().enumerate();
+    columns
+        .filter(|(_, column)| !plan.partial_dates && of_dates(column.ty))
+        .map(|(at, column)| (at, column.ty, column.name.clone()))
+        .collect()
 }
 
 fn refuse_nulls(column: &ArrayRef, name: &str, problems: &mut Problems) {

@@ -44,8 +44,9 @@ pub(crate) use self::{
     number::{float32, float64},
     text::{TextColumn, TextLimit, check_text},
     time::{
-        TIME_MAX, date, far_date_text, far_timestamp_text, instant, instant_in_zone, spelled_date,
-        spelled_timestamp, text_of_date, text_of_time, text_of_timestamp, time as time_of_day, timestamp,
+        PartialDate, TIME_MAX, date, far_date_text, far_timestamp_text, instant, instant_in_zone,
+        spelled_date, spelled_timestamp, stands_for_no_day, stands_for_no_time, text_of_date, text_of_time,
+        text_of_timestamp, time as time_of_day, timestamp,
     },
 };
 
@@ -134,14 +135,14 @@ pub(crate) fn parse_values<'a>(
         },
         ColumnType::Json => texts(values, notes, text::json),
         ColumnType::Bytes => binaries(values, notes),
-        ColumnType::Date => primitives::<Date32Type>(ty, values, notes, time::any_date),
+        ColumnType::Date => primitives::<Date32Type>(ty, values, notes, time::kept_date),
         ColumnType::Time => primitives::<Time64MicrosecondType>(ty, values, notes, time::any_time),
         ColumnType::Timestamp => {
-            primitives::<TimestampMicrosecondType>(ty, values, notes, time::any_timestamp)
+            primitives::<TimestampMicrosecondType>(ty, values, notes, time::kept_timestamp)
         }
         ColumnType::TimestampTz => {
             let zone = context.timezone.as_ref();
-            primitives::<TimestampMicrosecondType>(ty, values, notes, |value| time::any_instant(value, zone))
+            primitives::<TimestampMicrosecondType>(ty, values, notes, |value| time::kept_instant(value, zone))
         }
         ColumnType::Uuid => uuids(values, notes),
     }

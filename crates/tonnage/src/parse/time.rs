@@ -106,7 +106,7 @@ pub(crate) fn any_date(value: &[u8]) -> Parsed<i32> {
             Some(Infinite::Earlier) => Ok(i32::MIN),
             None => far_date(text)
                 .and_then(|days| i32::try_from(days).ok())
-                .filter(|days| !matches!(*days, i32::MAX | i32::MIN))
+                .filter(|days| !stands_for_no_day(*days))
                 .ok_or(fault),
         }
     })
@@ -142,11 +142,142 @@ pub(crate) fn any_instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> 
             _ => match read_offset(rest.as_bytes()) {
                 Ok(offset) => local
                     .checked_sub(offset)
-                    .filter(|micros| !is_end(*micros))
+                    .filter(|micros| !stands_for_no_time(*micros))
                     .ok_or(fault),
                 Err(_) => Err(fault),
             },
         }
+    })
+}
+
+/// What no calendar has and MariaDB keeps: a date with a zero for its year, month or day (`0000-00-00`, `2024-00-00`).
+///
+/// They are numbered from the day behind the one that stands for `-infinity`, as days and as days of microseconds: years
+/// so early that no column takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PartialDate {
+    pub year: i64,
+    pub month: i64,
+    pub day: i64,
+}
+
+const MONTHS: i64 = 13;
+const DAYS_OF_MONTH: i64 = 32;
+const PARTIAL_DATES: i64 = 10_000 * MONTHS * DAYS_OF_MONTH;
+const PARTIAL_DAYS: i64 = i32::MIN as i64 + 1;
+const PARTIAL_MICROS: i64 = i64::MIN + 1;
+
+impl PartialDate {
+    /// None for a date of the calendar, and for what is none at all.
+    pub fn new(year: i64, month: i64, day: i64) -> Option<Self> {
+        let last = match (year, month) {
+            (_, 0) => 31,
+            // MariaDB's year 0 has no leap day.
+            (0, 2) => 28,
+            (_, 1..=12) => days_in_month(year, month),
+            _ => return None,
+        };
+        let is_one = (0..=9_999).contains(&year) && (0..=last).contains(&day);
+        (is_one && (year == 0 || month == 0 || day == 0)).then_some(Self { year, month, day })
+    }
+
+    fn number(self) -> i64 {
+        (self.year * MONTHS + self.month) * DAYS_OF_MONTH + self.day
+    }
+
+    fn numbered(number: i64) -> Option<Self> {
+        (0..PARTIAL_DATES).contains(&number).then_some(Self {
+            year: number / (MONTHS * DAYS_OF_MONTH),
+            month: number / DAYS_OF_MONTH % MONTHS,
+            day: number % DAYS_OF_MONTH,
+        })
+    }
+
+    /// As days since 1970 are.
+    pub fn days(self) -> i32 {
+        // Far less than half of all numbers.
+        (PARTIAL_DAYS + self.number()) as i32
+    }
+
+    /// The one that these days stand for.
+    pub fn of_days(days: i64) -> Option<Self> {
+        Self::numbered(days.checked_sub(PARTIAL_DAYS)?)
+    }
+
+    /// As microseconds since 1970 are, with a time of day.
+    pub fn micros(self, of_day: i64) -> i64 {
+        PARTIAL_MICROS + self.number() * DAY + of_day
+    }
+
+    /// The one that these microseconds stand for, and the time of day.
+    pub fn of_micros(micros: i64) -> Option<(Self, i64)> {
+        let since = micros.checked_sub(PARTIAL_MICROS)?;
+        let date = Self::numbered(since.div_euclid(DAY))?;
+        Some((date, since.rem_euclid(DAY)))
+    }
+
+    /// `YYYY-MM-DD` and what is behind it.
+    fn read(text: &[u8]) -> Option<(Self, &[u8])> {
+        let (date, rest) = text.split_at_checked(10)?;
+        let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = date else {
+            return None;
+        };
+        let pair = |tens: &u8, ones: &u8| two(*tens, *ones).ok();
+        let year = pair(y1, y2)? * 100 + pair(y3, y4)?;
+        Some((Self::new(year, pair(m1, m2)?, pair(d1, d2)?)?, rest))
+    }
+
+    /// The same with a time of day behind it, or at midnight.
+    fn read_with_time(text: &[u8]) -> Option<(Self, i64)> {
+        let (date, rest) = Self::read(text)?;
+        match rest {
+            [] => Some((date, 0)),
+            [b' ' | b'T' | b't', time @ ..] => match read_time(time) {
+                Ok((micros, [])) => Some((date, micros)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl std::fmt::Display for PartialDate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
+    }
+}
+
+/// Whether days stand for something else than themselves: for what is infinite, or for a [`PartialDate`].
+pub(crate) fn stands_for_no_day(days: i32) -> bool {
+    days == i32::MAX || i64::from(days) < PARTIAL_DAYS + PARTIAL_DATES
+}
+
+/// The same of microseconds.
+pub(crate) fn stands_for_no_time(micros: i64) -> bool {
+    micros == i64::MAX || micros < PARTIAL_MICROS + PARTIAL_DATES * DAY
+}
+
+/// As [`any_date`], and a [`PartialDate`].
+pub(crate) fn kept_date(value: &[u8]) -> Parsed<i32> {
+    any_date(value).or_else(|fault| match PartialDate::read(value.trim_ascii()) {
+        Some((date, [])) => Ok(date.days()),
+        _ => Err(fault),
+    })
+}
+
+/// As [`any_timestamp`], and one of a [`PartialDate`].
+pub(crate) fn kept_timestamp(value: &[u8]) -> Parsed<i64> {
+    any_timestamp(value).or_else(|fault| match PartialDate::read_with_time(value.trim_ascii()) {
+        Some((date, micros)) => Ok(date.micros(micros)),
+        _ => Err(fault),
+    })
+}
+
+/// As [`any_instant`], and one of a [`PartialDate`], which no offset changes and so has none.
+pub(crate) fn kept_instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> {
+    any_instant(value, zone).or_else(|fault| match PartialDate::read_with_time(value.trim_ascii()) {
+        Some((date, micros)) => Ok(date.micros(micros)),
+        _ => Err(fault),
     })
 }
 
@@ -164,11 +295,6 @@ impl Infinite {
             Self::Earlier => i64::MIN,
         }
     }
-}
-
-/// Whether microseconds stand for what is infinite.
-fn is_end(micros: i64) -> bool {
-    matches!(micros, i64::MAX | i64::MIN)
 }
 
 fn infinite(text: &[u8]) -> Option<Infinite> {
@@ -224,7 +350,7 @@ fn far_timestamp(text: &[u8]) -> Option<(i64, &str)> {
     };
     let days = far_days(date, before)?;
     let micros = days.checked_mul(DAY)?.checked_add(micros)?;
-    (!is_end(micros)).then_some((micros, rest))
+    (!stands_for_no_time(micros)).then_some((micros, rest))
 }
 
 /// Days since 1970-01-01.
@@ -478,12 +604,12 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// A date as PostgreSQL writes it, whatever its year, and the ends of time.
+/// A date as PostgreSQL writes it, whatever its year, the ends of time, and a [`PartialDate`].
 pub(crate) fn spelled_date(days: i64) -> String {
     match i32::try_from(days) {
         Ok(i32::MAX) => "infinity".to_owned(),
         Ok(i32::MIN) => "-infinity".to_owned(),
-        _ => far_date_text(days),
+        _ => PartialDate::of_days(days).map_or_else(|| far_date_text(days), |date| date.to_string()),
     }
 }
 
@@ -493,12 +619,16 @@ pub(crate) fn far_date_text(days: i64) -> String {
     date + era
 }
 
-/// A date and time as PostgreSQL writes it, with `offset` behind the time, whatever its year, and the ends of time.
+/// A date and time as PostgreSQL writes it, with `offset` behind the time, whatever its year, the ends of time, and one
+/// of a [`PartialDate`], which has no offset.
 pub(crate) fn spelled_timestamp(micros: i64, offset: &str) -> String {
     match micros {
         i64::MAX => "infinity".to_owned(),
         i64::MIN => "-infinity".to_owned(),
-        _ => far_timestamp_text(micros, offset),
+        _ => match PartialDate::of_micros(micros) {
+            Some((date, of_day)) => format!("{date} {}", text_of_time(of_day)),
+            None => far_timestamp_text(micros, offset),
+        },
     }
 }
 

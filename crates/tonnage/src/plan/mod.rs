@@ -101,6 +101,8 @@ pub struct Plan {
     pub table: Arc<Table>,
     /// The columns written, in the order in which batches carry them.
     pub columns: Vec<PlanColumn>,
+    /// Whether dates may have a zero for their year, month or day; such a row is a bad one where they may not.
+    pub partial_dates: bool,
     /// What happens to a row.
     pub operation: Operation,
     /// How rows travel.
@@ -551,6 +553,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             && !capabilities.repeats_keys
             && matches!(operation, Operation::Upsert { .. } | Operation::Update { .. }),
         columns,
+        partial_dates: capabilities.partial_dates,
         operation,
         method,
         split: options.split,

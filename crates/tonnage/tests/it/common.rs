@@ -16,6 +16,7 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         product: String::new(),
         table,
         columns,
+        partial_dates: false,
         operation,
         method,
         durability: Durability::Relaxed,

@@ -136,12 +136,7 @@ const NO_NAN: [Target; 3] = [Target::Plain, Target::Strict, Target::MariaDb];
 /// Exact numbers that are none.
 const NO_EXACT_NAN: [Target; 3] = [Target::Plain, Target::Strict, Target::Cassandra];
 /// Those that have no day 0.
-const CALENDARS: [Target; 4] = [
-    Target::Plain,
-    Target::Postgres,
-    Target::MariaDb,
-    Target::Cassandra,
-];
+const CALENDARS: [Target; 3] = [Target::Plain, Target::Postgres, Target::Cassandra];
 
 /// A value that reads back as it is written, in SQLite in this storage class.
 fn value(class: &'static str) -> impl Fn(&str) -> Value {

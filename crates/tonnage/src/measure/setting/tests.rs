@@ -9,6 +9,7 @@ fn capabilities(writers_max: Option<usize>) -> Capabilities {
         durability: &[Durability::Relaxed, Durability::Durable],
         methods: &[Method::Native, Method::Single],
         text_holds_nul: true,
+        partial_dates: false,
         repeats_keys: true,
         batch_rows_default: 1,
         array_rows_max: |_| usize::MAX,

@@ -135,7 +135,7 @@ impl ColumnDecoder {
                 let mut out = PrimitiveBuilder::<TimestampMicrosecondType>::with_capacity(fields.rows())
                     .with_timezone("UTC");
                 self.each(fields, |value| {
-                    out.append_option(value.map(values::timestamp).transpose()?);
+                    out.append_option(value.map(values::finite_timestamp).transpose()?);
                     Ok(())
                 })?;
                 Ok(Arc::new(out.finish()))

@@ -146,6 +146,7 @@ impl CassandraTarget {
                 durability: DRIVER.durability,
                 methods: DRIVER.methods,
                 text_holds_nul: true,
+                partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: BATCH_ROWS,
                 // A write is cut into batches.

@@ -15,7 +15,10 @@ use scylla::cluster::metadata::NativeType;
 
 use super::{duration::Span, number, types::Kind};
 use crate::{
-    parse::{ParseContext, parse_column, text_of_date, text_of_time, text_of_timestamp},
+    parse::{
+        ParseContext, parse_column, spelled_date, spelled_timestamp, stands_for_no_day, stands_for_no_time,
+        text_of_date, text_of_time, text_of_timestamp,
+    },
     reject::{Problems, sqlstate},
 };
 
@@ -44,11 +47,11 @@ const EPOCH_DAY: u32 = 1 << 31;
 const THOUSAND: i64 = 1_000;
 
 pub(super) fn put_date(days: i32, out: &mut Vec<u8>) -> Fitting {
-    // They stand for what is infinite, which the server does not have.
-    if matches!(days, i32::MAX | i32::MIN) {
+    // What it stands for the server does not have.
+    if stands_for_no_day(days) {
         return Err(Misfit::new(
             sqlstate::DATETIME_OVERFLOW,
-            "the date is infinite or out of range".to_owned(),
+            format!("{} is out of range", spelled_date(days.into())),
         ));
     }
     let counted = (days as u32).wrapping_add(EPOCH_DAY);
@@ -69,6 +72,12 @@ pub(super) fn put_time(micros: i64, out: &mut Vec<u8>) -> Fitting {
 }
 
 pub(super) fn put_timestamp(micros: i64, out: &mut Vec<u8>) -> Fitting {
+    if stands_for_no_time(micros) {
+        return Err(Misfit::new(
+            sqlstate::DATETIME_OVERFLOW,
+            format!("{} is out of range", spelled_timestamp(micros, "")),
+        ));
+    }
     if micros % THOUSAND != 0 {
         return Err(Misfit::new(
             sqlstate::WOULD_CHANGE,
@@ -219,14 +228,15 @@ pub(super) fn malformed() -> Misfit {
     )
 }
 
-/// Days since 1970, but for those that stand for what is infinite.
+/// Days since 1970, but for those that stand for something else.
 pub(super) fn finite_date(bytes: &[u8]) -> Fitting<i32> {
-    match date(bytes)? {
-        i32::MAX | i32::MIN => Err(Misfit::new(
+    let days = date(bytes)?;
+    match stands_for_no_day(days) {
+        true => Err(Misfit::new(
             sqlstate::DATETIME_OVERFLOW,
-            "the first or the last date of all, whose number stands for infinity",
+            "a date so far away that its number stands for another one",
         )),
-        days => Ok(days),
+        false => Ok(days),
     }
 }
 
@@ -247,8 +257,20 @@ pub(super) fn time(bytes: &[u8]) -> Fitting<i64> {
     }
 }
 
+/// Microseconds since 1970, but for those that stand for something else.
+pub(super) fn finite_timestamp(bytes: &[u8]) -> Fitting<i64> {
+    let micros = timestamp(bytes)?;
+    match stands_for_no_time(micros) {
+        true => Err(Misfit::new(
+            sqlstate::DATETIME_OVERFLOW,
+            "a time so far away that its number stands for another one",
+        )),
+        false => Ok(micros),
+    }
+}
+
 /// Microseconds since 1970.
-pub(super) fn timestamp(bytes: &[u8]) -> Fitting<i64> {
+fn timestamp(bytes: &[u8]) -> Fitting<i64> {
     let millis = i64::from_be_bytes(fixed(bytes)?);
     millis.checked_mul(THOUSAND).ok_or_else(|| {
         Misfit::new(

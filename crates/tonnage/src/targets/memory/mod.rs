@@ -134,6 +134,7 @@ impl Memory {
                 durability: &[Durability::Relaxed, Durability::Durable],
                 methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
                 text_holds_nul: true,
+                partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: 65_536,
                 array_rows_max: |_| 1_000,

@@ -2,7 +2,7 @@
 //!
 //! The driver hands out a row at a time; they are gathered and then decoded column by column, each by the one function
 //! of its type. A value that has no exact form in its column's type (a zero date, a time beyond a day) is an error that
-//! names its row: nothing is converted that `encode` would not have stored so.
+//! names its row, where they are not carried ([`BeyondArrow`]): nothing is converted that `encode` would not have stored so.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Result},
     load::arrow_bug,
-    parse::{self, POWERS_OF_TEN},
+    parse::{self, POWERS_OF_TEN, PartialDate},
     reader::{BeyondArrow, ReadColumn, schema},
     sinks::digits::DAY_MICROS,
     types::ColumnType,
@@ -60,7 +60,7 @@ impl Decoder {
             let bug = || Error::bug(format!("column '{}' is read as {}", column.name, column.ty));
             let decode = match column.ty {
                 ColumnType::Bytes if is_geometry(&column.declared) => Some(geometries as Decode),
-                ColumnType::Time if beyond_arrow == BeyondArrow::Carried => Some(any_times as Decode),
+                ty if beyond_arrow == BeyondArrow::Carried => beyond_decoder(ty).or_else(|| decoder(ty)),
                 ty => decoder(ty),
             };
             Ok((column.ty, decode.ok_or_else(bug)?))
@@ -147,6 +147,20 @@ fn shown(value: &Value) -> String {
             }
         }
     }
+}
+
+/// Of types that have values which Arrow's do not.
+fn beyond_decoder(ty: ColumnType) -> Option<Decode> {
+    Some(match ty {
+        ColumnType::Date => |rows, at, _| primitives::<Date32Type>(rows, at, any_day),
+        ColumnType::Time => |rows, at, _| primitives::<Time64MicrosecondType>(rows, at, any_time),
+        ColumnType::Timestamp => |rows, at, _| primitives::<TimestampMicrosecondType>(rows, at, any_moment),
+        ColumnType::TimestampTz => |rows, at, ty| {
+            let array = collected::<TimestampMicrosecondType>(rows, at, any_moment, &ty)?;
+            Ok(Arc::new(array.with_data_type(ty.arrow())))
+        },
+        _ => return None,
+    })
 }
 
 fn decoder(ty: ColumnType) -> Option<Decode> {
@@ -392,22 +406,46 @@ fn day(value: &Value) -> Option<i32> {
 
 fn moment(value: &Value) -> Option<i64> {
     match value {
-        Value::Date(year, month, day, hour, minute, second, micros) => {
-            let seconds = i64::from(*hour) * 3_600 + i64::from(*minute) * 60 + i64::from(*second);
-            Some(days(*year, *month, *day)? * DAY_MICROS + seconds * 1_000_000 + i64::from(*micros))
-        }
+        Value::Date(year, month, day, ..) => Some(days(*year, *month, *day)? * DAY_MICROS + of_day(value)),
         _ => None,
     }
 }
 
-/// Microseconds since midnight; none for a time that is none of a day's.
-/// A time of day.
-fn time(value: &Value) -> Option<i64> {
-    any_time(value).filter(|micros| (0..DAY_MICROS).contains(micros))
+/// Microseconds since midnight of a date and time.
+fn of_day(value: &Value) -> i64 {
+    match value {
+        Value::Date(_, _, _, hour, minute, second, micros) => {
+            let seconds = i64::from(*hour) * 3_600 + i64::from(*minute) * 60 + i64::from(*second);
+            seconds * 1_000_000 + i64::from(*micros)
+        }
+        _ => 0,
+    }
 }
 
-fn any_times(rows: &Rows, at: usize, _: ColumnType) -> std::result::Result<ArrayRef, Wrong> {
-    primitives::<Time64MicrosecondType>(rows, at, any_time)
+/// A date with a zero for its year, month or day.
+fn partial(value: &Value) -> Option<PartialDate> {
+    match value {
+        Value::Date(year, month, day, ..) => PartialDate::new((*year).into(), (*month).into(), (*day).into()),
+        _ => None,
+    }
+}
+
+/// A day, or a date with a zero in it.
+fn any_day(value: &Value) -> Option<i32> {
+    day(value).or_else(|| partial(value).map(PartialDate::days))
+}
+
+/// A moment, or one of a date with a zero in it.
+fn any_moment(value: &Value) -> Option<i64> {
+    moment(value).or_else(|| {
+        let of_day = Some(of_day(value)).filter(|micros| *micros < DAY_MICROS)?;
+        Some(partial(value)?.micros(of_day))
+    })
+}
+
+/// A time of day; none for a time that is none of a day's.
+fn time(value: &Value) -> Option<i64> {
+    any_time(value).filter(|micros| (0..DAY_MICROS).contains(micros))
 }
 
 /// A time, which may be outside a day.

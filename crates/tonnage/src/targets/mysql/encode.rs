@@ -27,7 +27,7 @@ pub(super) use self::geometry::{HAS_SYSTEM, SYSTEM_BYTES};
 use super::types::Kind;
 use crate::{
     error::{Error, ErrorKind, Result},
-    parse::text_of_time,
+    parse::{PartialDate, text_of_time},
     reject::sqlstate,
     sinks::digits,
     types::ColumnType,
@@ -177,7 +177,19 @@ fn push_seconds(out: &mut Vec<u8>, micros: u64) {
     }
 }
 
+fn push_day(out: &mut Vec<u8>, days: i64) {
+    match PartialDate::of_days(days) {
+        None => digits::push_date(out, days),
+        Some(date) => out.extend_from_slice(date.to_string().as_bytes()),
+    }
+}
+
 fn push_moment(out: &mut Vec<u8>, micros: i64) {
+    if let Some((date, of_day)) = PartialDate::of_micros(micros) {
+        out.extend_from_slice(date.to_string().as_bytes());
+        out.push(b' ');
+        return push_seconds(out, of_day as u64);
+    }
     digits::push_date(out, micros.div_euclid(digits::DAY_MICROS));
     out.push(b' ');
     push_seconds(out, micros.rem_euclid(digits::DAY_MICROS) as u64);
@@ -227,6 +239,15 @@ impl ColumnEncoder {
                 Ok(Cells::Signed(values))
             }
             (ColumnType::Int16, Kind::Integer { .. }) => self.within(array, integers::<Int16Type>(array)?),
+            (ColumnType::Int16, Kind::Year) => {
+                let array = array.as_primitive_opt::<Int16Type>()?;
+                // Four digits: a zero in text would be taken for the year 2000.
+                self.years(array).map(|()| {
+                    Cells::Texts(written(array, 4, |out, year| {
+                        digits::push_padded::<4>(out, year as u64)
+                    }))
+                })
+            }
             (ColumnType::Int32, Kind::Integer { .. }) => self.within(array, integers::<Int32Type>(array)?),
             (ColumnType::Int64, Kind::Integer { .. }) => self.within(array, integers::<Int64Type>(array)?),
             (ColumnType::Decimal { .. }, Kind::Integer { .. }) => {
@@ -254,11 +275,8 @@ impl ColumnEncoder {
             }
             (ColumnType::Date, Kind::Date) => {
                 let array = array.as_primitive_opt::<Date32Type>()?;
-                self.days(array).map(|()| {
-                    Cells::Texts(written(array, 10, |out, days| {
-                        digits::push_date(out, i64::from(days))
-                    }))
-                })
+                self.days(array)
+                    .map(|()| Cells::Texts(written(array, 10, |out, days| push_day(out, i64::from(days)))))
             }
             (ColumnType::Time, Kind::Seconds(precision)) => {
                 let array = array.as_primitive_opt::<Time64MicrosecondType>()?;

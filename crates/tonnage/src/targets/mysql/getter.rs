@@ -191,7 +191,7 @@ fn compared(described: &Described, key: &ColumnEncoder, number: usize) -> (Strin
     let plain = |declared: String| (declared, format!("{wanted} = {name}"));
     match &key.kind {
         Kind::Integer { least, .. } if *least >= 0 => plain("bigint unsigned".to_owned()),
-        Kind::Integer { .. } => plain("bigint".to_owned()),
+        Kind::Integer { .. } | Kind::Year => plain("bigint".to_owned()),
         Kind::Single { .. } | Kind::Double { .. } => plain("double".to_owned()),
         Kind::Decimal { precision, scale, .. } => plain(format!("decimal({precision},{scale})")),
         Kind::Date => plain("date".to_owned()),

@@ -207,6 +207,7 @@ impl MysqlTarget {
                 false => &[Method::Native, Method::Array, Method::Batch, Method::Single],
             },
             text_holds_nul: true,
+            partial_dates: true,
             repeats_keys: true,
             batch_rows_default: BATCH_ROWS,
             // A write is cut into statements.

@@ -47,13 +47,13 @@ use crate::error::{Error, Result};
 
 /// The settings that differ from the server's defaults, as name and value in SQL; a plan shows them.
 ///
-/// Strict modes turn what would be cut or zeroed into an error; a 0 for an auto-increment column stays a 0; a warning
+/// Strict modes turn what would be cut or zeroed into an error, so a zero date is only stored where it is written as one
+/// (NO_ZERO_DATE and NO_ZERO_IN_DATE would refuse what tables hold); a 0 for an auto-increment column stays a 0; a warning
 /// is counted also where it is only a note (`sql_notes`); a commit ends the transaction and begins no other.
 pub(super) const REPORTED: &[(&str, &str)] = &[
     (
         "sql_mode",
-        "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,\
-         NO_AUTO_VALUE_ON_ZERO'",
+        "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
     ),
     ("time_zone", "'+00:00'"),
     ("autocommit", "1"),

@@ -12,7 +12,7 @@ use crate::{
 /// What a column takes without changing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Integers from `least` to `most`; a year is one, and so are the bits of a bit column.
+    /// Integers from `least` to `most`; the bits of a bit column are one.
     Integer {
         /// The least.
         least: i128,
@@ -21,6 +21,8 @@ pub(super) enum Kind {
         /// Text would be taken for its bytes.
         bits: bool,
     },
+    /// A year, or 0 for `0000`. One of two digits would be taken for one near 2000.
+    Year,
     /// Single precision.
     Single {
         /// No negative ones.
@@ -133,15 +135,7 @@ pub(super) fn carry(column: &DeclaredColumn) -> Carried {
         "bigint" if unsigned => integers(UNSIGNED, 64),
         "bigint" => integers(ColumnType::Int64, 64),
         "year" if full == "year(2)" => Not(Some("of two digits")),
-        // A year of two digits would be taken for one near 2000, and a zero for none at all.
-        "year" => As(
-            ColumnType::Int16,
-            Kind::Integer {
-                least: 1901,
-                most: 2155,
-                bits: false,
-            },
-        ),
+        "year" => As(ColumnType::Int16, Kind::Year),
         "bit" => {
             let width = column.precision.unwrap_or(1).clamp(1, 64) as u32;
             let ty = match width {
@@ -293,6 +287,7 @@ pub(super) fn equality(column: &DeclaredColumn, carried: &Carried) -> Equality {
         Carried::Not(_) => false,
         Carried::As(_, kind) => match kind {
             Kind::Integer { .. }
+            | Kind::Year
             | Kind::Decimal { .. }
             | Kind::Binary(_)
             | Kind::Bytes(_)

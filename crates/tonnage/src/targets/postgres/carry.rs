@@ -1,7 +1,8 @@
 //! Types that travel as text, which the server turns into values by their own input functions.
 //!
 //! Only types whose text means the same everywhere do, or can be written so that it does: none that a setting of the
-//! session (lc_monetary) or a modifier (digits of an interval that are rounded off) could change without a word.
+//! session (lc_monetary, of a money within an array or a row) or a modifier (digits of an interval that are rounded off)
+//! could change without a word.
 
 use super::{
     composition::Types,
@@ -37,8 +38,6 @@ mod as_text {
     pub const TSQUERY: u32 = 3615;
     pub const JSONPATH: u32 = 4072;
 }
-
-const MONEY: u32 = 790;
 
 /// How the server makes a value of text.
 #[derive(Debug, Clone)]
@@ -159,7 +158,7 @@ fn spelling(server: ServerType, types: &Types) -> Result<Spelling, Option<&'stat
         as_text::NAME => Spelling::Name,
         as_text::XID => Spelling::Number32,
         oid::JSON | oid::JSONB => Spelling::Json,
-        MONEY => return Err(Some("whose text depends on lc_monetary")),
+        oid::MONEY => return Err(Some("whose text depends on lc_monetary")),
         _ => match server.column_type() {
             Some(ColumnType::Decimal { .. } | ColumnType::Numeric) => {
                 let scale = server.precision_scale().map(|(_, scale)| scale);

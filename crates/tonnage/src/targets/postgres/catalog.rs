@@ -5,7 +5,7 @@ use tokio_postgres::{GenericClient, types::ToSql};
 use super::{
     carry::{Carried, Cast, carry},
     composition, errors,
-    types::{ServerType, oid, quote_table},
+    types::{MONEY_SCALE, ServerType, oid, quote_table},
 };
 use crate::{
     error::{Error, Result},
@@ -126,7 +126,8 @@ const CANDIDATES: &str = "\
 
 /// A domain is what it is based on, however many domains lie between, with the modifier of the innermost one.
 const COLUMNS: &str = "\
-    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), u.oid, u.modifier, \
+    SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), u.oid, \
+           CASE u.oid WHEN 'pg_catalog.money'::pg_catalog.regtype THEN {MONEY_SCALE} ELSE u.modifier END, \
            a.attnotnull OR u.not_null, a.atthasdef OR t.typdefault IS NOT NULL, \
            a.attidentity::text, a.attgenerated::text, coalesce(l.collisdeterministic, true), \
            CASE WHEN a.attcollation <> t.typcollation THEN (SELECT pg_catalog.quote_ident(n.nspname) || '.' || \
@@ -408,10 +409,11 @@ pub(super) async fn describe_readable(
 
 async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result<Described> {
     let object: [&(dyn ToSql + Sync); 1] = [&found.oid];
+    let columns = COLUMNS.replace("{MONEY_SCALE}", MONEY_SCALE);
     let ((columns, keys, traits), less_durable) = futures::try_join!(
         async {
             futures::try_join!(
-                client.query(COLUMNS, &object),
+                client.query(&columns, &object),
                 client.query(KEYS, &object),
                 client.query_one(TRAITS, &object),
             )

@@ -289,6 +289,11 @@ fn decoder(server: u32, ty: ColumnType, beyond_arrow: BeyondArrow) -> Option<Dec
                 })
             }
         }
+        (oid::MONEY, ColumnType::Decimal { .. }) => |fields, column, rows, ty| {
+            primitives::<Decimal128Type, 8>(fields, column, rows, ty, |bytes| {
+                Ok(i64::from_be_bytes(bytes).into())
+            })
+        },
         (oid::NUMERIC, ColumnType::Decimal { .. }) => decimals,
         (oid::NUMERIC, ColumnType::Numeric) => |fields, column, rows, _| {
             texts(fields.column(column, rows), |value, out| {

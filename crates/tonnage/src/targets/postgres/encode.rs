@@ -362,6 +362,7 @@ const TIMESTAMPS: Range<i64> = -211_813_488_000_000_000..9_223_371_331_200_000_0
 /// Times likewise; the end of the day is one.
 const TIMES: RangeInclusive<i64> = 0..=86_400_000_000;
 
+const MONEY_RANGE: (&str, &str) = (sqlstate::OUT_OF_RANGE, "value out of range for type money");
 const DATE_RANGE: (&str, &str) = (sqlstate::DATETIME_OVERFLOW, "date out of range");
 const TIME_RANGE: (&str, &str) = (
     sqlstate::DATETIME_OVERFLOW,
@@ -453,6 +454,12 @@ fn field(array: &ArrayRef, ty: ColumnType, server: ServerType) -> Option<Box<dyn
                 (micros % tick == 0).then(|| since.to_be_bytes())
             })
         }
+        // The binary form counts the smallest units, as a decimal of that scale does.
+        (oid::MONEY, ColumnType::Decimal { scale: own, .. }) if i32::from(own) == server.modifier => fixed(
+            array.as_primitive_opt::<Decimal128Type>()?,
+            MONEY_RANGE,
+            |units| Some(i64::try_from(units).ok()?.to_be_bytes()),
+        ),
         (oid::NUMERIC, ColumnType::Decimal { scale: own, .. }) => {
             let values = array.as_primitive_opt::<Decimal128Type>()?.clone();
             let limit = scale.filter(|limit| *limit < i32::from(own));

@@ -12,7 +12,7 @@ use super::{
     composition,
     encode::EncodedColumn,
     errors,
-    types::ServerType,
+    types::{MONEY_SCALE, ServerType},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -36,7 +36,9 @@ pub(super) const DIALECT: Dialect = Dialect {
 /// Types by their object ids, in order; a domain is what it is based on. Then whether text that is equal has equal
 /// bytes for every column of the database, and whether a constraint of it is checked at commit.
 const TYPES: &str = "\
-    SELECT pg_catalog.format_type(t.oid, -1), u.oid, u.modifier, pg_catalog.format_type(u.oid, -1), b.typtype::text, \
+    SELECT pg_catalog.format_type(t.oid, -1), u.oid, \
+           CASE u.oid WHEN 'pg_catalog.money'::pg_catalog.regtype THEN {MONEY_SCALE} ELSE u.modifier END, \
+           pg_catalog.format_type(u.oid, -1), b.typtype::text, \
            NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a \
                        JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation WHERE NOT l.collisdeterministic), \
            EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE condeferred) \
@@ -86,7 +88,8 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
     let prepared = client.prepare(&statement.render(placeholder)).await;
     let prepared = prepared.map_err(|error| refused(error, statement))?;
     let oids: Vec<u32> = prepared.params().iter().map(|ty| ty.oid()).collect();
-    let rows = client.query(TYPES, &[&oids]).await.map_err(errors::statement)?;
+    let types = TYPES.replace("{MONEY_SCALE}", MONEY_SCALE);
+    let rows = client.query(&types, &[&oids]).await.map_err(errors::statement)?;
     if rows.len() != statement.parameters().len() {
         return Err(Error::bug(format!(
             "the server found {} parameters in a statement of {}",

@@ -176,6 +176,7 @@ impl PostgresTarget {
             durability,
             methods: DRIVER.methods,
             text_holds_nul: false,
+            partial_dates: false,
             repeats_keys: false,
             batch_rows_default: BATCH_ROWS,
             array_rows_max: |_| ARRAY_ROWS_MAX,

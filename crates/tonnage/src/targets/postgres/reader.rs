@@ -22,7 +22,7 @@ use super::{
     execute::DIALECT,
     settings::Settings,
     splits::{self, Source},
-    types::{ServerType, oid, quote, quote_table},
+    types::{MONEY_SCALE, ServerType, oid, quote, quote_table},
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -249,16 +249,24 @@ pub(super) async fn describe(
     };
     let wanted = wanted(request, &place, names, all)?;
     let oids: Vec<u32> = described.iter().map(|column| column.type_().oid()).collect();
-    let modifiers: Vec<i32> = described.iter().map(|column| column.type_modifier()).collect();
+    let mut modifiers: Vec<i32> = described.iter().map(|column| column.type_modifier()).collect();
     let declared = client
         .query_one(
-            "SELECT ARRAY(SELECT pg_catalog.format_type(o, m) FROM unnest($1::oid[], $2::int4[]) \
-             WITH ORDINALITY t (o, m, i) ORDER BY i)",
+            &format!(
+                "SELECT ARRAY(SELECT pg_catalog.format_type(o, m) FROM unnest($1::oid[], $2::int4[]) \
+                 WITH ORDINALITY t (o, m, i) ORDER BY i), {MONEY_SCALE}"
+            ),
             &[&oids, &modifiers],
         )
         .await
         .map_err(errors::statement)?;
+    let money_scale: i32 = get(&declared, 1)?;
     let declared: Vec<String> = get(&declared, 0)?;
+    for (oid, modifier) in oids.iter().zip(&mut modifiers) {
+        if *oid == oid::MONEY {
+            *modifier = money_scale;
+        }
+    }
 
     let (mut columns, mut arriving, mut selected) = (Vec::new(), Vec::new(), Vec::new());
     for (at, as_text) in wanted {

@@ -23,7 +23,7 @@
 //! | `search_path` `role` | which table a name means, and who asks | left: this is how a role names its tables |
 //! | `row_security` | `off` fails where `on` would hide rows | left: it is a guard |
 //! | `default_transaction_read_only` `statement_timeout` `lock_timeout` and the other timeouts, `temp_file_limit`, `restrict_nonsystem_relation_kind` | a statement fails, with its reason | left: they are guards |
-//! | `lc_monetary` | what the number within a `money` counts | left: it is the database's currency |
+//! | `lc_monetary` | what the number within a `money` counts | left: it is the database's currency, and how many digits it has is asked for |
 //! | `lc_time` `lc_numeric` `default_text_search_config` `timezone_abbreviations`, settings of extensions | what an expression of the user's says | left: no value is read or written by them |
 //! | `default_tablespace` `default_table_access_method` `default_toast_compression` | where a table that is made lies | left: it is the owner's choice |
 //! | `zero_damaged_pages` `ignore_checksum_failure` `ignore_system_indexes` | damaged pages are passed over | left: only a superuser sets them, to save what can be saved |

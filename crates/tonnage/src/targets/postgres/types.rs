@@ -18,6 +18,7 @@ pub(super) mod oid {
     pub const JSON: u32 = 114;
     pub const FLOAT4: u32 = 700;
     pub const FLOAT8: u32 = 701;
+    pub const MONEY: u32 = 790;
     pub const BPCHAR: u32 = 1042;
     pub const VARCHAR: u32 = 1043;
     pub const DATE: u32 = 1082;
@@ -30,12 +31,18 @@ pub(super) mod oid {
     pub const JSONB: u32 = 3802;
 }
 
+/// The digits after the point that the server's `money` has, in SQL: `lc_monetary` decides.
+pub(super) const MONEY_SCALE: &str = "pg_catalog.scale(0::pg_catalog.money::pg_catalog.numeric)";
+
+/// Digits of a `money`, which is a number of 64 bits.
+const MONEY_DIGITS: u32 = 19;
+
 /// A built-in type as a column has it: object id and type modifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ServerType {
     /// Object id of the type; of the base type for a domain.
     pub oid: u32,
-    /// The modifier, -1 for none.
+    /// The modifier, -1 for none. Of a `money`, which has none, the digits after the point ([`MONEY_SCALE`]).
     pub modifier: i32,
 }
 
@@ -84,6 +91,7 @@ impl ServerType {
             oid::INT8 => ColumnType::Int64,
             oid::FLOAT4 => ColumnType::Float32,
             oid::FLOAT8 => ColumnType::Float64,
+            oid::MONEY => decimal(MONEY_DIGITS, u32::try_from(self.modifier).ok()?)?,
             oid::NUMERIC => match self.precision_scale() {
                 Some((precision, scale)) => u32::try_from(scale)
                     .ok()
@@ -116,7 +124,7 @@ impl ServerType {
         let provable = match self.oid {
             oid::BOOL | oid::INT2 | oid::INT4 | oid::INT8 | oid::BYTEA | oid::DATE | oid::TIME => true,
             oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::UUID => true,
-            oid::NUMERIC => matches!(self.column_type(), Some(ColumnType::Decimal { .. })),
+            oid::MONEY | oid::NUMERIC => matches!(self.column_type(), Some(ColumnType::Decimal { .. })),
             oid::TEXT | oid::VARCHAR => deterministic_collation,
             _ => false,
         };
@@ -136,6 +144,7 @@ impl ServerType {
             oid::INT8 => "int8",
             oid::FLOAT4 => "float4",
             oid::FLOAT8 => "float8",
+            oid::MONEY => "money",
             oid::NUMERIC => "numeric",
             oid::BYTEA => "bytea",
             oid::DATE => "date",

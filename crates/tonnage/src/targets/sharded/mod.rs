@@ -395,6 +395,7 @@ fn capabilities(targets: &[Arc<dyn Target>], members: usize) -> Result<Capabilit
         durability: common(of.iter().map(|c| c.durability)).ok_or_else(|| nothing("durability"))?,
         methods: common(of.iter().map(|c| c.methods)).ok_or_else(|| nothing("methods"))?,
         text_holds_nul: of.iter().all(|c| c.text_holds_nul),
+        partial_dates: of.iter().all(|c| c.partial_dates),
         repeats_keys: of.iter().all(|c| c.repeats_keys),
         batch_rows_default: first.batch_rows_default,
         array_rows_max: first.array_rows_max,

@@ -145,6 +145,7 @@ impl SqliteTarget {
                 methods: DRIVER.methods,
                 // It would be stored, but SQLite's text functions stop at it.
                 text_holds_nul: false,
+                partial_dates: false,
                 repeats_keys: true,
                 batch_rows_default: 65_536,
                 // A write is cut into statements.

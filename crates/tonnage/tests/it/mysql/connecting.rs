@@ -148,7 +148,7 @@ async fn a_session_is_strict_whatever_the_server_is_set_to() {
     ] {
         assert!(settings.iter().any(|line| line == wanted), "{settings:?}");
     }
-    assert!(settings[0].starts_with("sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,"));
+    assert!(settings[0].starts_with("sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR"));
 }
 
 #[tokio::test]

@@ -406,6 +406,90 @@ async fn times_outside_a_day_come_back() {
     assert_eq!(place.texts(&shown("again")).await, wanted);
 }
 
+/// The same of dates that no calendar has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dates_with_a_zero_come_back() {
+    let place = Place::new().await;
+    place.run("SET sql_mode = ''").await;
+    place
+        .run(
+            "CREATE TABLE t (id int PRIMARY KEY, d date, dt datetime(6), d0 datetime, ts timestamp NULL, y year);\n\
+             INSERT INTO t VALUES (1, '0000-00-00', '0000-00-00', '0000-00-00 01:02:03', '0000-00-00', '0000'), \
+             (2, '2024-00-00', '2024-02-00 12:34:56.5', '2024-00-15 23:59:59', NULL, 2024), \
+             (3, '0000-01-01', '0000-02-28 00:00:00.000001', '0000-12-31', '2024-02-29 12:00:00', 1901), \
+             (4, '9999-12-31', '1970-01-01', '0001-01-01', '2024-02-29', NULL);\n\
+             CREATE TABLE again LIKE t",
+        )
+        .await;
+    let shown =
+        |table: &str| format!("SELECT concat_ws('|', id, d, dt, d0, ts, y + 0) FROM {table} ORDER BY id");
+    let wanted = place.texts(&shown("t")).await;
+    assert_eq!(wanted.len(), 4);
+    let db = database(&place).await;
+    let directory = tempfile::tempdir().unwrap();
+    for format in ["csv", "jsonl", "tsv"] {
+        let path = directory.path().join(format!("t.{format}"));
+        db.unload("t").to(&path).run().await.unwrap();
+        for method in super::METHODS {
+            place.run("TRUNCATE again").await;
+            let load = db.load(path.display().to_string()).table("again").method(method);
+            load.run().await.unwrap();
+            assert_eq!(place.texts(&shown("again")).await, wanted, "{format} {method}");
+        }
+    }
+    let table = || tonnage::reader::Relation::Table("t".parse().unwrap());
+    place.run("TRUNCATE again").await;
+    db.load_database(&db, table()).table("again").run().await.unwrap();
+    assert_eq!(place.texts(&shown("again")).await, wanted);
+    let made = db.load_database(&db, table()).table("made").create(["id"]);
+    made.options(|options| options.sort = Some(tonnage::plan::Sort::Full))
+        .run()
+        .await
+        .unwrap();
+    let found = place.texts(&shown("made")).await;
+    let whole = |rows: &[Option<String>]| {
+        let rows = rows.iter().flatten();
+        rows.map(|row| row.replace(".000000", "")).collect::<Vec<_>>()
+    };
+    assert_eq!(whole(&found), whole(&wanted));
+    // Who does not have them refuses the row; a Parquet file refuses them with its name.
+    let bad = directory.path().join("bad.jsonl");
+    let other = Database::connect(&directory.path().join("other.db").display().to_string()).await;
+    let other = other.unwrap();
+    let load = other
+        .load_database(&db, table())
+        .table("t")
+        .create(Vec::<String>::new());
+    let report = load
+        .rejects(&bad, tonnage::plan::RejectsMax::Rows(10))
+        .run()
+        .await
+        .unwrap();
+    assert_eq!((report.rows.written, report.rows.rejected), (1, 3));
+    let rejects = std::fs::read_to_string(&bad).unwrap();
+    assert!(
+        rejects.contains("'0000-00-00' is a date that does not exist")
+            && rejects.contains(r#""dt":"2024-02-00 12:34:56.5""#),
+        "{rejects}"
+    );
+    // A timestamp is an instant, and only the zero of all is kept beside.
+    std::fs::write(
+        directory.path().join("ts.csv"),
+        "id,ts\n1,0000-00-00 00:00:00\n2,2024-00-00\n",
+    )
+    .unwrap();
+    place.run("TRUNCATE again").await;
+    let load = db
+        .load(directory.path().join("ts.csv").display().to_string())
+        .table("again");
+    let load = load.rejects(
+        directory.path().join("ts.jsonl"),
+        tonnage::plan::RejectsMax::Rows(1),
+    );
+    let report = load.run().await.unwrap();
+    assert_eq!((report.rows.written, report.rows.rejected), (1, 1));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_read_is_told_before_a_file_is_made() {
     let place = Place::new().await;

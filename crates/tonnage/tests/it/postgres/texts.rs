@@ -457,7 +457,6 @@ async fn text_that_a_setting_or_a_modifier_would_change_is_refused_with_the_reas
     let file = dir.path().join("rows.csv");
     std::fs::write(&file, "v\n1\n").unwrap();
     for (declared, why) in [
-        ("money", "(whose text depends on lc_monetary)"),
         ("money[]", "(whose text depends on lc_monetary)"),
         ("interval day to second[]", "(which cuts what it is given)"),
         ("interval day", "(which cuts what it is given)"),

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use tonnage::{Database, database::Unload, sources::TextOptions};
+use tonnage::{Database, database::Unload, operation::Method, sources::TextOptions};
 
 use super::{Place, Server};
 
 on_every_server! {
     every_type_comes_back_as_it_was,
     rows_within_columns_and_arrays_of_times_come_back,
+    money_comes_back_as_the_number_within,
     the_far_ends_of_time_come_back_where_the_format_has_them,
     a_table_made_from_the_file_has_the_types_of_the_first,
     however_it_is_cut_every_row_comes_once,
@@ -144,6 +145,50 @@ async fn rows_within_columns_and_arrays_of_times_come_back(server: Server) {
         )
         .await;
     round_trip(&place, "t", &FORMATS).await;
+}
+
+async fn money_comes_back_as_the_number_within(server: Server) {
+    let place = Place::on(server).await;
+    place
+        .run(
+            "CREATE TABLE t (o int4, m money, x money); CREATE DOMAIN price AS money; \
+             INSERT INTO t VALUES (1, 1.5, -0.01), (2, '-92233720368547758.08', '92233720368547758.07'), (3, 0, NULL)",
+        )
+        .await;
+    round_trip(&place, "t", &FORMATS).await;
+    // As a number it goes into any column of numbers, and of domains.
+    place
+        .run("CREATE TABLE n (o int4, m numeric, x price); CREATE TABLE back (LIKE t)")
+        .await;
+    let db = database(&place).await;
+    let of = |table: &str| tonnage::reader::Relation::Table(table.parse().unwrap());
+    db.load_database(&db, of("t")).table("n").run().await.unwrap();
+    db.load_database(&db, of("n")).table("back").run().await.unwrap();
+    same(&place, "t", "back", "by way of numbers").await;
+    // What it has no room for is a bad row, by every method and as a parameter, too.
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("m.csv");
+    std::fs::write(&file, "o,m\n1,1.005\n2,92233720368547758.08\n3,$1\n4,1.10\n").unwrap();
+    let methods = [Method::Native, Method::Array, Method::Batch, Method::Single].map(Some);
+    for (number, method) in methods.into_iter().chain([None]).enumerate() {
+        place.run("TRUNCATE t").await;
+        let bad = directory.path().join(format!("{number}.jsonl"));
+        let rejects = tonnage::plan::RejectsMax::Rows(10);
+        let shown = file.display().to_string();
+        let report = match method {
+            None => {
+                let exec = db.exec("INSERT INTO t (o, m) VALUES (:o, :m)").from(shown);
+                exec.rejects(&bad, rejects).run().await.unwrap()
+            }
+            Some(method) => {
+                let load = db.load(shown).table("t").rejects(&bad, rejects);
+                load.method(method).run().await.unwrap()
+            }
+        };
+        assert_eq!((report.rows.written, report.rows.rejected), (1, 3), "{method:?}");
+        let found = place.texts("SELECT m::numeric::text FROM t").await;
+        assert_eq!(found, [Some("1.10".to_owned())], "{method:?}");
+    }
 }
 
 async fn the_far_ends_of_time_come_back_where_the_format_has_them(server: Server) {
@@ -427,9 +472,9 @@ async fn what_has_no_exact_form_names_its_row(server: Server) {
     place
         .run(
             "CREATE TYPE pair AS (a int4, b text); \
-             CREATE TABLE t (id int4 PRIMARY KEY, d date, ts timestamptz, n numeric(5,2), p pair, m money, \
+             CREATE TABLE t (id int4 PRIMARY KEY, d date, ts timestamptz, n numeric(5,2), p pair, m money[], \
                  g int8 GENERATED ALWAYS AS (id * 2) STORED); \
-             INSERT INTO t VALUES (1, '2024-01-01', now(), 1, (1, 'x'), 1.5), (7, 'infinity', '-infinity', 'NaN', NULL, NULL)",
+             INSERT INTO t VALUES (1, '2024-01-01', now(), 1, (1, 'x'), '{1.5}'), (7, 'infinity', '-infinity', 'NaN', NULL, NULL)",
         )
         .await;
     let db = database(&place).await;
@@ -465,12 +510,12 @@ async fn what_has_no_exact_form_names_its_row(server: Server) {
     let report = report.filter("id = 7 OR id = 1").to(&path).run().await.unwrap();
     assert_eq!(
         report.notes,
-        ["column 'm' of type money (whose text depends on lc_monetary) comes as text"]
+        ["column 'm' of type money[] (whose text depends on lc_monetary) comes as text"]
     );
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.contains("\n7,infinity,-infinity,NaN,,\n"), "{text}");
     assert!(
-        text.contains("\"{\"\"a\"\":1,\"\"b\"\":\"\"x\"\"}\",$1.50\n"),
+        text.contains("\"{\"\"a\"\":1,\"\"b\"\":\"\"x\"\"}\",{$1.50}\n"),
         "{text}"
     );
     // What the database computes is left out unless it is asked for, so that the file can be loaded again.

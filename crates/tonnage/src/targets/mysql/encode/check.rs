@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use arrow::{
     array::{Array, ArrowPrimitiveType, BinaryArray, PrimitiveArray, StringArray},
     buffer::OffsetBuffer,
-    datatypes::{Date32Type, Decimal128Type, Time64MicrosecondType, TimestampMicrosecondType},
+    datatypes::{Date32Type, Decimal128Type, Int16Type, Time64MicrosecondType, TimestampMicrosecondType},
 };
 
 use super::{
@@ -14,7 +14,11 @@ use super::{
     geometry::{SYSTEM_BYTES, push_stored},
 };
 use crate::{
-    parse::TIME_MAX, reject::sqlstate, sinks::digits, targets::mysql::types::Kind, types::ColumnType,
+    parse::{PartialDate, TIME_MAX},
+    reject::sqlstate,
+    sinks::digits,
+    targets::mysql::types::Kind,
+    types::ColumnType,
 };
 
 type Checked<T> = Result<T, Wrong>;
@@ -174,8 +178,16 @@ impl ColumnEncoder {
         }
     }
 
+    pub(super) fn years(&self, array: &PrimitiveArray<Int16Type>) -> Checked<()> {
+        match first(array, |year| !matches!(year, 0 | 1901..=2155)) {
+            Some(row) => Err(self.out_of_range(row, array.value(row))),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn days(&self, array: &PrimitiveArray<Date32Type>) -> Checked<()> {
-        match first(array, |days| !digits::DAYS.contains(&i64::from(days))) {
+        let bad = |days: i64| !digits::DAYS.contains(&days) && PartialDate::of_days(days).is_none();
+        match first(array, |days| bad(i64::from(days))) {
             Some(row) => Err(self.no_such_day(row)),
             None => Ok(()),
         }
@@ -201,10 +213,16 @@ impl ColumnEncoder {
         precision: u32,
     ) -> Checked<()> {
         let day = |micros: i64| micros.div_euclid(digits::DAY_MICROS);
-        if let Some(row) = first(array, |micros| !digits::DAYS.contains(&day(micros))) {
+        let partial = |micros: i64| PartialDate::of_micros(micros);
+        let bad = |micros: i64| !digits::DAYS.contains(&day(micros)) && partial(micros).is_none();
+        if let Some(row) = first(array, bad) {
             return Err(self.no_such_day(row));
         }
-        match first(array, |micros| micros % unit(precision) != 0) {
+        let of_day = |micros: i64| match digits::DAYS.contains(&day(micros)) {
+            true => micros,
+            false => partial(micros).map_or(0, |(_, of_day)| of_day),
+        };
+        match first(array, |micros| of_day(micros) % unit(precision) != 0) {
             Some(row) => Err(self.rounded(row, precision)),
             None => Ok(()),
         }
