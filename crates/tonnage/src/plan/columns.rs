@@ -248,7 +248,6 @@ pub(super) fn missing(table: &Table, name: &str) -> Error {
 }
 
 fn unknown_source_column(table: &Table, source: &SourceSchema, options: &LoadOptions, name: &str) -> Error {
-    const SHOWN: usize = 12;
     let error = Error::schema(format!(
         "{} has a column '{name}', which table {} lacks",
         source.shown, table.name
@@ -267,16 +266,13 @@ fn unknown_source_column(table: &Table, source: &SourceSchema, options: &LoadOpt
         .map(|column| column.name.as_str())
         .collect();
     let names = table.columns.iter().map(|c| c.name.as_str());
-    let names = names.filter(|name| !filled.contains(name));
-    match nearest(name, names.clone()).first() {
+    let unfilled = names.clone().filter(|name| !filled.contains(name));
+    match nearest(name, unfilled).first() {
         Some(close) => error.hint(format!("--map {name}={close}, or --columns to leave it out")),
-        None if filled.len() == table.columns.len() && filled.len() <= SHOWN => {
-            let columns = table.columns.iter().map(|c| c.name.as_str());
-            error.hint(format!(
-                "the other columns fill the whole table: --columns {} leaves it out",
-                columns.collect::<Vec<_>>().join(",")
-            ))
-        }
+        None if !nearest(name, names.clone()).is_empty() => error.hint(format!(
+            "other columns go to {}: --columns leaves this one out",
+            nearest(name, names).join(" and ")
+        )),
         None => error.hint(format!(
             "{}; --map names another, --columns leaves it out",
             columns_hint(name, names)

@@ -342,7 +342,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         name: "a header names a column twice",
         files: &[("orders.csv", "id,qty,qty\n1,2,3\n")],
         says: "error: orders.csv has a column 'qty_2', which table orders lacks\n\
-               hint: the other columns fill the whole table: --columns id,qty leaves it out\n",
+               hint: other columns go to qty: --columns leaves this one out\n",
         ..Mistake::PLAIN
     },
     Mistake {
