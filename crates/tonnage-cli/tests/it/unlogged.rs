@@ -78,9 +78,13 @@ impl Place {
             assert!(!running.has_ended(), "{}", running.said());
             sleep(Duration::from_millis(10));
         }
-        // The load's own commits are relaxed: one that is durable takes the log to the disk, up to here.
-        self.sql("CREATE TABLE flushed (); DROP TABLE flushed");
+        self.flush();
         running
+    }
+
+    /// Commits into such a table are relaxed: one that is durable takes the log to the disk, up to here.
+    fn flush(&self) {
+        self.sql("CREATE TABLE flushed (); DROP TABLE flushed");
     }
 
     fn crash(&self) {
@@ -242,6 +246,7 @@ fn a_journal_does_not_go_on_behind_rows_that_are_gone() {
     };
     ingest(&[]).expect(0);
     assert_eq!(place.number("SELECT count(*) FROM t"), 1);
+    place.flush();
     place.crash();
     let ended = ingest(&[]);
     ended.expect(4);

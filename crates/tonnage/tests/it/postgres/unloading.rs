@@ -24,15 +24,17 @@ on_every_server! {
 /// A snapshot is shared within a server only.
 async fn rows_of_another_server_are_read_by_one(server: Server) {
     let place = Place::on(server).await;
+    // Extensions and servers are not in schemas.
+    let elsewhere = format!("elsewhere_{}", place.schema);
     place
-        .run(
-            "CREATE EXTENSION file_fdw; CREATE SERVER elsewhere FOREIGN DATA WRAPPER file_fdw; \
+        .run(&format!(
+            "CREATE EXTENSION IF NOT EXISTS file_fdw SCHEMA public; CREATE SERVER {elsewhere} FOREIGN DATA WRAPPER file_fdw; \
              CREATE TABLE t (id int) PARTITION BY RANGE (id); \
              CREATE TABLE t_1 PARTITION OF t FOR VALUES FROM (0) TO (100000); \
              CREATE FOREIGN TABLE t_2 PARTITION OF t FOR VALUES FROM (100000) TO (200000) \
-                 SERVER elsewhere OPTIONS (program 'echo 100001', format 'csv'); \
-             INSERT INTO t SELECT generate_series(1, 90000); ANALYZE t_1",
-        )
+                 SERVER {elsewhere} OPTIONS (program 'echo 100001', format 'csv'); \
+             INSERT INTO t SELECT generate_series(1, 90000); ANALYZE t_1"
+        ))
         .await;
     let directory = tempfile::tempdir().unwrap();
     let db = database(&place).await;
