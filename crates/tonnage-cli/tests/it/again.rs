@@ -272,6 +272,38 @@ fn new_files_are_loaded_once() {
 }
 
 #[test]
+fn two_at_once_never_both_load_a_file() {
+    for database in ALL {
+        let place = place(*database);
+        for round in 0..5 {
+            for file in 0..6 {
+                let name = format!("in/r{round}-{file}.csv");
+                place.write(&name, format!("id,v\n{},{name}\n", round * 10 + file));
+            }
+            let new = || place.run("load in {db} -t t --new-files");
+            let both = std::thread::scope(|scope| {
+                let runs = [scope.spawn(new), scope.spawn(new)];
+                runs.map(|run| run.join().expect("it ends"))
+            });
+            // Who comes too late withdraws.
+            let left = new();
+            for ran in both.iter().chain([&left]) {
+                assert!(!ran.stderr.contains("defect of tonnage"), "{}", ran.stderr);
+            }
+            assert_eq!(left.code, Some(0), "{database:?}: {}", left.stderr);
+            let twice = place.sql("SELECT v FROM t GROUP BY v HAVING count(*) > 1");
+            assert_eq!(
+                twice, [""; 0],
+                "{database:?}: {}\n{}",
+                both[0].stderr, both[1].stderr
+            );
+            // The three rows of two files that were there before.
+            assert_eq!(count(&place), 3 + (round + 1) * 6, "{database:?}");
+        }
+    }
+}
+
+#[test]
 fn files_of_a_table_that_is_gone_are_no_excuse() {
     for database in [Database::Sqlite, Database::Postgres] {
         let place = place(database);

@@ -716,8 +716,11 @@ fn method(
 /// apart from the ledger, that is durable all the same.
 fn durability(capabilities: &Capabilities, table: &Table, options: &LoadOptions) -> Result<Durability> {
     let less = table.less_durable.as_ref();
+    // Where several nodes answer for a row, fewer answers would make it worse.
     let is_lowered = less.is_some_and(|less| less.loss != Loss::Apart)
-        && capabilities.durability.contains(&Durability::Relaxed);
+        && [Durability::Relaxed, Durability::Durable]
+            .iter()
+            .all(|level| capabilities.durability.contains(level));
     let best = match is_lowered {
         true => Durability::Relaxed,
         false => Durability::Durable,

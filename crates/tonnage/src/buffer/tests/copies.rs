@@ -76,10 +76,12 @@ async fn of_two_copies_one_goes_on() {
             .contains("it is a copy or an older state of one that was opened since"),
         "{error}"
     );
-    assert!(
-        error.to_string().ends_with("rows 1 to 3 may be lost or doubled"),
-        "{error}"
-    );
+    // What the other one has put is in the table, or on its way.
+    let is_said = (3..=5).any(|last| {
+        let end = format!("rows 1 to {last} may be lost or doubled");
+        error.to_string().ends_with(&end)
+    });
+    assert!(is_said, "{error}");
     put(&buffer, 6..=6).await;
     buffer.close().await.unwrap();
     assert_eq!(refused(twin()).await.kind(), ErrorKind::Uncertain);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    table::{Column, Equality, Key, Table, TableIdentity, TableName, find_by_name},
+    table::{Column, Equality, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
 };
 
 /// How far clocks may be apart before it is said.
@@ -162,6 +162,21 @@ pub(super) async fn check_keyspace(session: &Session, keyspace: &str) -> Result<
     })
 }
 
+/// In what the tables of a keyspace are less durable than the ledger: with `durable_writes = false` they have no commit
+/// log, so a node that is killed loses what it had not yet written to its tables' files.
+async fn less_durable(session: &Session, keyspace: &str) -> Result<Option<LessDurable>> {
+    let cql = "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = ?";
+    let rows: Vec<(Option<bool>,)> = texts(session, cql, vec![keyspace.to_owned()]).await?;
+    let is_logged = rows.first().is_none_or(|(durable,)| durable.unwrap_or(true));
+    Ok((!is_logged).then(|| LessDurable {
+        why: format!("keyspace {keyspace} has no commit log (durable_writes = false)"),
+        loss: Loss::Last,
+        instead: format!(
+            "ALTER KEYSPACE {keyspace} WITH durable_writes = true, or nodetool flush behind the load"
+        ),
+    }))
+}
+
 /// Reads a table: exact name, else a unique case-insensitive one.
 pub(super) async fn describe(
     session: &Session,
@@ -199,6 +214,7 @@ pub(super) async fn describe(
     };
     rows.sort_by(|a, b| (rank(&a.1), a.2, &a.0).cmp(&(rank(&b.1), b.2, &b.0)));
     let kinds = kinds(session, keyspace, found, &rows).await?;
+    let less_durable = less_durable(session, keyspace).await?;
     let placed = |wanted: &str| {
         let placed = rows.iter().enumerate().filter(|(_, row)| row.1 == wanted);
         placed.map(|(at, _)| at).collect::<Vec<_>>()
@@ -245,7 +261,7 @@ pub(super) async fn describe(
             }],
             columns,
             transactional: false,
-            less_durable: None,
+            less_durable,
             notes: notes(&rows, &kinds, time_to_live, &views),
         },
         kinds,

@@ -514,7 +514,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
     let mut table_columns = Vec::with_capacity(declared.len());
     let mut kinds = Vec::with_capacity(declared.len());
     for column in &declared {
-        let carried = types::carry(column);
+        let carried = types::carry(column, version.tinyint1_is_bool);
         let mut line = format!("{} {}", column.name, column.column_type);
         if let Some(collation) = &column.collation {
             line.push_str(&format!(" collate {collation}"));

@@ -36,7 +36,7 @@ pub(super) async fn open(settings: &Settings, counting: Counting) -> Result<(Con
     let mut conn = reach(settings, counting).await?;
     let most = settings.connect_timeout;
     let set_up = tokio::time::timeout(most, session::set_up(&mut conn, &settings.endpoint)).await;
-    let version = set_up.unwrap_or_else(|_| {
+    let mut version = set_up.unwrap_or_else(|_| {
         let message = format!(
             "cannot connect to {}: no answer within {} s",
             settings.endpoint,
@@ -45,6 +45,7 @@ pub(super) async fn open(settings: &Settings, counting: Counting) -> Result<(Con
         Err(Error::new(ErrorKind::Unsent, message)
             .hint("check host, port and network; connect_timeout=SECONDS in the URL waits longer"))
     })?;
+    version.tinyint1_is_bool = settings.tinyint1_is_bool;
     Ok((conn, version))
 }
 

@@ -12,8 +12,8 @@ use arrow::{
         PrimitiveBuilder, RecordBatch, StringBuilder,
     },
     datatypes::{
-        Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, SchemaRef,
-        Time64MicrosecondType, TimestampMicrosecondType,
+        DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
+        SchemaRef, Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
 use mysql_async::Value;
@@ -99,8 +99,13 @@ impl Decoder {
             true => format!("column '{column}'"),
             false => format!("column '{column}' of the row with {}", named.join(", ")),
         };
-        Error::new(ErrorKind::Schema, format!("{place}: {}", wrong.misfit))
-            .hint(format!("--text {column} gives it as the database's own text"))
+        let error = Error::new(ErrorKind::Schema, format!("{place}: {}", wrong.misfit));
+        error.hint(match self.schema.field(at).data_type() {
+            DataType::Boolean => {
+                "tinyint1=int in the URL reads tinyint(1) as the integer that it is".to_owned()
+            }
+            _ => format!("--text {column} gives it as the database's own text"),
+        })
     }
 }
 
@@ -541,10 +546,11 @@ mod tests {
                 error.to_string(),
                 format!("column 'v' of the row with id = 7: {wanted}")
             );
-            assert_eq!(
-                error.hint_text(),
-                Some("--text v gives it as the database's own text")
-            );
+            let hint = match ty {
+                ColumnType::Bool => "tinyint1=int in the URL reads tinyint(1) as the integer that it is",
+                _ => "--text v gives it as the database's own text",
+            };
+            assert_eq!(error.hint_text(), Some(hint));
         }
     }
 }

@@ -82,7 +82,7 @@ impl MysqlGetter {
             .map_err(errors::statement)?;
         let scan = request.scan();
         let found = relation(&mut conn, &version, &settings.database, &scan).await?;
-        let (columns, selected) = describe(&mut conn, &scan, &found).await?;
+        let (columns, selected) = describe(&mut conn, &version, &scan, &found).await?;
         let mut notes = found.notes(&columns, &scan);
         let Source::Table(described) = found.source else {
             return Err(Error::bug("a table was looked up and is none"));

@@ -33,6 +33,8 @@ pub(super) struct Version {
     pub number: (u16, u16, u16),
     /// Without what a distribution adds.
     pub shown: String,
+    /// Whether `tinyint(1)` is read and written as a bool, which holds 0 and 1 only; else as an integer.
+    pub tinyint1_is_bool: bool,
 }
 
 impl Version {
@@ -58,6 +60,7 @@ impl Version {
             product,
             number: (major, rest.next().unwrap_or(0), rest.next().unwrap_or(0)),
             shown: format!("{} {shown}", product.name()),
+            tinyint1_is_bool: true,
         })
     }
 

@@ -82,7 +82,7 @@ async fn begin(conn: &mut Conn) -> Result<()> {
 pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<Snapshot> {
     let (mut leader, version) = open(settings).await?;
     let mut found = relation(&mut leader, &version, &settings.database, request).await?;
-    let (columns, selected) = describe(&mut leader, request, &found).await?;
+    let (columns, selected) = describe(&mut leader, &version, request, &found).await?;
     let query = Query {
         selected: &selected,
         filter: request.filter.as_deref(),
@@ -325,6 +325,7 @@ struct Offered {
 /// The columns, and the list that selects them: `*` for all of a query's.
 pub(super) async fn describe(
     conn: &mut Conn,
+    version: &Version,
     request: &ScanRequest,
     found: &Found,
 ) -> Result<(Vec<ReadColumn>, String)> {
@@ -350,7 +351,7 @@ pub(super) async fn describe(
     let offered: Vec<Offered> = described
         .iter()
         .enumerate()
-        .map(|(at, column)| offered(column, &found.source, at))
+        .map(|(at, column)| offered(column, version, &found.source, at))
         .collect();
     conn.close(prepared).await.map_err(errors::statement)?;
     let place = match &found.source {
@@ -400,7 +401,7 @@ pub(super) async fn describe(
     Ok((columns, selected))
 }
 
-fn offered(column: &mysql_async::Column, source: &Source, at: usize) -> Offered {
+fn offered(column: &mysql_async::Column, version: &Version, source: &Source, at: usize) -> Offered {
     let wire = column.column_type();
     let text = matches!(
         wire,
@@ -431,7 +432,7 @@ fn offered(column: &mysql_async::Column, source: &Source, at: usize) -> Offered 
             }
         }
         _ => {
-            let ty = of_result(column, text, binary);
+            let ty = of_result(column, version, text, binary);
             Offered {
                 column: ReadColumn {
                     name: column.name_str().into_owned(),
@@ -452,13 +453,18 @@ fn offered(column: &mysql_async::Column, source: &Source, at: usize) -> Offered 
 }
 
 /// The type of a column of a query's result; none where only text does.
-fn of_result(column: &mysql_async::Column, text: bool, binary: bool) -> Option<ColumnType> {
+fn of_result(
+    column: &mysql_async::Column,
+    version: &Version,
+    text: bool,
+    binary: bool,
+) -> Option<ColumnType> {
     let unsigned = column.flags().contains(ColumnFlags::UNSIGNED_FLAG);
     let length = column.column_length();
     // Lengths are in bytes of the session's character set, four a character.
     let chars = length / 4;
     Some(match column.column_type() {
-        Wire::MYSQL_TYPE_TINY if length == 1 && !unsigned => ColumnType::Bool,
+        Wire::MYSQL_TYPE_TINY if length == 1 && !unsigned && version.tinyint1_is_bool => ColumnType::Bool,
         Wire::MYSQL_TYPE_TINY | Wire::MYSQL_TYPE_YEAR => ColumnType::Int16,
         Wire::MYSQL_TYPE_SHORT if unsigned => ColumnType::Int32,
         Wire::MYSQL_TYPE_SHORT => ColumnType::Int16,

@@ -113,6 +113,8 @@ pub(super) struct Settings {
     pub database: String,
     /// The database of the ledger, where one was chosen.
     pub ledger_database: Option<String>,
+    /// Whether `tinyint(1)` is read and written as a bool, which holds 0 and 1 only; else as an integer.
+    pub tinyint1_is_bool: bool,
     /// TLS.
     pub tls: TlsMode,
     /// Certificate of the authority to trust.
@@ -181,6 +183,7 @@ const OPTIONS: &[&str] = &[
     "connect_timeout",
     "defaults-file",
     "ledger_schema",
+    "tinyint1",
 ];
 
 fn decode(text: &str, part: &str) -> Result<String> {
@@ -392,6 +395,16 @@ impl Settings {
                     Error::config(format!("connect_timeout '{text}' is not a number of seconds"))
                 })?,
         };
+        let tinyint1_is_bool = match parts.option("tinyint1") {
+            None | Some("bool") => true,
+            Some("int") => false,
+            Some(other) => {
+                return Err(
+                    Error::config(format!("tinyint1 '{other}' in the URL is not known"))
+                        .hint("tinyint1=bool takes 0 and 1 only, tinyint1=int what the column holds"),
+                );
+            }
+        };
         Ok(Self {
             endpoint,
             user,
@@ -399,6 +412,7 @@ impl Settings {
             password_origin,
             database,
             ledger_database: parts.option("ledger_schema").map(str::to_owned),
+            tinyint1_is_bool,
             tls,
             root_certificate,
             client_certificate,

@@ -95,7 +95,7 @@ pub(super) enum Carried {
 }
 
 /// Decides how values travel.
-pub(super) fn carry(column: &DeclaredColumn) -> Carried {
+pub(super) fn carry(column: &DeclaredColumn, tinyint1_is_bool: bool) -> Carried {
     use Carried::{As, Not};
     let full = column.column_type.to_ascii_lowercase();
     let unsigned = full.contains(" unsigned");
@@ -118,7 +118,7 @@ pub(super) fn carry(column: &DeclaredColumn) -> Carried {
     let bytes = column.octets;
     match column.data_type.to_ascii_lowercase().as_str() {
         // What BOOLEAN stands for.
-        "tinyint" if full.starts_with("tinyint(1)") && !unsigned => As(
+        "tinyint" if tinyint1_is_bool && full.starts_with("tinyint(1)") && !unsigned => As(
             ColumnType::Bool,
             Kind::Integer {
                 least: 0,

@@ -23,6 +23,30 @@ fn rows(count: usize) -> String {
     text
 }
 
+/// As many replicas answer as elsewhere; what is not promised is said.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyspace_without_a_commit_log_says_so() {
+    let place = Place::new(&[TABLE]).await;
+    let file = place.write("rows.csv", &rows(10));
+    for (setting, is_lost) in [("true", false), ("false", true)] {
+        place
+            .run(&format!(
+                "ALTER KEYSPACE {} WITH durable_writes = {setting}",
+                place.keyspace
+            ))
+            .await;
+        let load = place.database().await.load(&file).table("t");
+        let prepared = load.prepare().await.unwrap();
+        let plan = prepared.plan();
+        let is_said = plan
+            .guarantees_lost
+            .iter()
+            .any(|lost| lost.contains("has no commit log (durable_writes = false)"));
+        assert_eq!(is_said, is_lost, "{:?}", plan.guarantees_lost);
+        assert_eq!(plan.durability, Durability::Majority);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_method_at_every_level_writes_all_rows() {
     let place = Place::new(&[]).await;

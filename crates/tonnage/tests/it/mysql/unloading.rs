@@ -406,6 +406,53 @@ async fn times_outside_a_day_come_back() {
     assert_eq!(place.texts(&shown("again")).await, wanted);
 }
 
+/// `tinyint(1)` is BOOLEAN to MariaDB, which holds any small integer in it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_boolean_of_two_comes_back() {
+    let place = Place::new().await;
+    place
+        .run(
+            "CREATE TABLE t (id int PRIMARY KEY, b boolean);\n\
+             INSERT INTO t VALUES (1, 0), (2, 1), (3, 2), (4, -128), (5, 127), (6, NULL);\n\
+             CREATE TABLE again LIKE t",
+        )
+        .await;
+    let shown = |table: &str| format!("SELECT concat_ws('|', id, b) FROM {table} ORDER BY id");
+    let wanted = place.texts(&shown("t")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.parquet");
+    let refused = database(&place)
+        .await
+        .unload("t")
+        .to(&path)
+        .run()
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("id = 3"), "{refused}");
+    assert!(
+        refused.hint_text().unwrap().contains("tinyint1=int"),
+        "{refused:?}"
+    );
+    let separator = if place.url.contains('?') { '&' } else { '?' };
+    let db = Database::connect(&format!("{}{separator}tinyint1=int", place.url))
+        .await
+        .unwrap();
+    for format in ["csv", "parquet"] {
+        let path = directory.path().join(format!("t.{format}"));
+        db.unload("t").to(&path).overwrite().run().await.unwrap();
+        for method in super::METHODS {
+            place.run("TRUNCATE again").await;
+            let load = db.load(path.display().to_string()).table("again").method(method);
+            load.run().await.unwrap();
+            assert_eq!(place.texts(&shown("again")).await, wanted, "{format} {method}");
+        }
+    }
+    let query = tonnage::reader::Relation::Query("SELECT id, b FROM t".to_owned());
+    place.run("TRUNCATE again").await;
+    db.load_database(&db, query).table("again").run().await.unwrap();
+    assert_eq!(place.texts(&shown("again")).await, wanted);
+}
+
 /// The same of dates that no calendar has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dates_with_a_zero_come_back() {
