@@ -652,6 +652,8 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
 fn reshaped(before: &str, now: &str) -> String {
     /// Differences that are named; the first ones say enough.
     const NAMED_MAX: usize = 3;
+    /// The most bytes of one: SQLite has a table's whole definition in a line, of which a beginning says nothing.
+    const LINE_BYTES_MAX: usize = 200;
     let only_in = |one: &str, other: &str| -> Vec<String> {
         let lines = one
             .lines()
@@ -662,7 +664,8 @@ fn reshaped(before: &str, now: &str) -> String {
     if !new.is_empty() && new.iter().chain(&gone).all(|line| is_making(line)) {
         return "has been rebuilt, created again or restored from a dump since the run began".to_owned();
     }
-    let of = |when: &str, lines: Vec<String>| match lines.is_empty() {
+    let is_short = gone.iter().chain(&new).all(|line| line.len() <= LINE_BYTES_MAX);
+    let of = |when: &str, lines: Vec<String>| match lines.is_empty() || !is_short {
         true => String::new(),
         false => format!("; {when}: {}", lines.join(", ")),
     };

@@ -11,7 +11,7 @@ pub(super) const RUNS: &[Mistake] = &[
         before: &["load orders.csv {db} -t orders --batch-rows 1 -j 1"],
         altered: "DROP TABLE orders; CREATE TABLE orders (id integer PRIMARY KEY, qty integer)",
         arguments: "load orders.csv {db} -t orders --resume",
-        says: "error: table {name}.orders has been altered since the run began\n\
+        says: "error: table {name}.orders has been rebuilt, created again or restored from a dump since the run began\n\
                hint: --restart loads it from the beginning, as a new run\n",
         ..Mistake::PLAIN
     },
@@ -81,7 +81,8 @@ pub(super) const RUNS: &[Mistake] = &[
         before: &["load orders.csv {db} -t orders --batch-rows 1 --sort none"],
         altered: "ALTER TABLE orders ADD COLUMN note text",
         arguments: "load orders.csv {db} -t orders --resume",
-        says: "error: table orders has been altered since the run began\n\
+        says: "error: table orders has been altered since the run began; then: CREATE TABLE orders (id integer \
+               PRIMARY KEY, qty integer); now: CREATE TABLE orders (id integer PRIMARY KEY, qty integer, note text)\n\
                hint: --restart loads it from the beginning, as a new run\n",
         ..Mistake::PLAIN
     },
