@@ -100,12 +100,13 @@ impl Decoder {
             false => format!("column '{column}' of the row with {}", named.join(", ")),
         };
         let error = Error::new(ErrorKind::Schema, format!("{place}: {}", wrong.misfit));
-        error.hint(match self.schema.field(at).data_type() {
-            DataType::Boolean => {
-                "tinyint1=int in the URL reads tinyint(1) as the integer that it is".to_owned()
-            }
-            _ => format!("--text {column} gives it as the database's own text"),
-        })
+        let as_integer = match self.schema.field(at).data_type() {
+            DataType::Boolean => "; tinyint1=int in the URL as an integer",
+            _ => "",
+        };
+        error.hint(format!(
+            "--text {column} gives it as the database's own text{as_integer}"
+        ))
     }
 }
 
@@ -547,7 +548,9 @@ mod tests {
                 format!("column 'v' of the row with id = 7: {wanted}")
             );
             let hint = match ty {
-                ColumnType::Bool => "tinyint1=int in the URL reads tinyint(1) as the integer that it is",
+                ColumnType::Bool => {
+                    "--text v gives it as the database's own text; tinyint1=int in the URL as an integer"
+                }
                 _ => "--text v gives it as the database's own text",
             };
             assert_eq!(error.hint_text(), Some(hint));

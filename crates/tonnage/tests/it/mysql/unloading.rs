@@ -358,7 +358,8 @@ async fn what_has_no_exact_form_names_its_row() {
             format!("column '{column}' of the row with id = 7: {wanted}")
         );
         let hint = format!("--text {column} gives it as the database's own text");
-        assert_eq!(refused.hint_text(), Some(&*hint));
+        let said = refused.hint_text().unwrap_or_default();
+        assert!(said.starts_with(&hint), "{said}");
         assert!(!path.exists());
     }
     let path = directory.path().join("t.csv");
