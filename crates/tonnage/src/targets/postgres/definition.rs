@@ -39,10 +39,11 @@ pub(super) const TREE: &str = "\
     SELECT ARRAY(SELECT pg_catalog.concat_ws(',', i.inhrelid, i.xmin) FROM pg_catalog.pg_inherits i \
                  WHERE i.inhparent = $1 ORDER BY i.inhrelid)::text";
 
-/// Whether the role may lock the table as its rows do.
+/// Whether the role may lock the table as its rows do, and whether it is partitioned.
 const MAY_LOCK: &str = "\
     SELECT c.relkind IN ('r', 'p') \
-           AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE') \
+           AND pg_catalog.has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE'), \
+           c.relkind = 'p' \
     FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass($1)";
 
 /// A table and all its partitions, at whatever depth.
@@ -69,7 +70,7 @@ pub(super) struct Definition {
     oid: u32,
     known: String,
     tree: Option<String>,
-    /// The table and its partitions.
+    /// The table and its partitions; none where it is not partitioned.
     partitions: Vec<u32>,
     ask: Statement,
     lock: Option<Statement>,
@@ -106,7 +107,10 @@ impl Definition {
             oid,
             known: get(&row, 1)?,
             tree: get(&row, 2)?,
-            partitions: partitions(client, oid).await?,
+            partitions: match get(&may_lock, 1)? {
+                true => partitions(client, oid).await?,
+                false => Vec::new(),
+            },
             apart: watched.apart,
             name,
             ask,
@@ -126,6 +130,9 @@ impl Definition {
 
     /// Whether a partition is gone, so that the table takes rows no longer that it took. One that was added harms nobody.
     pub async fn has_lost_partition(&self, client: &Client) -> Result<bool> {
+        if self.partitions.is_empty() {
+            return Ok(false);
+        }
         let now = partitions(client, self.oid).await?;
         Ok(self.partitions.iter().any(|known| !now.contains(known)))
     }

@@ -13,7 +13,7 @@ mod setup;
 mod witness;
 
 use async_trait::async_trait;
-use tokio_postgres::{Client, GenericClient, Statement, types::ToSql};
+use tokio_postgres::{Client, GenericClient, IsolationLevel, Statement, Transaction, types::ToSql};
 
 use super::{
     PostgresTarget,
@@ -176,6 +176,16 @@ fn slot_state(row: &tokio_postgres::Row) -> Result<SlotState> {
     })
 }
 
+/// Begins a transaction of the ledger, which sees what others have committed whatever the role's default is.
+async fn begin(client: &mut Client) -> Result<Transaction<'_>> {
+    client
+        .build_transaction()
+        .isolation_level(IsolationLevel::ReadCommitted)
+        .start()
+        .await
+        .map_err(errors::statement)
+}
+
 /// Writes anew the detail of a run whose table has another identity than before, or owes nothing any more.
 async fn record(
     client: &impl GenericClient,
@@ -336,12 +346,7 @@ impl PostgresTarget {
 
     async fn take_over_once(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
         let mut session = self.session().await?;
-        let transaction = session
-            .build_transaction()
-            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
-            .start()
-            .await
-            .map_err(errors::statement)?;
+        let transaction = begin(&mut session).await?;
         let Tables { runs, slots, .. } = Tables::existing(&transaction, self.asked()).await?;
         let raise = format!(
             "UPDATE {runs} SET epoch = epoch + 1 WHERE run_id = $1 AND finished IS NULL RETURNING epoch"
@@ -453,12 +458,7 @@ impl Ledger for PostgresTarget {
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
         let mut detail = run.detail.clone();
         let mut session = self.session().await?;
-        let transaction = session
-            .build_transaction()
-            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
-            .start()
-            .await
-            .map_err(errors::statement)?;
+        let transaction = begin(&mut session).await?;
         let tables = Tables::make(&transaction, self.asked()).await?;
         let Tables { runs, slots, .. } = &tables;
         let insert = format!(
@@ -558,12 +558,7 @@ impl Ledger for PostgresTarget {
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
         let mut session = self.session().await?;
-        let transaction = session
-            .build_transaction()
-            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
-            .start()
-            .await
-            .map_err(errors::statement)?;
+        let transaction = begin(&mut session).await?;
         let Some(Tables { runs, .. }) = Tables::locate(&transaction, self.asked()).await? else {
             return Ok(false);
         };
@@ -585,12 +580,7 @@ impl Ledger for PostgresTarget {
 
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
         let mut session = self.session().await?;
-        let transaction = session
-            .build_transaction()
-            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
-            .start()
-            .await
-            .map_err(errors::statement)?;
+        let transaction = begin(&mut session).await?;
         let tables = Tables::existing(&transaction, self.asked()).await?;
         let Tables { runs, slots, .. } = &tables;
         // The row is locked first, so that nothing is settled that another process finishes or forgets.
@@ -673,12 +663,7 @@ impl Ledger for PostgresTarget {
         if Tables::locate(&*session, self.asked()).await?.is_none() {
             return Ok(false);
         }
-        let transaction = session
-            .build_transaction()
-            .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
-            .start()
-            .await
-            .map_err(errors::statement)?;
+        let transaction = begin(&mut session).await?;
         let tables = Tables::existing(&transaction, self.asked()).await?;
         let owner = format!(
             "SELECT epoch FROM {} WHERE run_id = $1 AND epoch = $2 AND finished IS NULL FOR UPDATE",

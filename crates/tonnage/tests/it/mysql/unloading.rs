@@ -37,6 +37,27 @@ const ROWS: &str = r#"(2, true, -128, 0, -32768, 0, -8388608, 0, -2147483648, 0,
      '12:34:56', '1969-12-31 23:59:59.999999', '1999-12-31 23:59:59', '2000-01-01 00:00:00.000001',
      '{"b": 1,  "a": [1.50, "x\\ny"]}', '123e4567-e89b-12d3-a456-426614174000', '', 'a,b,c', '\\N')"#;
 
+/// Unloads `t` into a file of each format, loads each into `again` by every method, and compares what `shown` selects.
+async fn every_way_back(
+    place: &Place,
+    db: &Database,
+    formats: &[&str],
+    shown: &str,
+    wanted: &[Option<String>],
+) {
+    let directory = tempfile::tempdir().unwrap();
+    for format in formats {
+        let path = directory.path().join(format!("t.{format}"));
+        db.unload("t").to(&path).run().await.unwrap();
+        for method in super::METHODS {
+            place.run("TRUNCATE again").await;
+            let load = db.load(path.display().to_string()).table("again").method(method);
+            load.run().await.unwrap();
+            assert_eq!(place.texts(shown).await, wanted, "{format} {method}");
+        }
+    }
+}
+
 async fn database(place: &Place) -> Database {
     Database::connect(&place.url).await.unwrap()
 }
@@ -390,17 +411,7 @@ async fn times_outside_a_day_come_back() {
     let shown = |table: &str| format!("SELECT concat_ws('|', id, ti, t0) FROM {table} ORDER BY id");
     let wanted = place.texts(&shown("t")).await;
     let db = database(&place).await;
-    let directory = tempfile::tempdir().unwrap();
-    for format in ["csv", "jsonl", "tsv"] {
-        let path = directory.path().join(format!("t.{format}"));
-        db.unload("t").to(&path).run().await.unwrap();
-        for method in super::METHODS {
-            place.run("TRUNCATE again").await;
-            let load = db.load(path.display().to_string()).table("again").method(method);
-            load.run().await.unwrap();
-            assert_eq!(place.texts(&shown("again")).await, wanted, "{format} {method}");
-        }
-    }
+    every_way_back(&place, &db, &["csv", "jsonl", "tsv"], &shown("again"), &wanted).await;
     place.run("TRUNCATE again").await;
     let table = tonnage::reader::Relation::Table("t".parse().unwrap());
     db.load_database(&db, table).table("again").run().await.unwrap();
@@ -438,16 +449,7 @@ async fn a_boolean_of_two_comes_back() {
     let db = Database::connect(&format!("{}{separator}tinyint1=int", place.url))
         .await
         .unwrap();
-    for format in ["csv", "parquet"] {
-        let path = directory.path().join(format!("t.{format}"));
-        db.unload("t").to(&path).overwrite().run().await.unwrap();
-        for method in super::METHODS {
-            place.run("TRUNCATE again").await;
-            let load = db.load(path.display().to_string()).table("again").method(method);
-            load.run().await.unwrap();
-            assert_eq!(place.texts(&shown("again")).await, wanted, "{format} {method}");
-        }
-    }
+    every_way_back(&place, &db, &["csv", "parquet"], &shown("again"), &wanted).await;
     let query = tonnage::reader::Relation::Query("SELECT id, b FROM t".to_owned());
     place.run("TRUNCATE again").await;
     db.load_database(&db, query).table("again").run().await.unwrap();
@@ -475,16 +477,7 @@ async fn dates_with_a_zero_come_back() {
     assert_eq!(wanted.len(), 4);
     let db = database(&place).await;
     let directory = tempfile::tempdir().unwrap();
-    for format in ["csv", "jsonl", "tsv"] {
-        let path = directory.path().join(format!("t.{format}"));
-        db.unload("t").to(&path).run().await.unwrap();
-        for method in super::METHODS {
-            place.run("TRUNCATE again").await;
-            let load = db.load(path.display().to_string()).table("again").method(method);
-            load.run().await.unwrap();
-            assert_eq!(place.texts(&shown("again")).await, wanted, "{format} {method}");
-        }
-    }
+    every_way_back(&place, &db, &["csv", "jsonl", "tsv"], &shown("again"), &wanted).await;
     let table = || tonnage::reader::Relation::Table("t".parse().unwrap());
     place.run("TRUNCATE again").await;
     db.load_database(&db, table()).table("again").run().await.unwrap();

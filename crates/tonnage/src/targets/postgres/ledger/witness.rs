@@ -11,7 +11,7 @@
 
 use tokio_postgres::{Client, GenericClient};
 
-use super::{Tables, found, record, setup};
+use super::{Tables, begin, found, record, setup};
 use crate::{
     error::{Error, ErrorKind, Result},
     ledger::{Emptied, RunDetail, RunHandle, inputs::InputDetail},
@@ -245,12 +245,7 @@ async fn change(
     which: &str,
     emptied_by_crash: bool,
 ) -> Result<bool> {
-    let transaction = client
-        .build_transaction()
-        .isolation_level(tokio_postgres::IsolationLevel::ReadCommitted)
-        .start()
-        .await
-        .map_err(errors::statement)?;
+    let transaction = begin(client).await?;
     let found = format!(
         "SELECT detail FROM {} WHERE run_id = $1 AND {which} FOR UPDATE",
         tables.runs
