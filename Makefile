@@ -27,7 +27,7 @@ test: check unit
 check: tools
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' cargo doc --package tonnage --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
 unit: tools
 	cargo build --workspace --locked

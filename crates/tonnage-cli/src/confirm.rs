@@ -6,7 +6,7 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use tonnage::{Error, ErrorKind, measure::gauge::ScratchPlace};
+use tonnage::{Error, ErrorKind, instruments::ScratchPlace};
 
 use crate::interrupt::{Interrupted, unless_interrupted};
 

@@ -1,47 +1,25 @@
-//! A database to load into and to unload from, and loads and unloads written as sentences:
-//! `db.load("orders/*.parquet").table("orders").upsert(["id"]).run().await?`,
-//! `db.unload("orders").to("orders.parquet").run().await?`.
+//! A database by its URL.
 
-mod unload;
+use std::ops::Deref;
 
-use std::{path::PathBuf, sync::Arc};
+use tonnage_core::{error::Result, target::Target};
+use tonnage_engine::connected::Connected;
 
-pub use self::unload::Unload;
-use crate::{
-    buffer::BufferOptions,
-    error::{Error, Result},
-    fetch::BulkGet,
-    load::{Ended, Prepared, Progress, Stop, prepare, prepare_files},
-    operation::{Durability, Method},
-    plan::{Attempt, Create, LoadOptions, Mode, OnError, RejectsMax, Split},
-    put::BulkPut,
-    reader::Relation,
-    report::Report,
-    sinks::Output,
-    source::Source,
-    sources::{Format, Scan, TextOptions, database::DatabaseSource},
-    table::TableName,
-    target::Target,
-    targets,
-    types::ColumnType,
-    unload::UnloadOptions,
-};
+use crate::targets;
 
-/// One database at one URL.
+/// One database at one URL, from which loads, unloads, gets, puts and buffers begin: see [`Connected`].
+///
+/// `db.load("orders/*.parquet").table("orders").upsert(["id"]).run().await?`,
+/// `db.unload("orders").to("orders.parquet").run().await?`.
 #[derive(Clone)]
-pub struct Database {
-    target: Arc<dyn Target>,
-    url: String,
-}
+pub struct Database(Connected);
 
 impl Database {
     /// Connects to what `url` names: see [`targets::DRIVERS`]. `Config` where it names no database, `Unsent` where
     /// nothing answers.
     pub async fn connect(url: &str) -> Result<Self> {
-        Ok(Self {
-            target: targets::connect(url).await?,
-            url: targets::redact(url),
-        })
+        let target = targets::connect(url).await?;
+        Ok(Self(Connected::new(target, targets::redact(url))))
     }
 
     /// Connects to databases of one kind that hold tables together: [`targets::connect_sharded`].
@@ -52,362 +30,20 @@ impl Database {
         let members: Vec<String> = members.into_iter().map(Into::into).collect();
         let shard_by: Vec<String> = shard_by.into_iter().map(Into::into).collect();
         let shown: Vec<_> = members.iter().map(|member| targets::redact(member)).collect();
-        Ok(Self {
-            target: targets::connect_sharded(&members, &shard_by, None).await?,
-            url: shown.join(", "),
-        })
+        let target = targets::connect_sharded(&members, &shard_by, None).await?;
+        Ok(Self(Connected::new(target, shown.join(", "))))
     }
 
-    /// A load of files: a path, a glob or a directory.
-    pub fn load(&self, input: impl Into<String>) -> Load {
-        self.load_from(Input::Files(vec![input.into()]))
-    }
-
-    /// A statement with `:name` parameters to be run for every row of a source:
-    /// `db.exec("update stock set quantity = quantity + :moved where id = :id").from("moves.csv").run()`.
-    pub fn exec(&self, statement: impl Into<String>) -> Exec {
-        Exec {
-            database: self.clone(),
-            statement: statement.into(),
-        }
-    }
-
-    /// A load of any source.
-    pub fn load_source(&self, source: impl Source + 'static) -> Load {
-        self.load_from(Input::Source(Box::new(source)))
-    }
-
-    /// Rows of a table by their keys.
-    pub fn bulk_get(&self, table: impl Into<String>) -> BulkGet {
-        BulkGet::new(self.target.clone(), self.url.clone(), TableName::bare(table))
-    }
-
-    /// Many streams of entries into `table`, several of them read at once. See [`put`](crate::put).
-    pub fn bulk_put(&self, table: impl Into<String>) -> BulkPut {
-        BulkPut::new(self.clone(), table)
-    }
-
-    /// A load of a table or a query of another database, without a file in between. It cannot be resumed.
-    pub fn load_database(&self, from: &Database, relation: Relation) -> Load {
-        self.load_from(Input::Database(from.clone(), relation))
-    }
-
-    /// An unload of a table or view: `t`, `schema.t`, `"odd.name"`.
-    pub fn unload(&self, table: impl Into<String>) -> Unload {
-        Unload::table(self.clone(), table.into())
-    }
-
-    /// An unload of the rows of a query, in the database's own SQL.
-    pub fn unload_query(&self, query: impl Into<String>) -> Unload {
-        Unload::query(self.clone(), query.into())
-    }
-
-    /// A buffer that takes rows for `table`, one at a time or many, and drains them in the background. See
-    /// [`buffer`](crate::buffer).
-    pub fn buffer(&self, table: impl Into<String>) -> BufferOptions {
-        BufferOptions::new(self.clone(), TableName::bare(table))
-    }
-
-    /// A database that is connected already. `url` is only shown, so it must be [redacted](targets::redact).
-    pub fn with_target(target: Arc<dyn Target>, url: impl Into<String>) -> Self {
-        Self {
-            target,
-            url: url.into(),
-        }
-    }
-
-    pub(crate) fn target(&self) -> &Arc<dyn Target> {
-        &self.target
-    }
-
-    pub(crate) fn url(&self) -> &str {
-        &self.url
-    }
-
-    fn load_from(&self, from: Input) -> Load {
-        Load {
-            database: self.clone(),
-            from,
-            format: None,
-            text: TextOptions::default(),
-            options: LoadOptions::new(TableName::bare("")),
-        }
+    /// A database that is connected already. `url` is only shown, and must have no [password](targets::redact) in it.
+    pub fn with_target(target: std::sync::Arc<dyn Target>, url: impl Into<String>) -> Self {
+        Self(Connected::new(target, url))
     }
 }
 
-/// A statement that waits for its rows.
-pub struct Exec {
-    database: Database,
-    statement: String,
-}
+impl Deref for Database {
+    type Target = Connected;
 
-impl Exec {
-    /// Its rows are those of files: a path, a glob or a directory.
-    #[must_use]
-    pub fn from(self, input: impl Into<String>) -> Load {
-        self.of(Input::Files(vec![input.into()]))
-    }
-
-    /// Its rows are those of any source.
-    #[must_use]
-    pub fn from_source(self, source: impl Source + 'static) -> Load {
-        self.of(Input::Source(Box::new(source)))
-    }
-
-    fn of(self, from: Input) -> Load {
-        self.database
-            .load_from(from)
-            .options(|options| options.statement = Some(self.statement))
-    }
-}
-
-enum Input {
-    Files(Vec<String>),
-    Source(Box<dyn Source>),
-    Database(Database, Relation),
-}
-
-/// A load being described. What is left out is decided by the [plan](crate::plan::decide).
-pub struct Load {
-    database: Database,
-    from: Input,
-    format: Option<Format>,
-    text: TextOptions,
-    options: LoadOptions,
-}
-
-impl Load {
-    /// The table, by its plain name.
-    #[must_use]
-    pub fn table(mut self, name: impl Into<String>) -> Self {
-        self.options.table.name = name.into();
-        self
-    }
-
-    /// The table's schema.
-    #[must_use]
-    pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.options.table.schema = Some(schema.into());
-        self
-    }
-
-    /// Replaces rows whose `key` exists; an empty key takes the primary key.
-    #[must_use]
-    pub fn upsert<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
-        self.keyed(Mode::Upsert, key)
-    }
-
-    /// Leaves rows out whose `key` exists; an empty key takes the primary key.
-    #[must_use]
-    pub fn ignore<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
-        self.keyed(Mode::Ignore, key)
-    }
-
-    /// Changes the rows whose `key` exists and leaves the others out; an empty key takes the primary key.
-    #[must_use]
-    pub fn update<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
-        self.keyed(Mode::Update, key)
-    }
-
-    /// Removes the rows whose `key` exists; an empty key takes the primary key.
-    #[must_use]
-    pub fn delete<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
-        self.keyed(Mode::Delete, key)
-    }
-
-    /// Lets an upsert or an ignore go by whichever unique key a row meets, where the database can be told no single one.
-    #[must_use]
-    pub fn any_unique_key(mut self) -> Self {
-        self.options.any_unique_key = true;
-        self
-    }
-
-    /// The parameters that say which rows a statement touches: rows that differ in them may be applied at the same time.
-    #[must_use]
-    pub fn touches<S: Into<String>>(mut self, parameters: impl IntoIterator<Item = S>) -> Self {
-        self.options.key = parameters.into_iter().map(Into::into).collect();
-        self
-    }
-
-    fn keyed<S: Into<String>>(mut self, mode: Mode, key: impl IntoIterator<Item = S>) -> Self {
-        self.options.mode = mode;
-        self.options.key = key.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Creates the table if it is missing, with `key` as its primary key (none if empty).
-    #[must_use]
-    pub fn create<S: Into<String>>(mut self, key: impl IntoIterator<Item = S>) -> Self {
-        self.options.create = Create::Missing;
-        self.options.key = key.into_iter().map(Into::into).collect();
-        self
-    }
-
-    /// Creates the table, in place of one that is there, which is dropped with its rows; `key` as for [`Load::create`].
-    #[must_use]
-    pub fn create_anew<S: Into<String>>(self, key: impl IntoIterator<Item = S>) -> Self {
-        let mut load = self.create(key);
-        load.options.create = Create::Replace;
-        load
-    }
-
-    /// Infers the types of a created table's columns from all rows of text files, which are read once more before.
-    #[must_use]
-    pub fn scan_all(mut self) -> Self {
-        self.text.scan = Scan::All;
-        self.options.scan = Scan::All;
-        self
-    }
-
-    /// The type of a column of a created table.
-    #[must_use]
-    pub fn column_type(mut self, column: impl Into<String>, ty: ColumnType) -> Self {
-        self.options.types.push((column.into(), ty));
-        self
-    }
-
-    /// Empties the table when the run starts.
-    #[must_use]
-    pub fn truncate(mut self) -> Self {
-        self.options.truncate = true;
-        self
-    }
-
-    /// Loads into a new table like the table, which takes its place at the end.
-    #[must_use]
-    pub fn recreate(mut self) -> Self {
-        self.options.recreate = true;
-        self
-    }
-
-    /// Drops secondary indexes when the run starts, and builds them again at its end. The table must be empty.
-    #[must_use]
-    pub fn rebuild_indexes(mut self) -> Self {
-        self.options.rebuild_indexes = true;
-        self
-    }
-
-    /// What becomes of statements that the database would split into several of its own.
-    #[must_use]
-    pub fn split(mut self, split: Split) -> Self {
-        self.options.split = split;
-        self
-    }
-
-    /// All rows or none: the run is one transaction, by one job.
-    #[must_use]
-    pub fn single_transaction(mut self) -> Self {
-        self.options.single_transaction = true;
-        self
-    }
-
-    /// Fills a table column from a source column of another name.
-    #[must_use]
-    pub fn map(mut self, source: impl Into<String>, table: impl Into<String>) -> Self {
-        self.options.map.push((source.into(), table.into()));
-        self
-    }
-
-    /// Puts bad rows aside in `path` (JSON lines), at most `max` of them.
-    #[must_use]
-    pub fn rejects(mut self, path: impl Into<PathBuf>, max: RejectsMax) -> Self {
-        self.options.on_error = OnError::Reject;
-        self.options.rejects = Some(path.into());
-        self.options.rejects_max = max;
-        self
-    }
-
-    /// Goes on with an unfinished run of the same input; a new run where there is none.
-    #[must_use]
-    pub fn resume(mut self) -> Self {
-        self.options.attempt = Attempt::Resume;
-        self
-    }
-
-    /// Loads only files that no finished run has loaded into the table; ends well where there is none. See
-    /// [`LoadOptions::new_files`].
-    #[must_use]
-    pub fn new_files(mut self) -> Self {
-        self.options.new_files = true;
-        self
-    }
-
-    /// How rows travel.
-    #[must_use]
-    pub fn method(mut self, method: Method) -> Self {
-        self.options.method = Some(method);
-        self
-    }
-
-    /// Connections that write at once.
-    #[must_use]
-    pub fn jobs(mut self, jobs: usize) -> Self {
-        self.options.jobs = Some(jobs);
-        self
-    }
-
-    /// The most rows of a write; a write is a commit.
-    #[must_use]
-    pub fn batch_rows(mut self, rows: usize) -> Self {
-        self.options.batch_rows = Some(rows);
-        self
-    }
-
-    /// What a commit promises.
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.options.durability = Some(durability);
-        self
-    }
-
-    /// How text files are read.
-    #[must_use]
-    pub fn text(mut self, format: Option<Format>, text: TextOptions) -> Self {
-        self.format = format;
-        self.options.timezone.clone_from(&text.timezone);
-        self.options.scan = text.scan;
-        self.text = text;
-        self
-    }
-
-    /// Everything else.
-    #[must_use]
-    pub fn options(mut self, change: impl FnOnce(&mut LoadOptions)) -> Self {
-        change(&mut self.options);
-        self
-    }
-
-    /// Decides the load and writes nothing: [`Prepared::plan`] is what it would do.
-    pub async fn prepare(self) -> Result<Prepared> {
-        if self.options.table.name.is_empty() && self.options.statement.is_none() {
-            return Err(Error::config("no table was named").hint(".table(\"orders\") names it"));
-        }
-        let Database { target, url } = self.database;
-        let source = match self.from {
-            Input::Files(inputs) => {
-                return prepare_files(target, url, &inputs, self.format, &self.text, self.options).await;
-            }
-            Input::Source(source) => source,
-            Input::Database(from, relation) => {
-                let options = UnloadOptions::new(relation, Output::new("-"));
-                let request = options.request()?;
-                Box::new(DatabaseSource::open(&*from.target, &from.url, &request).await?)
-            }
-        };
-        prepare(target, url, source, self.options).await
-    }
-
-    /// Loads. A run that is stopped by an error returns that error; [`Load::prepare`] and [`Prepared::run`] give the
-    /// account in either case.
-    pub async fn run(self) -> Result<Report> {
-        let Ended { report, error } = self
-            .prepare()
-            .await?
-            .run(Arc::<Progress>::default(), Stop::default())
-            .await?;
-        match error {
-            None => Ok(report),
-            Some(error) => Err(error),
-        }
+    fn deref(&self) -> &Connected {
+        &self.0
     }
 }

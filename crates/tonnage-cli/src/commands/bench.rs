@@ -19,18 +19,17 @@ use clap::Args;
 use tonnage::{
     Error, ErrorKind, Result,
     generate::Workload,
-    load::Stop,
+    instruments::{Keys, Storage},
     measure::{
         Bench, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind,
         answer::{Short, Time},
         compare::{Comparison, compare},
         figures::REPORT_VERSION,
-        form::{Keys, Storage},
         left::{left, remove_left},
         touch::Touch,
     },
-    operation::{Durability, Method},
-    plan::Mode,
+    operation::{Durability, Method, Mode},
+    stop::Stop,
     target::Target,
     targets::{DRIVERS, redact},
 };

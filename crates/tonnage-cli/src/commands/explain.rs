@@ -5,11 +5,10 @@ use std::{cell::OnceCell, path::PathBuf};
 use clap::Args;
 use tonnage::{
     Error, ErrorKind, Result,
-    load::Stop,
     measure::{Explain, ExplainOptions, Explained, answer::Short, explain::ByMethod, verdict::Taken},
-    operation::{Durability, Method},
-    plan::Mode,
+    operation::{Durability, Method, Mode},
     report::Grouped,
+    stop::Stop,
     targets::redact,
 };
 

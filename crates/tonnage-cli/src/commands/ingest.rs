@@ -18,11 +18,11 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use tokio::sync::mpsc;
+use tonnage::targets::connector;
 use tonnage::{
     Buffer, Error, ErrorKind, Result,
     buffer::{AREA_BYTES_MAX, Ack, BufferOptions, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
-    operation::Durability,
-    plan::Mode,
+    operation::{Durability, Mode},
     report::{Counted, Grouped},
 };
 
@@ -296,7 +296,7 @@ async fn open(args: &IngestArgs) -> Result<Buffer> {
         );
     }
     let password = args.connection.password(&args.target)?;
-    let mut options = BufferOptions::connecting(&args.target, password, args.table.parse()?)
+    let mut options = BufferOptions::connecting(connector(&args.target, password), args.table.parse()?)
         .mode(
             match args.mode {
                 ModeName::Insert => Mode::Insert,

@@ -3,7 +3,8 @@
 use clap::{Args, ValueEnum};
 use tonnage::{
     Error, Result,
-    plan::{Create, LoadOptions, Mode, Sort},
+    operation::Mode,
+    plan::{Create, LoadOptions, Sort},
     sources::Scan,
 };
 

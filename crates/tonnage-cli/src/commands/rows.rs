@@ -11,18 +11,19 @@ use std::{
 use clap::{Args, ValueEnum};
 use tonnage::{
     ColumnType, Error, ErrorKind, Result,
-    load::{Ended, Progress, Stop, prepare, prepare_files},
-    operation::{Durability, Method},
-    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Split},
+    load::{Ended, Progress, prepare, prepare_files},
+    operation::{Durability, Method, Split},
+    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
     reader::Relation,
     report::{Counted, Grouped, Report},
     sinks::Output,
     source::Source,
-    sources::{self, Format, TextOptions, database::DatabaseSource},
+    sources::{self, Format, TextOptions},
+    stop::Stop,
     table::TableName,
     target::Target,
     targets,
-    unload::UnloadOptions,
+    unload::{UnloadOptions, source::DatabaseSource},
 };
 
 use crate::{

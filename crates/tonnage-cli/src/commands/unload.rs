@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, ValueEnum};
 use tonnage::{
     Error, ErrorKind, Result,
-    load::{Progress, Stop},
+    load::Progress,
     plan::Bytes,
     reader::Relation,
     report::{Counted, Grouped},
@@ -20,6 +20,7 @@ use tonnage::{
         parquet::{ParquetCompression, ParquetOptions},
     },
     sources::Format,
+    stop::Stop,
     unload::{UnloadOptions, UnloadReport, plan, unload},
 };
 

@@ -20,8 +20,8 @@ use tonnage::{
     Error, ErrorKind, load,
     plan::{Create, LoadOptions, OnError, RejectsMax},
     sources,
-    targets::memory::Memory,
 };
+use tonnage_testing::memory::Memory;
 
 use crate::events::Chance;
 
@@ -57,7 +57,7 @@ async fn load(path: &Path) -> Told {
         Ok(prepared) => prepared,
         Err(error) => return told(error),
     };
-    match prepared.run(Arc::default(), load::Stop::default()).await {
+    match prepared.run(Arc::default(), tonnage::stop::Stop::default()).await {
         Ok(ended) => Told {
             rows: Some((memory.rows("orders").len() as u64, ended.report.rows.written)),
             error: ended.error,

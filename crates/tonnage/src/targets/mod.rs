@@ -1,81 +1,32 @@
-//! The databases: one folder each, one line each in [`DRIVERS`]. Nothing outside this folder names a database.
+//! The databases: a crate each, one line each in [`DRIVERS`]. Nothing else names a database.
 
-#[cfg(feature = "cassandra")]
-pub mod cassandra;
-#[cfg(any(feature = "mysql", feature = "postgres", feature = "sqlite"))]
-mod edges;
-#[cfg(all(
-    any(test, fuzzing),
-    feature = "mysql",
-    feature = "postgres",
-    feature = "sqlite"
-))]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-pub mod memory;
-#[cfg(feature = "mysql")]
-pub mod mysql;
 mod named;
-mod password;
-#[cfg(feature = "postgres")]
-pub mod postgres;
-mod sharded;
-#[cfg(feature = "sqlite")]
-pub mod sqlite;
 
 use std::{path::PathBuf, sync::Arc};
 
-use futures::future::BoxFuture;
-
-use self::named::{Named, NamedPlace};
-pub use self::password::{Password, hide};
-use crate::{
+#[cfg(feature = "cassandra")]
+pub use tonnage_cassandra as cassandra;
+pub use tonnage_core::{
+    driver::{Connector, Driver},
+    password::{Password, hide},
+};
+use tonnage_core::{
     error::{Error, Result},
-    operation::{Durability, Method},
+    router::SHARDS_MAX,
     table::nearest,
     target::Target,
 };
+use tonnage_engine::sharded::ShardedTarget;
+#[cfg(feature = "mysql")]
+pub use tonnage_mysql as mysql;
+#[cfg(feature = "postgres")]
+pub use tonnage_postgres as postgres;
+#[cfg(feature = "sqlite")]
+pub use tonnage_sqlite as sqlite;
 
-/// A connection being made.
-pub type Connecting<'a> = BoxFuture<'a, Result<Arc<dyn Target>>>;
-
-/// How to reach one kind of database.
-pub struct Driver {
-    /// Its name for people.
-    pub name: &'static str,
-    /// The URL schemes it answers to.
-    pub schemes: &'static [&'static str],
-    /// An example URL.
-    pub example: &'static str,
-    /// File name endings that mean this database when a target is given without a scheme.
-    pub extensions: &'static [&'static str],
-    /// Options of a target that is given as `name=value name=value`, one of which means this database.
-    pub keywords: &'static [&'static str],
-    /// What it can be made to do with a row, by [`Operation::name`](crate::operation::Operation::name); a table may
-    /// lack what one of them needs.
-    pub operations: &'static [&'static str],
-    /// The methods it has, fastest first.
-    pub methods: &'static [Method],
-    /// What [`Method::Native`] is there.
-    pub native: &'static str,
-    /// The levels of durability there are, weakest first; a database at hand may keep fewer.
-    pub durability: &'static [Durability],
-    /// What this crate's tests load into.
-    pub verified: &'static str,
-    /// Whether it knows passwords.
-    pub passwords: bool,
-    /// Connects, and finds out what the database can do. A password given beside the URL comes before any other.
-    pub connect: for<'a> fn(&'a str, Option<Password>) -> Connecting<'a>,
-    /// The URL as it may be shown: without its password.
-    pub redact: fn(&str) -> String,
-    /// The files of this machine that the database at the URL consists of, whether they are there or not.
-    pub files: fn(&str) -> Vec<PathBuf>,
-}
-
-/// [`Driver::files`] of a database behind a connection.
-#[cfg(any(feature = "cassandra", feature = "mysql", feature = "postgres"))]
-fn no_files(_: &str) -> Vec<PathBuf> {
-    Vec::new()
-}
+use self::named::{Named, NamedPlace};
 
 /// Every database there is.
 pub const DRIVERS: &[Driver] = &[
@@ -201,8 +152,84 @@ pub async fn connect_sharded(
     shard_by: &[String],
     password: Option<Password>,
 ) -> Result<Arc<dyn Target>> {
-    let target = sharded::ShardedTarget::connect(members, shard_by, password).await?;
+    check_members(members, shard_by)?;
+    let members = members.iter().map(|member| {
+        let password = password.clone().filter(|_| !member.starts_with('@'));
+        let place = member.clone();
+        Connector {
+            shown: match member.starts_with('@') {
+                true => member.clone(),
+                false => redact(member),
+            },
+            connect: Arc::new(move || {
+                let (place, password) = (place.clone(), password.clone());
+                Box::pin(async move { connect_one(&place, password).await })
+            }),
+        }
+    });
+    let target = ShardedTarget::connect(members.collect(), shard_by).await?;
     Ok(Arc::new(target))
+}
+
+/// Refuses what cannot be a sharded target, before anything is connected to.
+fn check_members(places: &[String], key: &[String]) -> Result<()> {
+    let number = places.len();
+    if number < 2 {
+        return Err(Error::config("a sharded target has at least two members"));
+    }
+    if number > SHARDS_MAX {
+        return Err(Error::config(format!(
+            "a sharded target has at most {SHARDS_MAX} members, and these are {number}"
+        )));
+    }
+    if key.is_empty() {
+        return Err(Error::config("nothing says by which columns rows are sharded")
+            .hint("--shard-by COLUMN, or shard_by = \"column\" in targets.toml"));
+    }
+    if let Some(column) = key
+        .iter()
+        .enumerate()
+        .find(|(at, column)| key[..*at].contains(column))
+    {
+        return Err(Error::config(format!("the shard key names '{}' twice", column.1)));
+    }
+    let mut kind = None;
+    for (at, place) in places.iter().enumerate() {
+        let shown = || redact(place);
+        if places[..at].contains(place) {
+            return Err(Error::config(format!("{} is a member twice", shown())));
+        }
+        if is_sharded(place)? {
+            return Err(Error::config(format!(
+                "{place} is sharded itself, and cannot be a member"
+            )));
+        }
+        let driver = driver(place)?;
+        match kind {
+            None => kind = Some((driver.name, shown())),
+            Some((name, _)) if name == driver.name => {}
+            Some((name, first)) => {
+                return Err(Error::config(format!(
+                    "{first} is {name} and {} is {}: members are of one kind",
+                    shown(),
+                    driver.name
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Connects to `target` when it is needed, or is back: a URL, a file or `@name`. See [`connect_with`].
+pub fn connector(target: impl Into<String>, password: Option<Password>) -> Connector {
+    let target = target.into();
+    Connector {
+        shown: redact(&target),
+        connect: Arc::new(move || {
+            let (target, password) = (target.clone(), password.clone());
+            Box::pin(async move { connect_with(&target, password).await })
+        }),
+    }
 }
 
 /// Connects to a single database.

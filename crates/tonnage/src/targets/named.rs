@@ -25,8 +25,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::Password;
-use crate::{
+use tonnage_core::password::Password;
+use tonnage_core::{
     error::{Error, Result},
     table::nearest,
 };
@@ -245,14 +245,17 @@ impl File<'_> {
         };
         match (&place, hash) {
             (_, None) => {}
-            (NamedPlace::Sharded { .. }, Some(super::sharded::HASH)) => {}
+            (NamedPlace::Sharded { .. }, Some(tonnage_engine::sharded::HASH)) => {}
             (NamedPlace::Sharded { .. }, Some(hash)) => {
                 return Err(self
                     .wrong(
                         here,
                         format!("[{name}] has the hash '{hash}', which is not known"),
                     )
-                    .hint(format!("hash = \"{}\" is the only one", super::sharded::HASH)));
+                    .hint(format!(
+                        "hash = \"{}\" is the only one",
+                        tonnage_engine::sharded::HASH
+                    )));
             }
             (NamedPlace::Url(_), Some(_)) => {
                 return Err(self

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use tonnage::{
     ledger::{NewRun, RunDetail},
     operation::{Durability, Method, Operation},
-    plan::{LedgerPlace, OnError, Plan, PlanColumn, RejectsMax, SlotBy, Sort},
+    plan::{LedgerPlace, OnError, Plan, RejectsMax, SlotBy, Sort},
     preparation::Preparation,
     table::Table,
+    target::WriteColumn,
 };
 
 /// A plan of one lane for a writer that is used without the engine.
-pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, method: Method) -> Plan {
+pub fn plan(table: Arc<Table>, columns: Vec<WriteColumn>, operation: Operation, method: Method) -> Plan {
     Plan {
         product: String::new(),
         table,
@@ -41,7 +42,7 @@ pub fn plan(table: Arc<Table>, columns: Vec<PlanColumn>, operation: Operation, m
         attempts_time_max: std::time::Duration::from_secs(60),
         ledger: LedgerPlace::Target,
         preparation: Preparation::Keep,
-        split: tonnage::plan::Split::Auto,
+        split: tonnage::operation::Split::Auto,
         statement_max: None,
         single_transaction: false,
         create: None,

@@ -7,7 +7,8 @@ mod sequence;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, join_all};
-use tonnage::{target::Target, targets::memory::Memory};
+use tonnage::target::Target;
+use tonnage_testing::memory::Memory;
 
 use self::sequence::Sequence;
 #[cfg(feature = "postgres")]

@@ -23,10 +23,10 @@ use tonnage::{
     ColumnType,
     ledger::NewRun,
     operation::{Method, Operation},
-    plan::{Plan, PlanColumn},
+    plan::Plan,
     slot::{Advance, BlockMark, Counts, Position},
     table::{Table, TableName},
-    target::{Claim, Failure, Guard, Target, Writer},
+    target::{Claim, Failure, Guard, Target, WriteColumn, Writer},
     targets::sqlite::SqliteTarget,
 };
 
@@ -88,7 +88,7 @@ impl Database {
         let columns = columns
             .iter()
             .enumerate()
-            .map(|(source, (name, ty))| PlanColumn {
+            .map(|(source, (name, ty))| WriteColumn {
                 source,
                 source_name: (*name).to_owned(),
                 target: table
@@ -104,7 +104,7 @@ impl Database {
     }
 
     async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
-        self.target.writer(plan, None).await.unwrap()
+        self.target.writer(&plan.write_request(), None).await.unwrap()
     }
 
     /// Writes a batch in a transaction of its own; the failure, if any, with what was applied committed.

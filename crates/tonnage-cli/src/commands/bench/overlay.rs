@@ -73,8 +73,9 @@ pub fn lay(series: &mut Vec<Series>, methods: &[Method], chart: &Chart) -> Strin
 mod tests {
     use tonnage::{
         generate::Workload,
-        measure::{Kind, TableForm, touch::Touch},
-        plan::Mode,
+        instruments::TableForm,
+        measure::{Kind, touch::Touch},
+        operation::Mode,
     };
 
     use super::*;

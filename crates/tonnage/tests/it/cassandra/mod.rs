@@ -20,7 +20,7 @@ use std::{
 use scylla::client::session::Session;
 use tempfile::TempDir;
 use tokio::sync::RwLock;
-use tonnage::{database::Database, report::Report, sources::Format, target::Target};
+use tonnage::{Database, report::Report, sources::Format, target::Target};
 
 use session::{session, until_whole};
 

@@ -7,9 +7,10 @@ use std::{
 };
 
 use tonnage::{
-    load::{Progress, Stop, prepare},
+    load::{Progress, prepare},
     operation::{Durability, Method},
     plan::{Attempt, LoadOptions, Rate},
+    stop::Stop,
     table::TableName,
 };
 

@@ -1,8 +1,8 @@
 //! What happens to rows: timestamps, methods, levels, the ledger beside them.
 
 use tonnage::{
-    operation::{Durability, Method},
-    plan::{LoadOptions, Mode},
+    operation::{Durability, Method, Mode},
+    plan::LoadOptions,
     table::TableName,
 };
 

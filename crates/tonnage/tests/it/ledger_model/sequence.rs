@@ -10,11 +10,11 @@ use tonnage::{
     ColumnType, ErrorKind,
     ledger::{NewRun, RunHandle, RunQuery},
     operation::{Method, Operation},
-    plan::{Plan, PlanColumn},
+    plan::Plan,
     preparation::Preparation,
     slot::{Advance, BlockMark, Counts, Position, SlotState},
     table::{ColumnSpec, TableName, TableSpec},
-    target::{Claim, Guard, Writer},
+    target::{Claim, Guard, WriteColumn, Writer},
 };
 
 use super::{Count, Subject};
@@ -120,7 +120,7 @@ impl Sequence {
             subject.target.create(&spec).await.unwrap();
         }
         let table = subject.target.table(&spec.name).await.unwrap().unwrap();
-        let column = PlanColumn {
+        let column = WriteColumn {
             source: 0,
             source_name: "id".to_owned(),
             target: 0,
@@ -299,7 +299,7 @@ impl Sequence {
             let writer = self
                 .subject
                 .target
-                .writer(&self.plan, Some(&handle))
+                .writer(&self.plan.write_request(), Some(&handle))
                 .await
                 .unwrap();
             self.owners[owner].writer = Some(writer);

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use tonnage::{
     Database,
-    operation::{Method, Operation, Support},
-    plan::Split,
+    operation::{Method, Operation, Split, Support},
 };
 
 use super::{

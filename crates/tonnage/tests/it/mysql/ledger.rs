@@ -79,7 +79,11 @@ async fn started(place: &Place, run_id: &str) -> RunHandle {
 
 async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
-    place.target.writer(&plan, Some(handle)).await.unwrap()
+    place
+        .target
+        .writer(&plan.write_request(), Some(handle))
+        .await
+        .unwrap()
 }
 
 /// Its positions would move without their rows.
@@ -99,7 +103,11 @@ async fn a_ledger_without_transactions_is_refused(server: Server) {
         let errors = [
             ledger.take_over("run-1").await.err(),
             ledger.start(&run(&table, "run-2", "j")).await.err(),
-            place.target.writer(&plan, Some(&handle)).await.err(),
+            place
+                .target
+                .writer(&plan.write_request(), Some(&handle))
+                .await
+                .err(),
         ];
         for error in errors {
             let error = error.expect("a refusal");

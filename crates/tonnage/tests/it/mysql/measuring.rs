@@ -2,11 +2,7 @@
 
 use tonnage::{
     generate::Workload,
-    measure::{
-        TableForm,
-        form::{Keys, Partitions, Storage},
-        gauge::Told,
-    },
+    instruments::{Keys, Partitions, Storage, TableForm, Told},
     table::TableName,
 };
 
@@ -24,7 +20,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         assert_eq!(gauge.obstacle(&form).await.unwrap(), None, "{form}");
         let columns = workload.columns_of(form.columns);
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
-        let making = form.making(TableName::bare(name), columns, key);
+        let making = tonnage::measure::form::making(&form, TableName::bare(name), columns, key);
         gauge.make(&making).await.unwrap();
     };
     let of = async |what: &str, name: &str| {
@@ -91,7 +87,8 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         assert_eq!(gauge.obstacle(&form).await.unwrap(), None);
         let name = format!("timed_{workload}");
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
-        let mut making = form.making(TableName::bare(&name), workload.columns(), key);
+        let mut making =
+            tonnage::measure::form::making(&form, TableName::bare(&name), workload.columns(), key);
         making.partitions = Some(Partitions {
             column: "ts".to_owned(),
             ends: vec![1_704_067_210, 1_704_067_220],

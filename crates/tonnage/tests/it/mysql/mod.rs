@@ -44,9 +44,9 @@ use mysql_async::{Conn, prelude::Queryable};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tonnage::{
     operation::{Method, Operation},
-    plan::{Plan, PlanColumn},
+    plan::Plan,
     table::{Table, TableName},
-    target::{Outcome, Target, Writer},
+    target::{Outcome, Target, WriteColumn, Writer},
     targets::DRIVERS,
     types::ColumnType,
 };
@@ -186,7 +186,7 @@ impl Place {
             let target = table.columns.iter().position(|c| c.name == *name);
             let target = target.expect("a column of the table");
             let column = &table.columns[target];
-            PlanColumn {
+            WriteColumn {
                 source,
                 source_name: column.name.clone(),
                 target,
@@ -200,7 +200,7 @@ impl Place {
 
     /// A writer without a ledger.
     pub async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
-        self.target.writer(plan, None).await.unwrap()
+        self.target.writer(&plan.write_request(), None).await.unwrap()
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
 use tonnage::{
     Database,
-    operation::{Method, Operation, Support},
-    plan::{Mode, RejectsMax, SlotBy, Sort},
+    operation::{Method, Mode, Operation, Support},
+    plan::{RejectsMax, SlotBy, Sort},
     types::ColumnType,
 };
 

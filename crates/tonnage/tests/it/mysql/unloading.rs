@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mysql_async::prelude::Queryable;
-use tonnage::{Database, database::Unload};
+use tonnage::{Database, Unload};
 
 use super::{Place, session};
 

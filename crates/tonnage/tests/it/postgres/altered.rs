@@ -67,7 +67,7 @@ async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
                 .run("DROP TABLE IF EXISTS t, old; CREATE TABLE t (a int8 PRIMARY KEY, b int8)")
                 .await;
             let plan = place.plan("t", &["a", "b"], operation, method).await;
-            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
             for id in 1..3 {
                 assert_eq!(writer.begin(&[]).await.unwrap(), Claim::Held);
                 let outcome = writer.write(&pairs(&[id]), Guard::None).await.unwrap();
@@ -79,7 +79,10 @@ async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
             writer.begin(&[]).await.unwrap();
             writer.rollback().await.unwrap();
             place.run(change).await;
-            for mut writer in [writer, place.target.writer(&plan, None).await.unwrap()] {
+            for mut writer in [
+                writer,
+                place.target.writer(&plan.write_request(), None).await.unwrap(),
+            ] {
                 for _ in 0..2 {
                     let error = writer.begin(&[]).await.expect_err(change);
                     assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
@@ -102,7 +105,7 @@ async fn ddl_waits_for_the_transaction(server: Server) {
     let plan = place
         .plan("t", &["a", "b"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = place.target.writer(&plan, None).await.unwrap();
+    let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
     writer.begin(&[]).await.unwrap();
     let other = session(&place.url).await;
     let ddl = tokio::spawn(async move {
@@ -142,7 +145,7 @@ async fn a_role_that_may_not_lock_the_table_finds_it_too(server: Server) {
     let plan = place
         .plan("t", &["a", "b"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = target.writer(&plan, None).await.unwrap();
+    let mut writer = target.writer(&plan.write_request(), None).await.unwrap();
     writer.begin(&[]).await.unwrap();
     writer.write(&pairs(&[1]), Guard::None).await.unwrap();
     writer.commit(&[]).await.unwrap();
@@ -184,7 +187,7 @@ async fn a_partition_that_is_taken_away_is_found(server: Server) {
         let prepared = load.method(Method::Native).prepare().await.unwrap();
         let plan = prepared.plan();
         assert!(plan.routing.is_some());
-        let mut writer = target.writer(plan, None).await.unwrap();
+        let mut writer = target.writer(&plan.write_request(), None).await.unwrap();
         writer.begin(&[]).await.unwrap();
         writer.write(&pairs(&[1]), Guard::None).await.unwrap();
         writer.commit(&[]).await.unwrap();
@@ -214,7 +217,7 @@ async fn a_row_whose_partition_was_taken_away_is_not_refused(server: Server) {
             )
             .await;
         let plan = place.plan("t", &["a", "b"], operation.clone(), method).await;
-        let mut writer = place.target.writer(&plan, None).await.unwrap();
+        let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
         writer.begin(&[]).await.unwrap();
         let outcome = writer.write(&pairs(&[7]), Guard::Savepoint).await.unwrap();
         let failure = outcome.failure.expect("no partition takes it");
@@ -258,11 +261,14 @@ async fn a_statement_finds_that_its_table_is_another(server: Server) {
         let exec = database.exec(statement).from(file.display().to_string());
         let prepared = exec.prepare().await.unwrap();
         let planned = prepared.plan();
-        let mut writer = target.writer(planned, None).await.unwrap();
+        let mut writer = target.writer(&planned.write_request(), None).await.unwrap();
         writer.begin(&[]).await.unwrap();
         writer.rollback().await.unwrap();
         place.run(change).await;
-        for mut writer in [writer, target.writer(planned, None).await.unwrap()] {
+        for mut writer in [
+            writer,
+            target.writer(&planned.write_request(), None).await.unwrap(),
+        ] {
             let error = writer.begin(&[]).await.expect_err(change);
             assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
         }

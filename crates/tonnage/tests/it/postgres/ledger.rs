@@ -86,7 +86,11 @@ async fn started(place: &Place, run_id: &str) -> RunHandle {
 
 async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
-    place.target.writer(&plan, Some(handle)).await.unwrap()
+    place
+        .target
+        .writer(&plan.write_request(), Some(handle))
+        .await
+        .unwrap()
 }
 
 async fn a_run_from_start_to_finish(server: Server) {

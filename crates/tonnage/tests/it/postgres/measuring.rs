@@ -4,16 +4,15 @@ use std::time::{Duration, Instant};
 
 use tonnage::{
     generate::Workload,
-    load::Stop,
+    instruments::{Keys, Partitions, Storage, TableForm},
     measure::{
-        Explain, ExplainOptions, TableForm,
+        Explain, ExplainOptions,
         explain::{ByMethod, Explained},
-        form::{Keys, Partitions, Storage},
         verdict::Taken,
         way::{Length, Way},
     },
-    operation::Method,
-    plan::Mode,
+    operation::{Method, Mode},
+    stop::Stop,
     table::TableName,
 };
 
@@ -192,7 +191,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         let workload = Workload::Ycsb;
         let columns = workload.columns_of(form.columns);
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
-        let making = form.making(TableName::bare(name), columns, key);
+        let making = tonnage::measure::form::making(&form, TableName::bare(name), columns, key);
         gauge.make(&making).await.unwrap();
     };
     let of = async |sql: &str, name: &str| {
@@ -234,7 +233,8 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
     assert_eq!(gauge.obstacle(&timed).await.unwrap(), None);
     let readings = Workload::Readings;
     let key = readings.key().iter().map(|name| (*name).to_owned()).collect();
-    let mut making = timed.making(TableName::bare("timed"), readings.columns(), key);
+    let mut making =
+        tonnage::measure::form::making(&timed, TableName::bare("timed"), readings.columns(), key);
     making.partitions = Some(Partitions {
         column: "ts".to_owned(),
         ends: vec![1_704_067_210, 1_704_067_220],

@@ -43,9 +43,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 use tonnage::{
     operation::{Method, Operation},
-    plan::{Plan, PlanColumn},
+    plan::Plan,
     table::{Table, TableName},
-    target::Target,
+    target::{Target, WriteColumn},
     targets::DRIVERS,
     types::ColumnType,
 };
@@ -179,7 +179,7 @@ impl Place {
                     .position(|c| c.name == *name)
                     .expect("a column of the table");
                 let column = &table.columns[target];
-                PlanColumn {
+                WriteColumn {
                     source,
                     source_name: column.name.clone(),
                     target,

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 use arrow::array::{Array, Int64Array, RecordBatch, StringArray};
 use tonnage::{
     Database,
-    operation::{Method, Operation, Support},
-    plan::{Mode, RejectsMax},
+    operation::{Method, Mode, Operation, Support},
+    plan::RejectsMax,
     target::{Failure, Guard},
     types::ColumnType,
 };
@@ -147,7 +147,7 @@ async fn what_an_operation_leaves_out_is_counted(server: Server) {
                     .await;
                 assert_eq!(place.target.support(&plan.table, operation, method), Support::Yes);
                 let ty = plan.columns[plan.columns.len() - 1].ty;
-                let mut writer = place.target.writer(&plan, None).await.unwrap();
+                let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
                 // The second write of a transaction meets what the first has done, and nothing of its rows.
                 writer.begin(&[]).await.unwrap();
                 let (first, rest) = given.split_at(given.len() / 2);
@@ -192,7 +192,7 @@ async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all(ser
                 ))
                 .await;
             let plan = place.plan("t", &["v", "k"], update(), method).await;
-            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
             let given = [
                 (Some(1), "a"),
                 (Some(3), "b"),
@@ -236,7 +236,7 @@ async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped(server: Server) 
             let plan = place
                 .plan("t", columns(&operation), operation.clone(), method)
                 .await;
-            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
             let suppressed = if operation == ignore() { 7 } else { 1 };
             let applied = if operation == ignore() { 6 } else { 2 };
             let rows = |keys: &[i64]| {
@@ -280,7 +280,7 @@ async fn a_row_a_statement_names_the_first_bad_row(server: Server) {
     for method in [Method::Batch, Method::Single] {
         for operation in [Operation::Insert, upsert.clone(), ignore()] {
             let plan = place.plan("t", &["v", "k"], operation.clone(), method).await;
-            let mut writer = place.target.writer(&plan, None).await.unwrap();
+            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
             // More rows than are sent without an answer, and more than one chunk of them.
             const ROWS: usize = 20_000;
             for (at, bad, code) in [

@@ -12,8 +12,8 @@ use arrow::{
 };
 use tonnage::{
     Database, ErrorKind,
-    operation::{Method, Operation},
-    plan::{Mode, RejectsMax},
+    operation::{Method, Mode, Operation},
+    plan::RejectsMax,
     table::Equality,
     target::Guard,
     types::ColumnType,
@@ -512,7 +512,7 @@ async fn keys_that_travel_as_text_are_the_tables_own(server: Server) {
                     provable,
                     "{declared}"
                 );
-                let mut writer = place.target.writer(&plan, None).await.unwrap();
+                let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
                 writer.begin(&[]).await.unwrap();
                 // The engine keeps repeated keys apart where it can tell them.
                 let mut left_out = 0;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tonnage::{Database, database::Unload, operation::Method, sources::TextOptions};
+use tonnage::{Database, Unload, operation::Method, sources::TextOptions};
 
 use super::{Place, Server};
 

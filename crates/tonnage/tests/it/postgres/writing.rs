@@ -46,7 +46,7 @@ fn rows(ids: Vec<i64>, texts: Vec<Option<&str>>) -> RecordBatch {
 }
 
 async fn writer(place: &Place, plan: &Plan) -> Box<dyn Writer> {
-    place.target.writer(plan, None).await.unwrap()
+    place.target.writer(&plan.write_request(), None).await.unwrap()
 }
 
 async fn written(writer: &mut Box<dyn Writer>, rows: &RecordBatch) {

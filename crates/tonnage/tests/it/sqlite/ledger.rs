@@ -22,7 +22,11 @@ async fn rows_and_positions_move_together() {
     let handle = ledger.start(&run).await.unwrap();
     assert_eq!(handle.epoch, 1);
     let plan = database.plan("t", &PAIR, Method::Native).await;
-    let mut writer = database.target.writer(&plan, Some(&handle)).await.unwrap();
+    let mut writer = database
+        .target
+        .writer(&plan.write_request(), Some(&handle))
+        .await
+        .unwrap();
 
     let steps = [advance(0, 0, 10), advance(3, 0, 5)];
     assert_eq!(writer.begin(&steps).await.unwrap(), Claim::Held);
@@ -112,7 +116,11 @@ async fn a_take_over_shuts_the_older_process_out() {
     let ledger = database.target.ledger();
     let first = ledger.start(&new_run(&database, "t", "1").await).await.unwrap();
     let plan = database.plan("t", &PAIR, Method::Native).await;
-    let mut writer = database.target.writer(&plan, Some(&first)).await.unwrap();
+    let mut writer = database
+        .target
+        .writer(&plan.write_request(), Some(&first))
+        .await
+        .unwrap();
     writer.begin(&[advance(0, 0, 5)]).await.unwrap();
     let error = ledger.take_over("1").await.unwrap_err();
     assert_eq!(
@@ -130,7 +138,11 @@ async fn a_take_over_shuts_the_older_process_out() {
         ledger.finish(&first, Counts::default()).await.unwrap_err().kind(),
         ErrorKind::Fenced
     );
-    let mut writer = database.target.writer(&plan, Some(&second)).await.unwrap();
+    let mut writer = database
+        .target
+        .writer(&plan.write_request(), Some(&second))
+        .await
+        .unwrap();
     assert_eq!(writer.begin(&[advance(0, 5, 9)]).await.unwrap(), Claim::Held);
     writer.rollback().await.unwrap();
     ledger.finish(&second, Counts::default()).await.unwrap();
@@ -142,7 +154,11 @@ async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun() {
     let ledger = database.target.ledger();
     let run = ledger.start(&new_run(&database, "t", "1").await).await.unwrap();
     let plan = database.plan("t", &PAIR, Method::Native).await;
-    let mut writer = database.target.writer(&plan, Some(&run)).await.unwrap();
+    let mut writer = database
+        .target
+        .writer(&plan.write_request(), Some(&run))
+        .await
+        .unwrap();
     writer.begin(&[advance(0, 0, 5)]).await.unwrap();
     let error = ledger.forget_unbegun(&run).await.unwrap_err();
     assert_eq!(

@@ -3,10 +3,7 @@
 use rusqlite::Connection;
 use tonnage::{
     generate::Workload,
-    measure::{
-        TableForm,
-        form::{Keys, Storage},
-    },
+    instruments::{Keys, Storage, TableForm},
     table::TableName,
     target::Target,
 };
@@ -36,7 +33,12 @@ async fn a_table_is_made_of_the_form_that_was_asked_for() {
         let scratch = gauge.scratch(name, form.page_bytes).await.unwrap().unwrap();
         let workload = Workload::Sbtest;
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
-        let making = form.making(TableName::bare(name), workload.columns_of(form.columns), key);
+        let making = tonnage::measure::form::making(
+            &form,
+            TableName::bare(name),
+            workload.columns_of(form.columns),
+            key,
+        );
         scratch.gauge().unwrap().make(&making).await.unwrap();
         drop(scratch);
         let file = format!("{}.{name}", database.path().display());

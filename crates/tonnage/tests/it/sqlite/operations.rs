@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use tonnage::{
     ColumnType, Database as Loader, ErrorKind,
-    operation::{Durability, Method, Operation, Support},
-    plan::{Create, Mode},
+    operation::{Durability, Method, Mode, Operation, Support},
+    plan::Create,
     target::{Failure, Guard, Outcome, Target},
 };
 

@@ -135,7 +135,11 @@ async fn a_table_made_anew_under_a_writer_stops_it() {
     let run = new_run(&database, "t", "1").await;
     let handle = database.target.ledger().start(&run).await.unwrap();
     let plan = database.plan("t", &super::PAIR, Method::Native).await;
-    let mut writer = database.target.writer(&plan, Some(&handle)).await.unwrap();
+    let mut writer = database
+        .target
+        .writer(&plan.write_request(), Some(&handle))
+        .await
+        .unwrap();
     database.other().execute_batch("CREATE TABLE u (a)").unwrap();
     writer.begin(&[]).await.unwrap();
     writer.rollback().await.unwrap();

@@ -509,7 +509,12 @@ async fn numbers_do_not_become_text() {
     let database = Database::new("CREATE TABLE t (v TEXT)").await;
     for ty in [ColumnType::Int64, ColumnType::Float64, ColumnType::Bool] {
         let plan = database.plan("t", &[("v", ty)], super::Method::Native).await;
-        let error = database.target.writer(&plan, None).await.err().unwrap();
+        let error = database
+            .target
+            .writer(&plan.write_request(), None)
+            .await
+            .err()
+            .unwrap();
         assert_eq!(error.kind(), ErrorKind::Schema);
         assert!(error.to_string().contains("column v would turn"), "{error}");
     }

@@ -415,7 +415,11 @@ async fn files_copied_in_mid_transaction_hold_what_was_committed() {
         let run = new_run(&database, "t", "1").await;
         let handle = database.target.ledger().start(&run).await.unwrap();
         let plan = database.plan("t", &PAIR, Method::Native).await;
-        let mut writer = database.target.writer(&plan, Some(&handle)).await.unwrap();
+        let mut writer = database
+            .target
+            .writer(&plan.write_request(), Some(&handle))
+            .await
+            .unwrap();
         writer.begin(&[advance(0, 0, 100)]).await.unwrap();
         writer.write(&many(100), Guard::None).await.unwrap();
         writer.commit(&[]).await.unwrap();

@@ -1,0 +1,17 @@
+//! The engine: what moves rows, whatever the database and whatever the files.
+//!
+//! [`load`] takes the blocks of a source through slots and lanes to writers and commits; what it does is decided by
+//! [`plan`] before, as a pure function. [`unload`] is the way out, [`fetch`] rows by key, [`put`] many streams at once,
+//! [`buffer`] rows that come one by one and are drained in the background. [`sharded`] is several databases of one kind
+//! as one target. [`connected`] is a database at hand, from which each of them is begun.
+//!
+//! To follow a load, start at [`load::prepare`]; to follow a row, at `load/deal.rs` and `load/lane.rs`.
+
+pub mod buffer;
+pub mod connected;
+pub mod fetch;
+pub mod load;
+pub mod plan;
+pub mod put;
+pub mod sharded;
+pub mod unload;

@@ -1,0 +1,654 @@
+//! A lane: one connection with one writer, which turns pieces into committed writes.
+//!
+//! Invariants:
+//! - The pieces of a slot reach one lane in order, and a lane commits them in order.
+//! - A write begins by moving the ledger rows of its slots. If they stand elsewhere, either an earlier attempt at this
+//!   very write was committed after all, or the run belongs to another process: the ledger says which.
+//! - Rejects are fsynced before the commit that skips their rows.
+//! - Only the row that the database refuses when it is alone is rejected; timeouts and lost connections never are.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, UInt32Array},
+    compute::take_record_batch,
+    row::{RowConverter, SortField},
+};
+use tokio::sync::mpsc;
+
+use super::{
+    deal::Piece,
+    isolate::next_stride,
+    keys::{Keys, without},
+    rejects::Appended,
+    run::Shared,
+    whole::Whole,
+    write::{Gather, Sent, Write},
+};
+use crate::plan::Plan;
+use tonnage_core::error::arrow_bug;
+use tonnage_core::retry::Attempts;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reject::Reject,
+    slot::Advance,
+    target::{Claim, Failure, Guard, Writer},
+};
+
+/// One lane of a run.
+pub struct LaneTask {
+    pub(super) shared: Arc<Shared>,
+    pub(super) writer: Option<Box<dyn Writer>>,
+    keys: Option<RowConverter>,
+    /// Of the columns in whose order rows are sent.
+    sent_by: Option<RowConverter>,
+    pub(super) names: Vec<Arc<str>>,
+    /// Rejects that the write at hand has taken from the run's allowance.
+    pub(super) taken: u64,
+    /// Rows of the transaction at hand that the operation left out.
+    pub(super) left_out: u64,
+    /// The most rows of a write, smaller than the plan's after an overload.
+    rows_max: usize,
+    /// The open transaction of a run that is one.
+    pub(super) whole: Whole,
+    /// See [`LaneTask::connecting`].
+    connects_first: bool,
+    /// Which lane of the run it is.
+    pub(super) lane: usize,
+    /// The database that it writes to, where shards are databases.
+    shard: Option<usize>,
+}
+
+/// A commit whose outcome is not known.
+pub(super) struct Doubt {
+    pub(super) appended: Appended,
+    pub(super) advances: Vec<Advance>,
+    pub(super) superseded: u64,
+    pub(super) taken: u64,
+    pub(super) rejects: Vec<Reject>,
+}
+
+/// A write that stands in the open transaction.
+pub(super) struct Applied {
+    /// The steps of its slots, with what has become of their rows.
+    pub(super) advances: Vec<Advance>,
+    /// Whether that is not what the transaction was begun with.
+    changed: bool,
+    pub(super) superseded: u64,
+    appended: Appended,
+    /// Its bad rows, where the commit is to be told of.
+    rejects: Vec<Reject>,
+}
+
+/// Why a write did not end in a commit.
+pub(super) enum Trouble {
+    /// It did, or did not: only the ledger knows.
+    Doubt(Error, Doubt),
+    /// More rejects than are allowed; the first `usize` rows can still be committed.
+    Full(usize),
+    /// A refusal has ended the transaction with all that was in it; the first `usize` rows, at least one, can be
+    /// committed by themselves, and the others after them.
+    Ended(usize),
+    /// As it says.
+    Failed(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl LaneTask {
+    /// A lane that connects when its first rows come, or sooner: see [`LaneTask::connecting`].
+    pub fn new(shared: Arc<Shared>) -> Result<Self> {
+        let plan = &shared.plan;
+        let converter = |columns: &[usize]| {
+            let fields = columns
+                .iter()
+                .map(|at| SortField::new(plan.columns[*at].ty.arrow()));
+            RowConverter::new(fields.collect()).map_err(arrow_bug)
+        };
+        let keys = plan.deduplicate.then(|| converter(&plan.key_at)).transpose()?;
+        let sorts = !shared.sent_by.is_empty();
+        let sent_by = sorts.then(|| converter(&shared.sent_by)).transpose()?;
+        let names = plan
+            .columns
+            .iter()
+            .map(|c| Arc::from(c.source_name.as_str()))
+            .collect();
+        let rows_max = plan.batch_rows;
+        Ok(Self {
+            shared,
+            writer: None,
+            keys,
+            sent_by,
+            names,
+            taken: 0,
+            left_out: 0,
+            rows_max,
+            whole: Whole::default(),
+            connects_first: false,
+            lane: 0,
+            shard: None,
+        })
+    }
+
+    /// Is lane `lane` of the run, and writes to the database that `shard` is.
+    pub fn placed(mut self, lane: usize, shard: Option<usize>) -> Self {
+        (self.lane, self.shard) = (lane, shard);
+        self
+    }
+
+    /// Has the lane connect while the first block is still being read. If it fails, the first write tries again and
+    /// reports why.
+    pub fn connecting(mut self) -> Self {
+        self.connects_first = true;
+        self
+    }
+
+    /// Writes what arrives until nothing more does, or the run is stopped.
+    pub async fn run(mut self, pieces: &mut mpsc::UnboundedReceiver<Piece>) -> Result<Self> {
+        let mut gather = Gather::new(self.shared.plan.clone());
+        let mut open = true;
+        if self.connects_first {
+            let waiting = Instant::now();
+            let (piece, writer) = futures::join!(pieces.recv(), connect(&self.shared, self.shard));
+            self.shared.times.idle(self.lane, waiting);
+            self.writer = writer.ok();
+            match piece {
+                Some(piece) => gather.push(piece),
+                None => open = false,
+            }
+        }
+        let mut first = true;
+        loop {
+            // The first rows go as they come, since a database that waits for a full write is idle.
+            while open && !gather.full() && !(first && gather.any()) {
+                let waiting = Instant::now();
+                match pieces.recv().await {
+                    Some(piece) => gather.push(piece),
+                    None => open = false,
+                }
+                self.shared.times.idle(self.lane, waiting);
+            }
+            if self.shared.stopped() {
+                return Ok(self);
+            }
+            let Some(write) = gather.take(self.rows_max)? else {
+                return Ok(self);
+            };
+            first = false;
+            let due = self.keep_rate(&write).await;
+            // At a low rate that may have been long.
+            if self.shared.stopped() {
+                return Ok(self);
+            }
+            match self.shared.plan.single_transaction {
+                true => self.add(&write).await?,
+                false => self.execute(&write, due).await?,
+            }
+        }
+    }
+
+    /// Writes pieces, in order, in as few writes as hold them.
+    pub async fn write(&mut self, pieces: Vec<Piece>) -> Result<()> {
+        let mut gather = Gather::new(self.shared.plan.clone());
+        pieces.into_iter().for_each(|piece| gather.push(piece));
+        while let Some(write) = gather.take(self.rows_max)? {
+            let due = self.keep_rate(&write).await;
+            self.execute(&write, due).await?;
+        }
+        Ok(())
+    }
+
+    /// Brings one write to its commit, which was due at `due` if it was offered.
+    async fn execute(&mut self, write: &Write, due: Option<Instant>) -> Result<()> {
+        let begun = Instant::now();
+        let attempts = self.shared.plan.attempts();
+        self.settle(write, attempts).await?;
+        let committed = Instant::now();
+        let progress = &self.shared.progress;
+        progress.writes.record(begun, committed);
+        if let Some(due) = due {
+            progress.pace.record(due, begun, committed);
+        }
+        match &self.shared.between {
+            Some(between) => between.after(self.lane, &write.rows).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Brings one write to its commit, over lost connections and lost lock races.
+    async fn settle(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
+        let shared = self.shared.clone();
+        let mut doubt = None;
+        // What is left of the write once rows at its front are committed.
+        let mut rest: Option<Write> = None;
+        loop {
+            let write = rest.as_ref().unwrap_or(write);
+            let waiting = Instant::now();
+            let Some(turn) = shared.throttle.turn().await else {
+                return Err(Error::bug("a lane without turns"));
+            };
+            shared.times.held(self.lane, waiting);
+            let attempted = self.attempt(write, &mut doubt).await;
+            let connected = self.writer.is_some();
+            let error = match attempted {
+                Ok(()) => {
+                    self.taken = 0;
+                    self.rows_max = self.rows_max.saturating_mul(2).min(shared.plan.batch_rows);
+                    shared.throttle.grow();
+                    if shared.throttle.is_shrunk() {
+                        self.writer = None;
+                    }
+                    return Ok(());
+                }
+                Err(Trouble::Full(rows)) => {
+                    self.shared.give_back(std::mem::take(&mut self.taken));
+                    self.rollback().await?;
+                    let head = write.head(rows);
+                    drop(turn);
+                    if !head.parts.is_empty() {
+                        Box::pin(self.settle(&head, shared.plan.attempts())).await?;
+                    }
+                    return Err(self.shared.too_many_rejects());
+                }
+                Err(Trouble::Ended(rows)) => {
+                    self.shared.give_back(std::mem::take(&mut self.taken));
+                    self.rollback().await?;
+                    drop(turn);
+                    let (head, tail) = (write.head(rows), write.tail(rows));
+                    Box::pin(self.settle(&head, shared.plan.attempts())).await?;
+                    rest = Some(tail);
+                    continue;
+                }
+                Err(Trouble::Doubt(error, doubted)) => {
+                    if self.shared.handle.is_none() {
+                        return Err(
+                            error.hint("without a ledger nothing says whether the last write is there")
+                        );
+                    }
+                    doubt = Some(doubted);
+                    self.writer = None;
+                    error
+                }
+                Err(Trouble::Failed(error)) => {
+                    self.shared.give_back(std::mem::take(&mut self.taken));
+                    match error.kind() {
+                        ErrorKind::Unsent | ErrorKind::InDoubt => self.writer = None,
+                        _ => {
+                            if self.rollback().await.is_err() {
+                                self.writer = None;
+                            }
+                        }
+                    }
+                    error
+                }
+            };
+            if !shared.tries_again(&error) || shared.stopped() || shared.shards.is_lost(self.shard) {
+                return Err(error);
+            }
+            let Some(pause) = attempts.pause() else {
+                return Err(error);
+            };
+            if error.kind() == ErrorKind::Overloaded {
+                let requests = self.writer.as_ref().and_then(|writer| writer.requests_max());
+                shared.throttle.shrink(turn, requests, &error);
+                if shared.throttle.is_shrunk() {
+                    self.writer = None;
+                }
+                // Halves may go where the whole does not; a doubt is settled with the write that it is about.
+                let rows = write.rows.num_rows();
+                if connected && rows > 1 && doubt.is_none() {
+                    tracing::warn!("overloaded, trying {} rows at a time: {error}", rows / 2);
+                    shared.progress.retries.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(pause).await;
+                    self.rows_max = (rows / 2).max(1);
+                    attempts.smaller();
+                    Box::pin(self.settle(&write.head(rows / 2), attempts)).await?;
+                    // The head is there: the time counts anew.
+                    let attempts = shared.plan.attempts();
+                    return Box::pin(self.settle(&write.tail(rows / 2), attempts)).await;
+                }
+            }
+            attempts.warn(&error);
+            self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);
+            let waiting = Instant::now();
+            tokio::time::sleep(pause).await;
+            shared.times.held(self.lane, waiting);
+        }
+    }
+
+    pub(super) async fn rollback(&mut self) -> Result<()> {
+        match &mut self.writer {
+            Some(writer) => writer.rollback().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn attempt(&mut self, write: &Write, doubt: &mut Option<Doubt>) -> Result<(), Trouble> {
+        let shared = self.shared.clone();
+        let Some(mut applied) = self.apply(write, doubt).await? else {
+            shared.settle(write);
+            return Ok(());
+        };
+        let fixed: &[Advance] = match applied.changed && shared.handle.is_some() {
+            true => &applied.advances,
+            false => &[],
+        };
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        match shared.times.commit(self.lane, writer.commit(fixed)).await {
+            Ok(()) => {
+                shared.progress.commits.fetch_add(1, Ordering::Relaxed);
+                shared.count(&applied.advances, applied.superseded, &applied.rejects);
+                shared.settle(write);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
+                error,
+                Doubt {
+                    superseded: applied.superseded,
+                    appended: applied.appended,
+                    advances: applied.advances,
+                    rejects: applied.rejects,
+                    taken: std::mem::take(&mut self.taken),
+                },
+            )),
+            Err(error) => {
+                if shared.rejects.is_some() {
+                    shared.rejects()?.retract(&mut applied.appended)?;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Applies a write in the transaction that it opens, or goes on in, and puts its bad rows aside. None where an
+    /// earlier attempt was committed after all; it is then counted.
+    pub(super) async fn apply(
+        &mut self,
+        write: &Write,
+        doubt: &mut Option<Doubt>,
+    ) -> Result<Option<Applied>, Trouble> {
+        let shared = self.shared.clone();
+        let single = shared.plan.single_transaction;
+        let keys = self.keys(&write.rows)?;
+        let superseded = keys.as_ref().map_or_else(Vec::new, Keys::superseded);
+        let advances = write.advances(&superseded, &[]);
+        let steps: &[Advance] = if shared.handle.is_some() { &advances } else { &[] };
+        if let Some(committed) = self.begin(steps, doubt).await? {
+            shared.count(&committed.advances, committed.superseded, &committed.rejects);
+            return Ok(None);
+        }
+        let sent = match superseded.is_empty() {
+            true => write.rows.clone(),
+            false => without(&write.rows, &superseded)?,
+        };
+        let ordered = self.in_order(&sent)?;
+        // Whether what is sent is the write as it stands, so that places in the one are places in the other.
+        let as_it_stands = superseded.is_empty() && ordered.is_none();
+        let sent = ordered.unwrap_or(sent);
+        let mut rejected: Vec<(usize, Reject)> = Vec::new();
+        let mut written_otherwise = false;
+        self.left_out = 0;
+        // What stands before in the one transaction must outlive a bad row.
+        let guard = if single { Guard::Savepoint } else { Guard::None };
+        if sent.num_rows() > 0
+            && let Some(failure) = self
+                .send(write, (&sent, Sent::Without(&superseded)), guard)
+                .await?
+        {
+            written_otherwise = true;
+            let mut first = failure.applied;
+            let mut stride = next_stride(&failure, sent.num_rows());
+            if !failure.intact || !as_it_stands {
+                // Rows that a later, bad row replaced must be tried after all, so all are sent again.
+                if !single {
+                    self.rollback().await?;
+                    if self.begin(steps, &mut None).await?.is_some() {
+                        return Err(Error::bug("a write was committed by nobody").into());
+                    }
+                } else if !failure.intact {
+                    return Err(Trouble::Failed(ended_with_all(failure.error)));
+                } else if failure.applied > 0 {
+                    return Err(Trouble::Failed(failure.error));
+                }
+                self.left_out = 0;
+                first = 0;
+                let suspect = failure.suspect.filter(|_| as_it_stands);
+                stride = suspect.unwrap_or(sent.num_rows() / 2).max(1);
+            }
+            let isolated = self.isolate(write, steps, keys.as_ref(), (first, stride), &mut rejected);
+            if let Err(trouble) = isolated.await {
+                if let (true, Trouble::Full(_)) = (single, &trouble) {
+                    // None of them will be committed, but they tell what is wrong.
+                    self.put_aside(write, &rejected)?;
+                }
+                return Err(trouble);
+            }
+        }
+        if let Some(doom) = &write.doom {
+            return Err(Trouble::Failed(stopped_by(doom, &self.shared.plan)));
+        }
+        let rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).collect();
+        let mut counted = match written_otherwise {
+            true => write.advances(&[], &rows),
+            false => advances,
+        };
+        leave_out(&mut counted, self.left_out);
+        let superseded = if written_otherwise {
+            0
+        } else {
+            superseded.len() as u64
+        };
+        let (appended, rejects) = self.put_aside(write, &rejected)?;
+        Ok(Some(Applied {
+            advances: counted,
+            changed: written_otherwise || self.left_out > 0,
+            superseded,
+            appended,
+            rejects,
+        }))
+    }
+
+    /// Puts the bad rows of a write into the rejects file; gives them back where the commit is to be told of.
+    fn put_aside(&self, write: &Write, rejected: &[(usize, Reject)]) -> Result<(Appended, Vec<Reject>)> {
+        let parsed = write.rejects();
+        let found = rejected
+            .iter()
+            .filter_map(|(row, reject)| Some((write.place(*row)?.0, reject)));
+        // Within a slot the rejects of reading come first, as they do in its sequence.
+        let records: Vec<_> = parsed.chain(found).collect();
+        let kept = match self.shared.committed {
+            Some(_) => records.iter().map(|(_, reject)| (*reject).clone()).collect(),
+            None => Vec::new(),
+        };
+        match records.is_empty() {
+            true => Ok((Appended::default(), kept)),
+            false => Ok((self.shared.rejects()?.append(records)?, kept)),
+        }
+    }
+
+    /// Opens the transaction. If the write is there already, by an earlier attempt whose end was in doubt, says with
+    /// which counts.
+    pub(super) async fn begin(
+        &mut self,
+        steps: &[Advance],
+        doubt: &mut Option<Doubt>,
+    ) -> Result<Option<Doubt>> {
+        let shared = &self.shared;
+        if self.writer.is_none() {
+            self.writer = Some(connect(shared, self.shard).await?);
+        }
+        let Some(writer) = &mut self.writer else {
+            return Err(Error::bug("a lane without a writer"));
+        };
+        let claim = match shared.times.begin(self.lane, writer.begin(steps)).await {
+            // The slots stand where the transaction in doubt was to move them from.
+            Err(error) if error.kind() == ErrorKind::Altered => {
+                self.retract(doubt)?;
+                return Err(error);
+            }
+            claim => claim?,
+        };
+        match claim {
+            Claim::Held => {
+                // The transaction in doubt was not committed: this one holds its ledger rows.
+                self.retract(doubt)?;
+                Ok(None)
+            }
+            Claim::Moved => {
+                let Some(handle) = shared.handle.as_ref().filter(|_| doubt.is_some()) else {
+                    return Err(Error::fenced());
+                };
+                // Should this fail as well, the doubt stays, and the next attempt asks again.
+                let moved: Vec<u16> = steps.iter().map(|step| step.slot).collect();
+                let slots = shared.target.ledger().slots_of(&handle.run_id, &moved).await?;
+                let Some(doubt) = doubt.take() else {
+                    return Err(Error::fenced());
+                };
+                let there = |a: &Advance| slots.iter().any(|s| s.slot == a.slot && s.position == a.to);
+                match doubt.advances.iter().all(there) {
+                    true => {
+                        shared.progress.commits.fetch_add(1, Ordering::Relaxed);
+                        Ok(Some(doubt))
+                    }
+                    false => Err(Error::fenced()),
+                }
+            }
+        }
+    }
+
+    /// Takes back what a commit in doubt would have put aside, which has not happened.
+    fn retract(&self, doubt: &mut Option<Doubt>) -> Result<()> {
+        if let Some(mut doubt) = doubt.take() {
+            if self.shared.rejects.is_some() {
+                self.shared.rejects()?.retract(&mut doubt.appended)?;
+            }
+            self.shared.give_back(doubt.taken);
+        }
+        Ok(())
+    }
+
+    /// Sends `rows`, which are those of `write` that `sent` says.
+    pub(super) async fn send(
+        &mut self,
+        write: &Write,
+        (rows, sent): (&RecordBatch, Sent<'_>),
+        guard: Guard,
+    ) -> Result<Option<Failure>> {
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::bug("a transaction without a writer"))?;
+        if let Some(places) = writer.places() {
+            *places = write.places(sent, rows.num_rows());
+        }
+        let outcome = self
+            .shared
+            .times
+            .call(self.lane, writer.write(rows, guard))
+            .await?;
+        let progress = &self.shared.progress;
+        progress
+            .statements
+            .fetch_add(outcome.statements, Ordering::Relaxed);
+        progress
+            .bytes_sent
+            .fetch_add(outcome.bytes_sent, Ordering::Relaxed);
+        self.left_out += outcome.skipped;
+        Ok(outcome.failure)
+    }
+
+    /// The rows in the order in which they are to be sent; none where they are.
+    fn in_order(&mut self, rows: &RecordBatch) -> Result<Option<RecordBatch>> {
+        let Some(converter) = &mut self.sent_by else {
+            return Ok(None);
+        };
+        let columns: Vec<ArrayRef> = self
+            .shared
+            .sent_by
+            .iter()
+            .map(|at| rows.column(*at).clone())
+            .collect();
+        let keys = converter.convert_columns(&columns).map_err(arrow_bug)?;
+        if (1..rows.num_rows()).all(|row| keys.row(row - 1) <= keys.row(row)) {
+            return Ok(None);
+        }
+        let mut order: Vec<u32> = (0..rows.num_rows() as u32).collect();
+        // Stable, so that the last row of a key is still the last.
+        order.sort_by_key(|row| keys.row(*row as usize));
+        take_record_batch(rows, &UInt32Array::from(order))
+            .map(Some)
+            .map_err(arrow_bug)
+    }
+
+    fn keys(&mut self, rows: &RecordBatch) -> Result<Option<Keys>> {
+        let Some(keys) = &mut self.keys else {
+            return Ok(None);
+        };
+        Keys::of(keys, rows, &self.shared.plan.key_at).map(Some)
+    }
+}
+
+/// Opens a writer, into the database that `shard` is where shards are databases.
+async fn connect(shared: &Shared, shard: Option<usize>) -> Result<Box<dyn Writer>> {
+    let (plan, handle) = (&shared.plan, shared.handle.as_ref());
+    match shard {
+        Some(shard) => {
+            shared
+                .target
+                .shard_writer(&plan.write_request(), handle, shard)
+                .await
+        }
+        None => shared.target.writer(&plan.write_request(), handle).await,
+    }
+}
+
+/// The refusal of a row that has ended the one transaction of a run.
+pub(super) fn ended_with_all(error: Error) -> Error {
+    error.hint("the refusal has ended the transaction, and all rows with it: load without --single-transaction, or without this row")
+}
+
+/// The error that a bad row ends a run with.
+pub fn stopped_by(reject: &Reject, plan: &Plan) -> Error {
+    let place = match &reject.problem.column {
+        Some(column) => format!("{} row {}, column '{column}'", reject.file, reject.row),
+        None => format!("{} row {}", reject.file, reject.row),
+    };
+    let mut hint = match &reject.problem.hint {
+        Some(hint) => hint.clone(),
+        None => "--on-error reject puts bad rows aside and goes on".to_owned(),
+    };
+    // A constraint has refused what its type takes.
+    let is_of_type = !reject.problem.code.starts_with("23");
+    let column = reject.problem.column.as_ref();
+    if let Some(column) = column.filter(|column| is_of_type && plan.inferred.contains(column)) {
+        hint.push_str(&format!(
+            "; the column's type was inferred from the first rows: --create=replace --scan all infers it from all of \
+             them, --create=replace --type '{column}=text' sets it"
+        ));
+    }
+    Error::new(ErrorKind::Rejected, &reject.problem.message)
+        .at(place)
+        .hint(hint)
+        .code(&reject.problem.code)
+}
+
+/// Moves `left_out` rows from written to skipped. A write does not say which of its rows these were, so how they fall
+/// on its slots means nothing; their sum does.
+fn leave_out(advances: &mut [Advance], mut left_out: u64) {
+    for advance in advances {
+        let skipped = left_out.min(advance.counts.written);
+        advance.counts.written -= skipped;
+        advance.counts.skipped += skipped;
+        left_out -= skipped;
+    }
+}

@@ -1,0 +1,281 @@
+//! Which source column goes to which table column.
+
+use std::collections::HashSet;
+
+use super::{LoadOptions, WriteColumn};
+use tonnage_core::{
+    error::{Error, Result},
+    operation::Operation,
+    source::SourceSchema,
+    table::{Column, Names, Numbered, Table, columns_hint, find_by_name, nearest},
+    types::ColumnType,
+};
+use tonnage_formats::sources::csv::suspicious_delimiter;
+
+/// What --map calls the source's column `name`: by exactly this name, else by one that no column of the source has.
+pub(crate) fn mapped<'a>(source: &SourceSchema, options: &'a LoadOptions, name: &'a str) -> &'a str {
+    let exact = options.map.iter().find(|(from, _)| from == name);
+    let is_alike = |(from, _): &&(String, String)| {
+        from.to_lowercase() == name.to_lowercase() && source.columns.iter().all(|other| other.name != *from)
+    };
+    exact
+        .or_else(|| options.map.iter().find(is_alike))
+        .map_or(name, |(_, to)| to.as_str())
+}
+
+/// Matches them by name, else by position; an extra source column is an error, an absent one takes its default.
+pub(super) fn match_columns(
+    table: &Table,
+    source: &SourceSchema,
+    options: &LoadOptions,
+) -> Result<Vec<WriteColumn>> {
+    for (from, to) in &options.map {
+        if table.column(to).is_none() {
+            return Err(missing(table, to).at(format!("--map {from}={to}")));
+        }
+        if find_by_name(&source.columns, from, |c| &c.name).is_none() {
+            return Err(Error::config(format!(
+                "--map {from}=..: {} has no column '{from}'",
+                source.shown
+            ))
+            .hint(columns_hint(from, source.columns.iter().map(|c| c.name.as_str()))));
+        }
+    }
+    let wanted = match &options.columns {
+        Some(names) => Some(
+            names
+                .iter()
+                .map(|name| {
+                    table
+                        .column(name)
+                        .map(|c| c.name.clone())
+                        .ok_or_else(|| missing(table, name))
+                })
+                .collect::<Result<Vec<_>>>()?,
+        ),
+        None => None,
+    };
+    let mut columns = Vec::new();
+    if (source.named || !options.map.is_empty()) && !replaces_header(source, options) {
+        // Tables have thousands of columns.
+        let names = Names::of(table.columns.iter().map(|c| c.name.as_str()));
+        for (index, column) in source.columns.iter().enumerate() {
+            let mapped = mapped(source, options, &column.name);
+            match (names.find(mapped), &wanted) {
+                (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
+                (None, Some(_)) => {}
+                (Some(at), _) => columns.push((index, at)),
+                (None, None) => return Err(unknown_source_column(table, source, options, mapped)),
+            }
+        }
+        for name in wanted.iter().flatten() {
+            if !columns.iter().any(|(_, at)| table.columns[*at].name == *name) {
+                return Err(Error::schema(format!(
+                    "{} has no column '{name}', which --columns names",
+                    source.shown
+                ))
+                .hint("--map fills it from a column of another name; without it in --columns it takes its default"));
+            }
+        }
+    } else {
+        let targets: Vec<usize> = match &wanted {
+            Some(names) => names
+                .iter()
+                .filter_map(|n| table.columns.iter().position(|c| c.name == *n))
+                .collect(),
+            None => (0..table.columns.len())
+                .filter(|at| !table.columns[*at].generated)
+                .filter(|at| table.columns[*at].numbered != Some(Numbered::Always))
+                .collect(),
+        };
+        if targets.len() != source.columns.len() {
+            return Err(Error::schema(format!(
+                "{} has {} fields a row, {} has {} columns to fill",
+                source.shown,
+                source.columns.len(),
+                table.name,
+                targets.len()
+            ))
+            .hint("name the table columns of the fields, in order: --columns a,b,c"));
+        }
+        columns.extend(targets.into_iter().enumerate());
+    }
+    let mut plan = Vec::with_capacity(columns.len());
+    for (index, at) in columns {
+        let (from, to) = (&source.columns[index], &table.columns[at]);
+        if let Some(other) = plan.iter().find(|c: &&WriteColumn| c.target == at) {
+            return Err(Error::config(format!(
+                "columns '{}' and '{}' of {} both go to column '{}'",
+                other.source_name, from.name, source.shown, to.name
+            ))
+            .hint("--map sends one of them to another column"));
+        }
+        plan.push(WriteColumn {
+            source: index,
+            source_name: from.name.clone(),
+            target: at,
+            name: to.name.clone(),
+            ty: column_type(table, to, from.suggested, source.text)?,
+        });
+    }
+    if plan.is_empty() {
+        return Err(Error::schema(format!(
+            "no column of {} goes to table {}",
+            source.shown, table.name
+        )));
+    }
+    for (name, ty) in &options.types {
+        let column = table.column(name).ok_or_else(|| missing(table, name))?;
+        if column.ty != Some(*ty) && column.ty != Some(ColumnType::Any) {
+            return Err(Error::config(format!(
+                "--type {name}={ty}: column '{}' of {} is there already, as {}",
+                column.name, table.name, column.declared
+            ))
+            .hint("--type is for tables that --create makes; a column's own type decides how text is read"));
+        }
+    }
+    Ok(plan)
+}
+
+/// Whether `--columns` names the columns of a file anew: as many as its header does, some that are not there and the
+/// others in their places. Otherwise it chooses among those that are there.
+pub(crate) fn replaces_header(source: &SourceSchema, options: &LoadOptions) -> bool {
+    let Some(names) = options.columns.as_ref().filter(|_| source.header.is_some()) else {
+        return false;
+    };
+    let place = |name: &String| {
+        let found = find_by_name(&source.columns, name, |column| &column.name)?;
+        source.columns.iter().position(|column| column.name == found.name)
+    };
+    let places: Vec<_> = names.iter().map(place).collect();
+    options.map.is_empty()
+        && names.len() == source.columns.len()
+        && places.contains(&None)
+        && places
+            .iter()
+            .enumerate()
+            .all(|(at, place)| place.is_none_or(|place| place == at))
+}
+
+pub(super) fn column_type(
+    table: &Table,
+    column: &Column,
+    suggested: Option<ColumnType>,
+    text: bool,
+) -> Result<ColumnType> {
+    if column.generated {
+        return Err(Error::schema(format!(
+            "column '{}' of {} is computed by the database and takes no values",
+            column.name, table.name
+        ))
+        .hint("leave it out: --columns names the columns to load"));
+    }
+    match column.ty {
+        Some(ColumnType::Any) if text => Ok(ColumnType::TEXT),
+        Some(ColumnType::Any) => suggested.ok_or_else(|| {
+            Error::schema(format!(
+                "column '{}': the source's type cannot be carried",
+                column.name
+            ))
+        }),
+        Some(ty) => Ok(ty),
+        None => Err(Error::schema(format!(
+            "column '{}' of {} has type {}, which this release cannot write exactly",
+            column.name, table.name, column.declared
+        ))
+        .hint("leave it out: --columns names the columns to load")),
+    }
+}
+
+/// Columns that the database always numbers are filled only where they are asked for, and never updated. Returns what a
+/// user should know of those that are filled, a sentence each.
+pub(super) fn check_numbered(
+    table: &Table,
+    source: &SourceSchema,
+    columns: &[WriteColumn],
+    operation: &Operation,
+    options: &LoadOptions,
+) -> Result<Vec<String>> {
+    let key = operation.key();
+    let (inserts, updates) = match operation {
+        Operation::Insert | Operation::Ignore { .. } => (true, false),
+        Operation::Upsert { .. } => (true, true),
+        Operation::Update { .. } => (false, true),
+        Operation::Delete { .. } | Operation::Statement { .. } => (false, false),
+    };
+    let asked = |name: &str| {
+        let named = |given: &str| table.column(given).is_some_and(|c| c.name == name);
+        options.columns.iter().flatten().any(|given| named(given))
+            || options.map.iter().any(|(_, to)| named(to))
+    };
+    let mut filled = Vec::new();
+    for column in columns {
+        let Some(numbered) = table.columns[column.target].numbered else {
+            continue;
+        };
+        let name = &column.name;
+        let always = numbered == Numbered::Always;
+        if always && updates && !key.contains(name) {
+            return Err(Error::schema(format!(
+                "column '{name}' of {} is always numbered by the database and cannot be updated",
+                table.name
+            ))
+            .hint("leave it out: --columns names the columns to load"));
+        }
+        if always && inserts && !asked(name) {
+            return Err(Error::schema(format!(
+                "{} has a column '{}', and column '{name}' of {} is always numbered by the database",
+                source.shown, column.source_name, table.name
+            ))
+            .hint("--columns names the columns to load: leave it out there, or name it to load its values as they are"));
+        }
+        if inserts {
+            filled.push(name.as_str());
+        }
+    }
+    if filled.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![format!(
+        "the values of {} do not move its sequence, which may come to the same ones later: move it after the load",
+        filled.join(", ")
+    )])
+}
+
+pub(super) fn missing(table: &Table, name: &str) -> Error {
+    Error::schema(format!("table {} has no column '{name}'", table.name))
+        .hint(columns_hint(name, table.columns.iter().map(|c| c.name.as_str())))
+}
+
+fn unknown_source_column(table: &Table, source: &SourceSchema, options: &LoadOptions, name: &str) -> Error {
+    let error = Error::schema(format!(
+        "{} has a column '{name}', which table {} lacks",
+        source.shown, table.name
+    ));
+    if let Some(delimiter) = suspicious_delimiter(source) {
+        let shown = delimiter.escape_default();
+        return error.hint(format!(
+            "the header is one field with '{shown}' in it: --delimiter '{shown}'"
+        ));
+    }
+    // What another column fills cannot be meant.
+    let filled: HashSet<&str> = source
+        .columns
+        .iter()
+        .filter_map(|column| table.column(mapped(source, options, &column.name)))
+        .map(|column| column.name.as_str())
+        .collect();
+    let names = table.columns.iter().map(|c| c.name.as_str());
+    let unfilled = names.clone().filter(|name| !filled.contains(name));
+    match nearest(name, unfilled).first() {
+        Some(close) => error.hint(format!("--map {name}={close}, or --columns to leave it out")),
+        None if !nearest(name, names.clone()).is_empty() => error.hint(format!(
+            "other columns go to {}: --columns leaves this one out",
+            nearest(name, names).join(" and ")
+        )),
+        None => error.hint(format!(
+            "{}; --map names another, --columns leaves it out",
+            columns_hint(name, names)
+        )),
+    }
+}

@@ -1,0 +1,302 @@
+//! The file or pipe below a sink.
+//!
+//! Invariants: a regular file is written as `.NAME.PID.partial` beside its final place and renamed when
+//! finished; dropping the destination before that removes it. Standard output and special files (`/dev/null`,
+//! a named pipe) are written in place. A pipe whose reader has gone swallows the rest.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind as IoKind, IsTerminal, Write},
+    path::{Path, PathBuf},
+    process,
+};
+
+use flate2::write::GzEncoder;
+
+use super::growing::Growing;
+use tonnage_core::error::{Error, ErrorKind, Result};
+
+/// How a text file is compressed as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, level 3.
+    Gzip,
+    /// Zstandard, level 3.
+    Zstd,
+}
+
+/// Takes bytes; named by what the user called it.
+pub(super) struct Destination {
+    shown: String,
+    stream: Stream,
+}
+
+enum Stream {
+    Plain(Raw),
+    Gzip(GzEncoder<Raw>),
+    Zstd(zstd::stream::write::Encoder<'static, Raw>),
+}
+
+/// The bytes as they arrive in the file.
+struct Raw {
+    place: Place,
+    bytes: u64,
+    closed: bool,
+}
+
+enum Place {
+    Stdout(io::Stdout),
+    Special(File),
+    Regular(Partial),
+}
+
+/// A file under its temporary name.
+struct Partial {
+    file: Growing,
+    temporary: PathBuf,
+    place: PathBuf,
+    overwrite: bool,
+    finished: bool,
+}
+
+impl Destination {
+    /// Standard output; a terminal is refused for binary data.
+    pub(super) fn stdout(binary: bool, compression: Compression) -> Result<Self> {
+        let stdout = io::stdout();
+        if binary && stdout.is_terminal() {
+            return Err(Error::config("a binary format is not written to a terminal")
+                .hint("send it to a file with -o FILE.parquet, or into a pipe"));
+        }
+        Self::compressed(
+            "standard output".to_owned(),
+            Raw::new(Place::Stdout(stdout)),
+            compression,
+        )
+    }
+
+    /// Refuses a file that stands in the way.
+    pub(super) fn check(path: &Path, overwrite: bool) -> Result<()> {
+        let shown = path.display().to_string();
+        match fs::metadata(path) {
+            Ok(found) if found.is_dir() => Err(Error::config(format!("'{shown}' is a directory"))
+                .hint(format!("name a file in it: {}", path.join("rows.csv").display()))),
+            Ok(found) if found.is_file() && !overwrite => Err(exists(&shown)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file, or whatever else has a path.
+    pub(super) fn file(path: &Path, overwrite: bool, compression: Compression) -> Result<Self> {
+        let shown = path.display().to_string();
+        Self::check(path, overwrite)?;
+        let place = match fs::metadata(path) {
+            Ok(found) if !found.is_file() => {
+                let file = OpenOptions::new().write(true).open(path);
+                Place::Special(file.map_err(|e| cannot(&shown, "open", &e))?)
+            }
+            // A link keeps pointing where it points, and the file there is the one replaced.
+            Ok(_) => {
+                let target = fs::canonicalize(path).map_err(|e| cannot(&shown, "resolve", &e))?;
+                Place::Regular(Partial::create(target, overwrite, &shown)?)
+            }
+            Err(_) => Place::Regular(Partial::create(path.to_owned(), overwrite, &shown)?),
+        };
+        Self::compressed(shown, Raw::new(place), compression)
+    }
+
+    fn compressed(shown: String, raw: Raw, compression: Compression) -> Result<Self> {
+        let stream = match compression {
+            Compression::None => Stream::Plain(raw),
+            Compression::Gzip => Stream::Gzip(GzEncoder::new(raw, flate2::Compression::new(3))),
+            Compression::Zstd => {
+                let encoder = zstd::stream::write::Encoder::new(raw, 3);
+                Stream::Zstd(encoder.map_err(|e| cannot(&shown, "compress", &e))?)
+            }
+        };
+        Ok(Self { shown, stream })
+    }
+
+    /// An error of writing here.
+    pub(super) fn error(&self, cause: &io::Error) -> Error {
+        cannot(&self.shown, "write", cause)
+    }
+
+    /// What the user called it.
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Whether a pipe's reader has gone.
+    pub(super) fn is_closed(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(raw) => raw.closed,
+            Stream::Gzip(encoder) => encoder.get_ref().closed,
+            Stream::Zstd(encoder) => encoder.get_ref().closed,
+        }
+    }
+
+    /// Ends the compression, syncs, renames; returns the bytes that arrived.
+    pub(super) fn finish(self) -> Result<u64> {
+        let Self { shown, stream } = self;
+        let failed = |e: io::Error| cannot(&shown, "write", &e);
+        let mut raw = match stream {
+            Stream::Plain(raw) => raw,
+            Stream::Gzip(encoder) => encoder.finish().map_err(failed)?,
+            Stream::Zstd(encoder) => encoder.finish().map_err(failed)?,
+        };
+        raw.flush().map_err(failed)?;
+        if let Place::Regular(partial) = raw.place {
+            partial.finish(&shown)?;
+        }
+        Ok(raw.bytes)
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.stream {
+            Stream::Plain(raw) => raw.write(bytes),
+            Stream::Gzip(encoder) => encoder.write(bytes),
+            Stream::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Plain(raw) => raw.flush(),
+            Stream::Gzip(encoder) => encoder.flush(),
+            Stream::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+impl Raw {
+    fn new(place: Place) -> Self {
+        Self {
+            place,
+            bytes: 0,
+            closed: false,
+        }
+    }
+
+    /// Does `work` unless the reader has gone, and notes when it goes.
+    fn unless_closed<T>(
+        &mut self,
+        swallowed: T,
+        work: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.closed {
+            return Ok(swallowed);
+        }
+        let done = match &mut self.place {
+            Place::Stdout(stdout) => work(stdout),
+            Place::Special(file) => work(file),
+            Place::Regular(partial) => work(&mut partial.file),
+        };
+        match done {
+            Err(e) if e.kind() == IoKind::BrokenPipe => {
+                self.closed = true;
+                Ok(swallowed)
+            }
+            done => done,
+        }
+    }
+}
+
+impl Write for Raw {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.unless_closed(bytes.len(), |out| out.write(bytes))?;
+        if !self.closed {
+            self.bytes += written as u64;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.unless_closed((), |out| out.flush())
+    }
+}
+
+impl Partial {
+    fn create(place: PathBuf, overwrite: bool, shown: &str) -> Result<Self> {
+        let name = place
+            .file_name()
+            .ok_or_else(|| Error::config(format!("'{shown}' does not name a file")))?;
+        let temporary = format!(".{}.{}.partial", name.to_string_lossy(), process::id());
+        let temporary = place.with_file_name(temporary);
+        let file = Growing::create_new(&temporary).map_err(|e| cannot(shown, "create", &e))?;
+        let partial = Self {
+            file,
+            temporary,
+            place,
+            overwrite,
+            finished: false,
+        };
+        if let Ok(replaced) = fs::metadata(&partial.place) {
+            fs::set_permissions(&partial.temporary, replaced.permissions())
+                .map_err(|e| cannot(shown, "create", &e))?;
+        }
+        Ok(partial)
+    }
+
+    fn finish(mut self, shown: &str) -> Result<()> {
+        let failed = |e: io::Error| cannot(shown, "write", &e);
+        self.file.sync().map_err(failed)?;
+        if !self.overwrite && self.place.exists() {
+            return Err(exists(shown));
+        }
+        fs::rename(&self.temporary, &self.place).map_err(failed)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Nothing can be done about a file that does not go; its name says that it is not whole.
+            let _ = fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+fn exists(shown: &str) -> Error {
+    Error::config(format!("'{shown}' exists")).hint("replace it with --overwrite, or name another file")
+}
+
+/// A failure of the file system, with what helps where that is known.
+fn cannot(shown: &str, verb: &str, cause: &io::Error) -> Error {
+    let error = Error::new(ErrorKind::Refused, format!("cannot {verb} {shown}: {cause}"));
+    match cause.kind() {
+        IoKind::NotFound => error.hint("its directory does not exist; create it first"),
+        IoKind::PermissionDenied => error.hint("name a file in a directory that you may write to"),
+        IoKind::StorageFull | IoKind::QuotaExceeded | IoKind::FileTooLarge => {
+            error.hint("make room, or end the name in .csv.zst or .parquet to compress it")
+        }
+        _ => error,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_without_a_reader_swallows_the_rest() {
+        let (reader, writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut destination = Destination {
+            shown: "a pipe".to_owned(),
+            stream: Stream::Plain(Raw::new(Place::Special(file))),
+        };
+        destination.write_all(b"seen").unwrap();
+        assert!(!destination.is_closed());
+        drop(reader);
+        destination.write_all(b"not seen").unwrap();
+        assert!(destination.is_closed());
+        destination.write_all(b"nor this").unwrap();
+        assert_eq!(destination.finish().unwrap(), 4);
+    }
+}

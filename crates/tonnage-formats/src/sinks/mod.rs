@@ -1,0 +1,240 @@
+//! Where batches of rows are written: CSV, JSON lines, Parquet and Arrow IPC, to a file or standard output.
+//!
+//! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there,
+//! complete and synced; a sink dropped unfinished takes its temporary file away; a file that exists is
+//! replaced only on request; and memory is bounded, by [`csv::BUFFER_BYTES`] or
+//! [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
+
+use std::path::{Path, PathBuf};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+
+use crate::sources::Format;
+use tonnage_core::{
+    error::{Error, Result},
+    table::nearest,
+};
+
+mod arrow_ipc;
+pub mod csv;
+mod destination;
+mod growing;
+mod json;
+pub mod parquet;
+
+use self::{
+    arrow_ipc::ArrowSink,
+    csv::{CsvOptions, CsvSink},
+    destination::Destination,
+    json::JsonSink,
+    parquet::{ParquetOptions, ParquetSink},
+};
+
+pub use self::destination::Compression;
+
+/// Takes batches of one schema.
+pub trait Sink: Send {
+    /// Writes a batch. An error leaves the sink good for nothing but to be dropped.
+    fn write(&mut self, batch: &RecordBatch) -> Result<()>;
+
+    /// Writes what is held back, syncs the file and gives it its name. Returns the bytes written, after
+    /// compression.
+    fn finish(self: Box<Self>) -> Result<u64>;
+
+    /// Whether the other end of a pipe was closed. What is written from then on goes nowhere, without an
+    /// error: a reader that has seen enough (`head`) is no failure, but the caller had better stop.
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+/// What to write and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// The file; `-` is standard output.
+    pub path: PathBuf,
+    /// The format; none takes it from the file's ending, and CSV for standard output.
+    pub format: Option<Format>,
+    /// How text is compressed as a whole; none takes it from the file's ending.
+    pub compression: Option<Compression>,
+    /// Whether a file that exists is replaced.
+    pub overwrite: bool,
+    /// Used for CSV and TSV.
+    pub csv: CsvOptions,
+    /// Used for Parquet.
+    pub parquet: ParquetOptions,
+}
+
+impl Output {
+    /// To `path`, in the format of its ending, replacing nothing.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            format: None,
+            compression: None,
+            overwrite: false,
+            csv: CsvOptions::default(),
+            parquet: ParquetOptions::default(),
+        }
+    }
+
+    fn is_stdout(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+}
+
+/// The formats by the names that endings and `--format` have.
+const FORMATS: &[(&str, Format)] = &[
+    ("csv", Format::Csv),
+    ("tsv", Format::Tsv),
+    ("jsonl", Format::Json),
+    ("ndjson", Format::Json),
+    ("json", Format::Json),
+    ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
+    ("ipc", Format::Arrow),
+];
+
+/// The ending of files of a format, without its point.
+pub fn ending(format: Format) -> &'static str {
+    FORMATS
+        .iter()
+        .find(|(_, known)| *known == format)
+        .map_or("csv", |(name, _)| name)
+}
+
+/// The format called `name` (csv, tsv, jsonl, parquet, arrow).
+pub fn format_named(name: &str) -> Result<Format> {
+    if let Some((_, format)) = FORMATS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+        return Ok(*format);
+    }
+    let names: Vec<_> = FORMATS.iter().map(|(known, _)| *known).collect();
+    let hint = match nearest(name, names.iter().copied()).first() {
+        Some(known) => format!("did you mean {known}?"),
+        None => format!("formats are {}", names.join(", ")),
+    };
+    Err(Error::config(format!("unknown format '{name}'")).hint(hint))
+}
+
+/// Opens the output. `Config` where the ending says no format, the file exists, the directory does not, or a
+/// column's type cannot be written in the format.
+pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
+    let (format, compression) = kind(output)?;
+    let open = || match output.is_stdout() {
+        true => Destination::stdout(
+            matches!(format, Format::Parquet | Format::Arrow) || compression != Compression::None,
+            compression,
+        ),
+        false => Destination::file(&output.path, output.overwrite, compression),
+    };
+    match format {
+        Format::Csv | Format::Tsv => {
+            let mut options = output.csv.clone();
+            if format == Format::Tsv && options.delimiter.is_none() {
+                options.delimiter = Some(b'\t');
+            }
+            // The schema is checked first, so that a refused one leaves no file behind.
+            let encoder = csv::Encoder::new(schema, &options)?;
+            Ok(Box::new(CsvSink::new(encoder, open()?)?))
+        }
+        Format::Parquet => Ok(Box::new(ParquetSink::new(schema, &output.parquet, open()?)?)),
+        Format::Json => Ok(Box::new(JsonSink::new(schema, open)?)),
+        Format::Arrow => Ok(Box::new(ArrowSink::new(schema, open()?)?)),
+    }
+}
+
+/// Whether the output is text.
+pub fn is_text(output: &Output) -> Result<bool> {
+    let (format, _) = kind(output)?;
+    Ok(matches!(format, Format::Csv | Format::Tsv | Format::Json))
+}
+
+/// Refuses what [`create`] would refuse of a path; writes nothing.
+pub fn check(output: &Output) -> Result<()> {
+    kind(output)?;
+    match output.is_stdout() {
+        true => Ok(()),
+        false => Destination::check(&output.path, output.overwrite),
+    }
+}
+
+/// Finishes all of `sinks`, each with the path that it writes to, and returns the bytes of each. If one cannot be
+/// finished, files that were are removed again: a part of what belongs together never stands where all is looked for.
+pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<u64>> {
+    let (mut finished, mut bytes) = (Vec::new(), Vec::new());
+    for (sink, path) in sinks {
+        match sink.finish() {
+            Ok(written) => {
+                finished.push(path);
+                bytes.push(written);
+            }
+            Err(error) => {
+                for path in finished.iter().filter(|path| path.as_os_str() != "-") {
+                    // Devices and pipes are not ours; what a link leads to is what was written.
+                    if let Some(file) = path.canonicalize().ok().filter(|file| file.is_file()) {
+                        // What does not go is whole by itself; the error says that there is no more.
+                        let _ = std::fs::remove_file(file);
+                    }
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+/// The format and compression of an output, from what was asked for and the file's endings.
+pub fn kind(output: &Output) -> Result<(Format, Compression)> {
+    if output.is_stdout() {
+        let format = output.format.unwrap_or(Format::Csv);
+        return by_itself(format, output.compression.unwrap_or(Compression::None), "-");
+    }
+    let shown = output.path.display();
+    let extension = |path: &Path| path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let outer = extension(&output.path);
+    let (compression, inner) = match outer.as_deref() {
+        Some("gz") => (
+            Compression::Gzip,
+            extension(Path::new(&output.path.with_extension(""))),
+        ),
+        Some("zst") => (
+            Compression::Zstd,
+            extension(Path::new(&output.path.with_extension(""))),
+        ),
+        _ => (Compression::None, outer),
+    };
+    let by_ending = inner.as_deref().and_then(|ending| {
+        let found = FORMATS.iter().find(|(known, _)| *known == ending);
+        found.map(|(_, format)| *format)
+    });
+    let format = output.format.or(by_ending).ok_or_else(|| {
+        Error::config(format!("the ending of '{shown}' says no format"))
+            .hint("end it in .csv, .csv.gz, .csv.zst, .tsv, .jsonl, .parquet or .arrow, or give --format")
+    })?;
+    by_itself(
+        format,
+        output.compression.unwrap_or(compression),
+        &shown.to_string(),
+    )
+}
+
+/// Refuses to compress what does so by itself.
+fn by_itself(format: Format, compression: Compression, shown: &str) -> Result<(Format, Compression)> {
+    let ending = match format {
+        Format::Parquet => Some(".parquet"),
+        Format::Arrow => Some(".arrow"),
+        _ => None,
+    };
+    if let Some(ending) = ending
+        && compression != Compression::None
+    {
+        return Err(
+            Error::config(format!("'{shown}': {} compresses by itself", format.name()))
+                .hint(format!("end it in {ending}")),
+        );
+    }
+    Ok((format, compression))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! How a file's text is cut: the options, checked and resolved.
+
+use crate::sources::{Format, TextOptions, text::RECORD_BYTES_LIMIT};
+use tonnage_core::error::{Error, Result};
+
+/// Options resolved for a format.
+#[derive(Debug, Clone)]
+pub(super) struct Dialect {
+    /// Between fields.
+    pub delimiter: u8,
+    /// Around fields; none where quotes are data.
+    pub quote: Option<u8>,
+    /// Before a quote inside a quoted field; none where the quote is doubled.
+    pub escape: Option<u8>,
+    /// First byte of lines that are skipped.
+    pub comment: Option<u8>,
+    /// The most bytes of a record.
+    pub record_bytes_max: usize,
+    /// Unquoted fields that mean null.
+    pub nulls: Nulls,
+}
+
+impl Dialect {
+    /// `Config` where two options contradict each other.
+    pub fn new(format: Format, options: &TextOptions) -> Result<Self> {
+        let delimiter = options.delimiter.unwrap_or(match format {
+            Format::Tsv => b'\t',
+            _ => b',',
+        });
+        // An escape that is the quote itself is the doubled quote.
+        let escape = options.escape.filter(|escape| options.quote != Some(*escape));
+        if escape.is_some() && options.quote.is_none() {
+            return Err(Error::config("an escape without a quote has no meaning")
+                .hint("leave --escape out, or give --quote too"));
+        }
+        let named = [
+            ("delimiter", Some(delimiter)),
+            ("quote", options.quote),
+            ("escape", escape),
+            ("comment", options.comment),
+        ];
+        let mut seen: Vec<(&str, u8)> = Vec::new();
+        for (name, byte) in named {
+            let Some(byte) = byte else { continue };
+            if matches!(byte, b'\n' | b'\r' | 0) || !byte.is_ascii() {
+                return Err(Error::config(format!(
+                    "the {name} has to be one ASCII character, and no line end"
+                )));
+            }
+            if let Some((other, _)) = seen.iter().find(|(_, b)| *b == byte) {
+                return Err(Error::config(format!(
+                    "{other} and {name} are both '{}'",
+                    char::from(byte).escape_default()
+                ))
+                .hint("each needs a character of its own"));
+            }
+            seen.push((name, byte));
+        }
+        if options.record_bytes_max == 0 || options.record_bytes_max > RECORD_BYTES_LIMIT {
+            return Err(Error::config(format!(
+                "the most bytes of a record have to be between 1 and {RECORD_BYTES_LIMIT}"
+            )));
+        }
+        Ok(Self {
+            delimiter,
+            quote: options.quote,
+            escape,
+            comment: options.comment,
+            record_bytes_max: options.record_bytes_max,
+            nulls: Nulls::new(&options.nulls),
+        })
+    }
+
+    /// Everything that decides how text is read, as `name=value`.
+    pub fn describe(&self, options: &TextOptions) -> Vec<String> {
+        let byte = |b: Option<u8>| match b {
+            Some(b) => char::from(b).escape_default().to_string(),
+            None => "none".to_owned(),
+        };
+        vec![
+            // TSV is text with another delimiter: the same file by another name is the same input.
+            "format=text".to_owned(),
+            format!("delimiter={}", byte(Some(self.delimiter))),
+            format!("quote={}", byte(self.quote)),
+            format!("escape={}", byte(self.escape)),
+            format!("comment={}", byte(self.comment)),
+            format!("header={}", options.header),
+            format!("null={:?}", options.nulls),
+            format!("encoding={}", options.encoding.to_ascii_lowercase()),
+            format!("timezone={}", options.timezone.as_deref().unwrap_or("none")),
+            format!("record_bytes_max={}", self.record_bytes_max),
+        ]
+    }
+}
+
+/// The texts that mean null.
+#[derive(Debug, Clone)]
+pub(super) struct Nulls {
+    texts: Vec<Vec<u8>>,
+    /// One more than the bytes of the longest; 0 where there is none.
+    bytes_bound: usize,
+}
+
+impl Nulls {
+    fn new(texts: &[String]) -> Self {
+        Self {
+            texts: texts.iter().map(|t| t.clone().into_bytes()).collect(),
+            bytes_bound: texts.iter().map(|t| t.len() + 1).max().unwrap_or(0),
+        }
+    }
+
+    /// Whether an unquoted field means null. For most fields their length alone says no.
+    #[inline]
+    pub fn contains(&self, field: &[u8]) -> bool {
+        field.len() < self.bytes_bound && self.texts.iter().any(|text| text == field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_contradict_each_other_are_refused() {
+        let base = TextOptions::default();
+        let cases = [
+            (
+                TextOptions {
+                    delimiter: Some(b'"'),
+                    ..base.clone()
+                },
+                "delimiter and quote are both '\\\"'",
+            ),
+            (
+                TextOptions {
+                    comment: Some(b','),
+                    ..base.clone()
+                },
+                "delimiter and comment are both ','",
+            ),
+            (
+                TextOptions {
+                    delimiter: Some(b'\n'),
+                    ..base.clone()
+                },
+                "the delimiter has to be one ASCII character, and no line end",
+            ),
+            (
+                TextOptions {
+                    quote: None,
+                    escape: Some(b'\\'),
+                    ..base.clone()
+                },
+                "an escape without a quote has no meaning",
+            ),
+        ];
+        for (options, message) in cases {
+            assert_eq!(
+                Dialect::new(Format::Csv, &options).unwrap_err().to_string(),
+                message
+            );
+        }
+        let same = TextOptions {
+            escape: Some(b'"'),
+            ..base
+        };
+        assert_eq!(Dialect::new(Format::Tsv, &same).unwrap().escape, None);
+    }
+
+    #[test]
+    fn nulls_are_whole_fields() {
+        let nulls = Nulls::new(&["".to_owned(), "NA".to_owned()]);
+        assert!(nulls.contains(b"") && nulls.contains(b"NA"));
+        assert!(!nulls.contains(b"N") && !nulls.contains(b"NAN") && !nulls.contains(b"na"));
+        assert!(!Nulls::new(&[]).contains(b""));
+    }
+}

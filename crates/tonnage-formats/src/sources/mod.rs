@@ -1,0 +1,155 @@
+//! Where rows come from: files of several formats, plain or compressed, or standard input.
+
+pub mod arrow_ipc;
+pub mod batches;
+pub(crate) mod columns;
+pub mod compress;
+pub mod csv;
+pub mod damage;
+pub mod empty;
+pub mod files;
+pub(crate) mod infer;
+pub mod json;
+pub mod parquet;
+pub mod rows;
+pub mod state;
+pub(crate) mod text;
+
+use std::{path::PathBuf, sync::Arc};
+
+use tonnage_core::{
+    error::{Error, Result},
+    ledger::InputIdentity,
+    source::Source,
+};
+
+/// Opens what a user names as one source: paths, globs, directories, `-` for standard input. `format` is told
+/// by the files' endings where it is not given.
+///
+/// `Config` where the names or options make no sense; `Input` for what is not there or cannot be read.
+pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Result<Box<dyn Source>> {
+    let (files, format) = files::find(inputs, format)?;
+    open_files(files, format, text)
+}
+
+/// Opens files that were found ([`files::find`]) as one source.
+pub fn open_files(files: Vec<InputFile>, format: Format, text: &TextOptions) -> Result<Box<dyn Source>> {
+    match format {
+        Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
+        Format::Parquet => {
+            refuse_text(&files)?;
+            Ok(Box::new(parquet::ParquetSource::open(files)?))
+        }
+        Format::Json => Ok(Box::new(json::JsonSource::open(files, text)?)),
+        Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),
+    }
+}
+
+/// Text in files that are called Parquet is told apart from damaged Parquet.
+fn refuse_text(files: &[InputFile]) -> Result<()> {
+    for file in files {
+        if let Some(what) = compress::not_parquet(file)? {
+            return Err(
+                Error::input(format!("{} is not a Parquet file but {what}", file.shown))
+                    .hint("if it is text, read it with --format csv or --format tsv"),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// One file to read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputFile {
+    /// As the user named it; goes into messages and rejects.
+    pub shown: Arc<str>,
+    /// Where it is; `None` is standard input.
+    pub path: Option<PathBuf>,
+    /// Absolute path, size and time; `None` for what cannot be read again.
+    pub identity: Option<InputIdentity>,
+    /// What it was when it was found; `None` for what cannot be read again.
+    pub state: Option<state::FileState>,
+}
+
+/// A file's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Comma-separated text.
+    Csv,
+    /// Tab-separated text.
+    Tsv,
+    /// JSON lines: an object a line.
+    Json,
+    /// Apache Parquet.
+    Parquet,
+    /// Apache Arrow IPC, as a file or a stream.
+    Arrow,
+}
+
+impl Format {
+    /// Its name for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "CSV",
+            Self::Tsv => "TSV",
+            Self::Json => "JSON",
+            Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
+        }
+    }
+}
+
+/// How text files are read. Everything here is part of a run's identity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextOptions {
+    /// Between fields; none takes the format's own.
+    pub delimiter: Option<u8>,
+    /// Around fields; none turns quoting off.
+    pub quote: Option<u8>,
+    /// Before a quote inside a quoted field; none means that the quote is doubled.
+    pub escape: Option<u8>,
+    /// Whether the first record names the columns.
+    pub header: bool,
+    /// Unquoted fields that mean null; as COPY, the empty field where none was given.
+    pub nulls: Vec<String>,
+    /// Lines that begin with this byte are skipped and are not rows.
+    pub comment: Option<u8>,
+    /// The WHATWG label of the character set; `utf-8` unless given.
+    pub encoding: String,
+    /// Zone of times that carry none, where the column wants an instant (IANA name).
+    pub timezone: Option<String>,
+    /// The most bytes of one record; longer ones are rejects.
+    pub record_bytes_max: usize,
+    /// How many rows the types of columns are inferred from.
+    pub scan: Scan,
+}
+
+/// How many rows the types of columns are inferred from, for a table that is made for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    /// The first ones.
+    Sample,
+    /// All: files are read twice.
+    All,
+}
+
+impl Default for TextOptions {
+    /// As PostgreSQL's COPY in CSV mode, with a header, and records of at most 64 MiB.
+    fn default() -> Self {
+        Self {
+            delimiter: None,
+            quote: Some(b'"'),
+            escape: None,
+            header: true,
+            nulls: vec![String::new()],
+            comment: None,
+            encoding: "utf-8".to_owned(),
+            timezone: None,
+            record_bytes_max: 64 << 20,
+            scan: Scan::Sample,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

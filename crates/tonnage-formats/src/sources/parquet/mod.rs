@@ -1,0 +1,303 @@
+//! Apache Parquet files.
+//!
+//! Invariants:
+//! - A block never crosses files, and all blocks of a file but its last have the same number of rows, which
+//!   follows from the file's footer and the request alone: row groups, pages and attempts do not matter to
+//!   it.
+//! - A file that is not what it was when the source was opened, or when a run began, is an error: never rows. A block
+//!   of a file that has changed since it was found is never handed on.
+//! - Memory: the rows of one block, one page a column, and the footer of the file at hand. Column chunks are
+//!   read page by page; no row group is ever held whole. What a file claims is checked before memory is given to it
+//!   (`claims`).
+
+mod claims;
+mod content;
+mod file;
+mod pages;
+mod read;
+mod thrift;
+
+#[cfg(test)]
+mod tests;
+
+use self::{
+    content::Content,
+    file::{ParquetFile, damaged},
+    read::BlockReader,
+};
+use super::{
+    InputFile,
+    columns::merge_columns,
+    damage::{changed_before, has_changed},
+    text::window::chained,
+};
+use tonnage_core::{
+    error::{Error, Result},
+    ledger::InputIdentity,
+    slot::BlockMark,
+    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
+};
+
+/// Reads Parquet files one after another.
+pub struct ParquetSource {
+    files: Vec<ParquetFile>,
+    schema: SourceSchema,
+    request: Option<ReadRequest>,
+    at: Place,
+    /// Open at `at`, if open.
+    reader: Option<BlockReader>,
+    /// The rolling hash before each file that is known so far, the first included.
+    hashes: Vec<u64>,
+}
+
+/// Where the next block begins.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    /// Number of the block.
+    block: u64,
+    /// Index of the file.
+    file: usize,
+    /// Rows of the file before.
+    row: u64,
+    /// Rows of all files before.
+    rows: u64,
+    /// The rolling hash of what lies before.
+    hash: u64,
+}
+
+impl ParquetSource {
+    /// Opens the files and reads their footers. `Input` where one is not a whole Parquet file, or where their
+    /// columns differ in name, order or type; `Config` for no files and for standard input.
+    pub fn open(files: Vec<InputFile>) -> Result<Self> {
+        let mut opened: Vec<ParquetFile> = Vec::with_capacity(files.len());
+        let mut columns: Vec<SourceColumn> = Vec::new();
+        for file in files {
+            let (file, footer) = ParquetFile::open(file)?;
+            match opened.first() {
+                None => columns = footer.columns,
+                Some(first) => merge_columns(&mut columns, &first.shown, &footer.columns, &file.shown)?,
+            }
+            opened.push(file);
+        }
+        let Some(first) = opened.first() else {
+            return Err(Error::config("there is no Parquet file to read"));
+        };
+        let shown = first.shown.clone();
+        Ok(Self {
+            files: opened,
+            schema: SourceSchema {
+                shown,
+                columns,
+                named: true,
+                text: false,
+                header: None,
+            },
+            request: None,
+            at: Place::default(),
+            reader: None,
+            hashes: vec![0],
+        })
+    }
+
+    /// Rows in all files, from their footers.
+    pub fn rows_total(&self) -> u64 {
+        self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// Leaves files that have no more rows behind, as long as there is another.
+    fn settle(&mut self) -> Result<()> {
+        while self.at.file + 1 < self.files.len() && self.at.row >= self.files[self.at.file].rows {
+            let following = self.at.file + 1;
+            if self.hashes.len() == following && self.at.row > 0 {
+                self.hashes.push(self.at.hash);
+            }
+            self.at.file = following;
+            self.at.row = 0;
+            self.at.hash = self.hash_before(following)?;
+            self.reader = None;
+        }
+        Ok(())
+    }
+
+    /// The rolling hash before a file. Files that were not read are read for it.
+    fn hash_before(&mut self, number: usize) -> Result<u64> {
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        while let (Some(before), true) = (self.hashes.last().copied(), self.hashes.len() <= number) {
+            let file = &self.files[self.hashes.len() - 1];
+            let mut content = Content::of(file, request)?;
+            self.hashes.push(hash_at(file, &mut content, file.rows, before)?);
+        }
+        Ok(self.hashes[number])
+    }
+
+    fn mark(&self) -> BlockMark {
+        BlockMark {
+            // More files than 32 bits can count cannot be named on a command line.
+            file: self.at.file as u32,
+            offset: self.at.row,
+            file_rows: self.at.row,
+            rows: self.at.rows,
+            hash: self.at.hash,
+        }
+    }
+}
+
+impl Source for ParquetSource {
+    fn schema(&self) -> &SourceSchema {
+        &self.schema
+    }
+
+    fn identity(&self) -> Option<Vec<InputIdentity>> {
+        self.files.iter().map(|file| file.identity.clone()).collect()
+    }
+
+    fn options(&self) -> Vec<String> {
+        vec!["format=parquet".to_owned()]
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn bytes_total(&self) -> Option<u64> {
+        Some(self.files.iter().map(|file| file.bytes).sum())
+    }
+
+    fn request(&mut self, request: &ReadRequest) -> Result<()> {
+        if let Some((index, _)) = request
+            .columns
+            .iter()
+            .find(|(index, _)| *index >= self.schema.columns.len())
+        {
+            return Err(Error::bug(format!(
+                "a Parquet source was asked for column {index}"
+            )));
+        }
+        if request.block_rows == 0 || u32::try_from(request.block_rows).is_err() {
+            return Err(Error::bug(format!(
+                "a block cannot have {} rows",
+                request.block_rows
+            )));
+        }
+        self.request = Some(request.clone());
+        self.reader = None;
+        Ok(())
+    }
+
+    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
+        self.reader = None;
+        if index == 0 && *mark == BlockMark::default() {
+            self.at = Place::default();
+            return Ok(());
+        }
+        let number = mark.file as usize;
+        let Some(file) = self.files.get(number) else {
+            return Err(Error::input(format!(
+                "there were more files when the run began: {} are left",
+                self.files.len()
+            ))
+            .hint("give the files that the run began with, or --restart"));
+        };
+        if mark.offset > file.rows {
+            return Err(has_changed(&file.shown));
+        }
+        let before: u64 = self.files[..number].iter().map(|file| file.rows).sum();
+        if mark.rows != before + mark.offset {
+            return Err(has_changed(format_args!("a file before {}", file.shown)));
+        }
+        let mut hash = self.hash_before(number)?;
+        let file = &self.files[number];
+        if mark.offset > 0 {
+            let request = self.request.as_ref().ok_or_else(not_requested)?;
+            hash = hash_at(file, &mut Content::of(file, request)?, mark.offset, hash)?;
+        }
+        if mark.hash != 0 && mark.hash != hash {
+            return Err(changed_before(
+                |number| Some(&self.files.get(number)?.shown),
+                mark,
+            ));
+        }
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        let blocks_before: u64 = self.files[..number]
+            .iter()
+            .map(|file| file.rows.div_ceil(file.block_rows(request)))
+            .sum();
+        let block_rows = file.block_rows(request);
+        let aligned = mark.offset.is_multiple_of(block_rows) || mark.offset == file.rows;
+        if !aligned || index != blocks_before + mark.offset.div_ceil(block_rows) {
+            return Err(Error::bug(format!(
+                "block {index} does not begin at row {} of {}",
+                mark.offset + 1,
+                file.shown
+            )));
+        }
+        self.at = Place {
+            block: index,
+            file: number,
+            row: mark.offset,
+            rows: mark.rows,
+            hash,
+        };
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Block>> {
+        self.settle()?;
+        let before = self.hash_before(self.at.file)?;
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        let file = &self.files[self.at.file];
+        let rows = file.block_rows(request).min(file.rows - self.at.row);
+        if rows == 0 {
+            return Ok(None);
+        }
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => self.reader.insert(BlockReader::open(file, request, self.at.row)?),
+        };
+        let mut read = || {
+            // A block's rows fit 32 bits, as was checked when they were requested.
+            let read = reader.read(rows as usize, &file.shown, self.at.row)?;
+            let hash = hash_at(file, &mut reader.content, self.at.row + rows, before)?;
+            Ok((read, hash))
+        };
+        let read = read();
+        let read = file.check_open(&reader.content.file).and(read);
+        let ((rows_read, origin, rejects), hash) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                // What has failed half way stands nobody knows where.
+                self.reader = None;
+                return Err(error);
+            }
+        };
+        let start = self.mark();
+        let bytes = file.bytes_before(self.at.row + rows) - file.bytes_before(self.at.row);
+        let index = self.at.block;
+        self.at.block += 1;
+        self.at.row += rows;
+        self.at.rows += rows;
+        self.at.hash = hash;
+        self.settle()?;
+        Ok(Some(Block {
+            index,
+            rows: rows_read,
+            origin,
+            rejects,
+            start,
+            end: self.mark(),
+            bytes,
+        }))
+    }
+}
+
+/// The rolling hash before a row of a file, where `before` is that before the file.
+fn hash_at(file: &ParquetFile, content: &mut Content, row: u64, before: u64) -> Result<u64> {
+    let hash = content
+        .hash_before(row)
+        .map_err(|cause| damaged(&file.shown, row, &cause))?;
+    Ok(chained(before, hash))
+}
+
+fn not_requested() -> Error {
+    Error::bug("a Parquet source was read before it was asked for columns")
+}

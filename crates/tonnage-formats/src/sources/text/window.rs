@@ -1,0 +1,202 @@
+//! A file's text, seen through a window that moves over it.
+//!
+//! The window holds what has been read and not yet consumed: a block and a little more. Everything consumed
+//! goes through the rolling hash, so that at any place the hash says what lay before it.
+
+use std::fs::File;
+
+use encoding_rs::Encoding;
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
+
+use super::decode::Decoded;
+use crate::sources::{
+    InputFile,
+    compress::{ByteStream, Compression},
+};
+use tonnage_core::error::Result;
+
+/// The least that is read at a time: enough to make a call cheap, little enough to stay in a cache.
+pub(crate) const READ_BYTES: usize = 256 << 10;
+
+/// Up to here the buffer doubles when it grows; beyond, it takes only what is needed.
+const DOUBLING_BYTES_MAX: usize = 16 << 20;
+
+/// The rolling hash of what has hash `before`, and then `hash`; that of the first file is its own.
+pub(crate) fn chained(before: u64, hash: u64) -> u64 {
+    match before {
+        0 => hash,
+        _ => xxh3_64_with_seed(&hash.to_le_bytes(), before),
+    }
+}
+
+/// One open file.
+pub(crate) struct Window {
+    stream: ByteStream,
+    decoded: bool,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The file ends where the buffer's bytes do.
+    whole: bool,
+    /// Where in the file's text the window begins.
+    offset: u64,
+    /// The hash of the files before; 0 where there are none.
+    before: u64,
+    hash: Xxh3Default,
+    blank_lines: u64,
+}
+
+impl Window {
+    /// Opens `file`; its text is decoded from `encoding`, or is UTF-8 already.
+    pub fn open(file: &InputFile, encoding: Option<&'static Encoding>) -> Result<Self> {
+        Ok(Self::of_stream(ByteStream::open(file)?, encoding))
+    }
+
+    /// A window over a stream of bytes.
+    pub fn of_stream(stream: ByteStream, encoding: Option<&'static Encoding>) -> Self {
+        Self {
+            stream: match encoding {
+                Some(encoding) => stream.map(|reader| Box::new(Decoded::new(reader, encoding))),
+                None => stream,
+            },
+            decoded: encoding.is_some(),
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            whole: false,
+            offset: 0,
+            before: 0,
+            hash: Xxh3Default::new(),
+            blank_lines: 0,
+        }
+    }
+
+    /// What has been read and not consumed.
+    #[inline]
+    pub fn text(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Whether the file ends where [`Window::text`] does.
+    #[inline]
+    pub fn whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Where in the file's text the window begins: bytes after decompression and decoding.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether offsets are those of the (decompressed) file: not where it was decoded from another character
+    /// set.
+    pub fn offsets_are_the_files(&self) -> bool {
+        !self.decoded
+    }
+
+    /// Bytes consumed, as they lie on the disk. Exact for plain files, else what had to be read so far.
+    pub fn disk_bytes(&self) -> u64 {
+        if self.stream.compression() == Compression::None && !self.decoded {
+            self.offset
+        } else {
+            self.stream.taken()
+        }
+    }
+
+    /// The rolling hash of the files before and of everything consumed of this one.
+    pub fn hash(&self) -> u64 {
+        match self.offset {
+            0 => self.before,
+            _ => chained(self.before, self.hash.digest()),
+        }
+    }
+
+    /// The file that is read, if it is one.
+    pub fn file(&self) -> Option<&File> {
+        self.stream.file()
+    }
+
+    /// Says what hash the files before have.
+    pub fn follows(&mut self, before: u64) {
+        self.before = before;
+    }
+
+    /// The hash of the files before and of this one, which has been read to its end.
+    pub fn hash_behind(&self) -> u64 {
+        chained(self.before, self.stream.digest())
+    }
+
+    /// Takes note of lines that are blank and no rows.
+    pub fn pass_blank_lines(&mut self, lines: u64) {
+        self.blank_lines += lines;
+    }
+
+    /// How many there were.
+    pub fn blank_lines(&self) -> u64 {
+        self.blank_lines
+    }
+
+    /// Reads at least `wanted` more bytes, or to the end of the file.
+    pub fn read(&mut self, wanted: usize) -> Result<()> {
+        let wanted = wanted.max(1);
+        self.make_room(wanted.max(READ_BYTES));
+        let enough = self.end + wanted;
+        while !self.whole && self.end < enough {
+            // Room was made for `READ_BYTES` beyond what is wanted, so no read is a small one.
+            match self.stream.read(&mut self.buffer[self.end..])? {
+                0 => self.whole = true,
+                count => self.end += count,
+            }
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self, wanted: usize) {
+        let live = self.end - self.start;
+        let needed = wanted + READ_BYTES;
+        if self.buffer.len() - self.end >= needed {
+            return;
+        }
+        // Moving costs no more than what was consumed since the last move. A buffer that one long record has
+        // blown up is given back.
+        let bloated = self.buffer.len() > DOUBLING_BYTES_MAX && self.buffer.len() / 4 > live + needed;
+        if live <= self.start && self.buffer.len() - live >= needed && !bloated {
+            self.buffer.copy_within(self.start..self.end, 0);
+        } else {
+            let length = match live + needed {
+                least if least < DOUBLING_BYTES_MAX => {
+                    least.max(self.buffer.len() * 2).min(DOUBLING_BYTES_MAX)
+                }
+                least => least,
+            };
+            let mut buffer = Vec::with_capacity(length);
+            buffer.extend_from_slice(&self.buffer[self.start..self.end]);
+            buffer.resize(length, 0);
+            self.buffer = buffer;
+        }
+        (self.start, self.end) = (0, live);
+    }
+
+    /// Moves the window `count` bytes on.
+    pub fn consume(&mut self, count: usize) {
+        let count = count.min(self.end - self.start);
+        self.hash.update(&self.buffer[self.start..self.start + count]);
+        self.start += count;
+        self.offset += count as u64;
+    }
+
+    /// Moves the window on to `offset`. False if the file ends before, or the window is beyond.
+    pub fn consume_to(&mut self, offset: u64) -> Result<bool> {
+        while self.offset < offset {
+            if self.text().is_empty() {
+                self.read(READ_BYTES)?;
+                if self.text().is_empty() {
+                    return Ok(false);
+                }
+            }
+            let missing = usize::try_from(offset - self.offset).unwrap_or(usize::MAX);
+            self.consume(missing.min(self.text().len()));
+        }
+        Ok(self.offset == offset)
+    }
+}

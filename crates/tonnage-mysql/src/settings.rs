@@ -1,0 +1,440 @@
+//! Where and how to connect: the URL, then the option files' client groups, then the environment.
+//!
+//! A password is never shown: not by `Debug`, not by an error. Its origin is remembered, so that a
+//! refused one can be traced to the place where it was written.
+
+mod option_file;
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use percent_encoding::percent_decode_str;
+
+use self::option_file::OptionFiles;
+use tonnage_core::{
+    error::{Error, Result},
+    password::Password,
+};
+
+/// Where a password came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PasswordOrigin {
+    /// The URL.
+    Url,
+    /// `MYSQL_PWD`.
+    Environment,
+    /// An option file, shown as the user would write it.
+    File(String),
+    /// Beside the URL, in these words.
+    Given(String),
+    /// There is none.
+    None,
+}
+
+impl fmt::Display for PasswordOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url => f.write_str("password from the URL"),
+            Self::Environment => f.write_str("password from MYSQL_PWD"),
+            Self::File(path) => write!(f, "password from {path}"),
+            Self::Given(origin) => write!(f, "password {origin}"),
+            Self::None => f.write_str("none was given"),
+        }
+    }
+}
+
+/// TLS, in libpq's words as everywhere here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TlsMode {
+    /// Never.
+    Disable,
+    /// If the server insists.
+    Allow,
+    /// If the server can.
+    Prefer,
+    /// Always, whatever the certificate, unless an authority is given.
+    Require,
+    /// With a certificate signed by the given authority, whatever host it is made out to.
+    VerifyAuthority,
+    /// With a certificate signed by the given authority and made out to this host.
+    VerifyFull,
+}
+
+/// Where the server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    /// A host and a port.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+    },
+    /// The path of a unix socket.
+    Socket(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Socket(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// Text that is never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Secret(pub String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Everything a connection needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// The account's name.
+    pub user: String,
+    /// The password, from wherever it came.
+    pub password: Secret,
+    /// Where that was.
+    pub password_origin: PasswordOrigin,
+    /// The database, which holds the ledger too, unless another is chosen.
+    pub database: String,
+    /// The database of the ledger, where one was chosen.
+    pub ledger_database: Option<String>,
+    /// Whether `tinyint(1)` is read and written as a bool, which holds 0 and 1 only; else as an integer.
+    pub tinyint1_is_bool: bool,
+    /// TLS.
+    pub tls: TlsMode,
+    /// Certificate of the authority to trust.
+    pub root_certificate: Option<PathBuf>,
+    /// Certificate and private key that prove who we are, to servers that ask.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+    /// Limit on connecting.
+    pub connect_timeout: Duration,
+    /// A place of this machine that passes on to the endpoint, which stays the one that is meant.
+    pub way: Option<SocketAddr>,
+}
+
+/// As the command line client has it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the process was given besides the URL; a seam so that tests need not change their own environment.
+pub(super) trait Surroundings {
+    /// An environment variable; none where unset or empty.
+    fn variable(&self, name: &str) -> Option<String>;
+
+    /// Option files, the last one counts most.
+    fn option_files(&self) -> Vec<PathBuf> {
+        let home = self.variable("HOME").map(|home| Path::new(&home).join(".my.cnf"));
+        [PathBuf::from("/etc/my.cnf"), PathBuf::from("/etc/mysql/my.cnf")]
+            .into_iter()
+            .chain(home)
+            .collect()
+    }
+}
+
+/// The process's own environment.
+pub(super) struct ProcessSurroundings;
+
+impl Surroundings for ProcessSurroundings {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok().filter(|value| !value.is_empty())
+    }
+}
+
+/// The parts of a URL, percent-decoded.
+#[derive(Default)]
+struct UrlParts {
+    host: Option<String>,
+    port: Option<String>,
+    user: Option<String>,
+    password: Option<String>,
+    database: Option<String>,
+    options: Vec<(String, String)>,
+}
+
+impl UrlParts {
+    fn option(&self, name: &str) -> Option<&str> {
+        let (_, value) = self.options.iter().rev().find(|(n, _)| n == name)?;
+        Some(value.as_str()).filter(|value| !value.is_empty())
+    }
+}
+
+/// The options a URL may carry.
+const OPTIONS: &[&str] = &[
+    "socket",
+    "password",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "connect_timeout",
+    "defaults-file",
+    "ledger_schema",
+    "tinyint1",
+];
+
+fn decode(text: &str, part: &str) -> Result<String> {
+    let decoded = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| Error::config(format!("the {part} in the URL is not UTF-8")))?;
+    if decoded.contains('\0') {
+        return Err(Error::config(format!("the {part} in the URL holds a NUL byte")));
+    }
+    Ok(decoded.into_owned())
+}
+
+fn split_url(url: &str) -> Result<UrlParts> {
+    tonnage_sql::url::refuse_cut(url)?;
+    let rest = url
+        .split_once("://")
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("mysql") || scheme.eq_ignore_ascii_case("mariadb"))
+        .map(|(_, rest)| rest)
+        .ok_or_else(|| {
+            Error::config("a MariaDB or MySQL URL begins with mariadb:// or mysql://")
+                .hint("mariadb://user@host:3306/database")
+        })?;
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let mut parts = UrlParts::default();
+    let host = match authority.rsplit_once('@') {
+        None => authority,
+        Some((login, host)) => {
+            let (user, password) = match login.split_once(':') {
+                Some((user, password)) => (user, Some(password)),
+                None => (login, None),
+            };
+            parts.user = Some(decode(user, "user")?).filter(|user| !user.is_empty());
+            parts.password = password
+                .map(|password| decode(password, "password"))
+                .transpose()?
+                .filter(|password| !password.is_empty());
+            host
+        }
+    };
+    let (host, port) = if let Some(rest) = host.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or_else(|| {
+            Error::config("an IPv6 address in the URL is not closed")
+                .hint("mariadb://user@[::1]:3306/database")
+        })?;
+        (host, after.strip_prefix(':').unwrap_or(""))
+    } else {
+        host.split_once(':').unwrap_or((host, ""))
+    };
+    parts.host = Some(decode(host, "host")?).filter(|host| !host.is_empty());
+    parts.port = Some(port.to_owned()).filter(|port| !port.is_empty());
+    parts.database = Some(decode(database, "database")?).filter(|database| !database.is_empty());
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or_else(|| {
+            Error::config("an option in the URL has no value").hint("write options as ?name=value")
+        })?;
+        let name = decode(name, "option name")?;
+        if !OPTIONS.contains(&name.as_str()) {
+            return Err(Error::config(format!("unknown option '{name}' in the URL"))
+                .hint(format!("options are {}", OPTIONS.join(", "))));
+        }
+        parts.options.push((name, decode(value, "option value")?));
+    }
+    Ok(parts)
+}
+
+/// libpq's names, and those of the option files.
+fn tls_mode(text: &str, origin: &str) -> Result<TlsMode> {
+    match text.to_ascii_lowercase().as_str() {
+        "disable" | "disabled" => Ok(TlsMode::Disable),
+        "allow" => Ok(TlsMode::Allow),
+        "prefer" | "preferred" => Ok(TlsMode::Prefer),
+        "require" | "required" => Ok(TlsMode::Require),
+        "verify-ca" | "verify_ca" => Ok(TlsMode::VerifyAuthority),
+        "verify-full" | "verify_identity" => Ok(TlsMode::VerifyFull),
+        _ => Err(Error::config(format!("unknown sslmode '{text}' {origin}"))
+            .hint("modes are disable, allow, prefer, require, verify-ca, verify-full")),
+    }
+}
+
+fn port_of(text: &str) -> Result<u16> {
+    text.parse()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or_else(|| Error::config(format!("'{text}' is not a port")).hint("a port is 1 to 65535"))
+}
+
+impl Settings {
+    /// Brings URL, option files and environment together.
+    pub fn resolve(url: &str, surroundings: &impl Surroundings) -> Result<Self> {
+        let parts = split_url(url)?;
+        let variable = |name: &str| surroundings.variable(name);
+        let files = match parts.option("defaults-file") {
+            Some(path) => OptionFiles::one(Path::new(path))?,
+            None => OptionFiles::read(&surroundings.option_files()),
+        };
+        let file = |name: &str| files.option(name).map(|found| found.value.clone());
+
+        let endpoint = match (parts.option("socket"), &parts.host) {
+            (Some(socket), None) => Endpoint::Socket(socket.into()),
+            (Some(_), Some(_)) => {
+                return Err(Error::config("the URL names a host and a socket")
+                    .hint("mariadb://user@/database?socket=PATH"));
+            }
+            (None, host) => {
+                let host = host.clone();
+                let elsewhere = host
+                    .is_none()
+                    .then(|| file("host").or_else(|| variable("MYSQL_HOST")))
+                    .flatten();
+                let port = parts
+                    .port
+                    .clone()
+                    .or_else(|| file("port"))
+                    .or_else(|| variable("MYSQL_TCP_PORT"));
+                let tcp = |host: String| -> Result<Endpoint> {
+                    Ok(Endpoint::Tcp {
+                        host,
+                        port: port.as_deref().map_or(Ok(3306), port_of)?,
+                    })
+                };
+                match host.or(elsewhere.filter(|host| host != "localhost")) {
+                    Some(host) => tcp(host)?,
+                    // As the command line client: nothing or localhost is the socket, where there is one.
+                    None if parts.port.is_some() => tcp("127.0.0.1".to_owned())?,
+                    None => match file("socket")
+                        .or_else(|| variable("MYSQL_UNIX_PORT"))
+                        .map(PathBuf::from)
+                        .or_else(default_socket)
+                    {
+                        Some(socket) => Endpoint::Socket(socket),
+                        None => tcp("127.0.0.1".to_owned())?,
+                    },
+                }
+            }
+        };
+        let user = parts
+            .user
+            .clone()
+            .or_else(|| file("user"))
+            .or_else(|| variable("USER"))
+            .or_else(|| variable("LOGNAME"))
+            .ok_or_else(|| {
+                Error::config("no user is known for this database")
+                    .hint("name one: mariadb://user@host/database")
+            })?;
+        let database = parts
+            .database
+            .clone()
+            .or_else(|| file("database"))
+            .ok_or_else(|| {
+                Error::config("the URL names no database")
+                    .hint("it is the last part: mariadb://user@host/database")
+            })?;
+        let (password, password_origin) = parts
+            .option("password")
+            .map(str::to_owned)
+            .or_else(|| parts.password.clone())
+            .map(|password| (password, PasswordOrigin::Url))
+            .or_else(|| {
+                let found = files.option("password")?;
+                Some((found.value.clone(), PasswordOrigin::File(found.file.clone())))
+            })
+            .or_else(|| variable("MYSQL_PWD").map(|password| (password, PasswordOrigin::Environment)))
+            .unwrap_or((String::new(), PasswordOrigin::None));
+        let tls = match (parts.option("sslmode"), file("ssl-mode")) {
+            (Some(mode), _) => tls_mode(mode, "in the URL")?,
+            (None, Some(mode)) => tls_mode(&mode, "in an option file")?,
+            (None, None) => TlsMode::Prefer,
+        };
+        let path = |option: &str, name: &str| {
+            parts
+                .option(option)
+                .map(str::to_owned)
+                .or_else(|| file(name))
+                .map(PathBuf::from)
+        };
+        let root_certificate = path("sslrootcert", "ssl-ca");
+        let verifying = match tls {
+            TlsMode::VerifyAuthority => Some("verify-ca"),
+            TlsMode::VerifyFull => Some("verify-full"),
+            _ => None,
+        };
+        if let Some(mode) = verifying.filter(|_| root_certificate.is_none()) {
+            return Err(
+                Error::config(format!("sslmode {mode} needs the authority's certificate"))
+                    .hint("add sslrootcert=PATH to the URL, or ssl-ca to the option file"),
+            );
+        }
+        let client_certificate = match (path("sslcert", "ssl-cert"), path("sslkey", "ssl-key")) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (Some(certificate), None) => {
+                return Err(Error::config(format!(
+                    "the client certificate {} has no key",
+                    certificate.display()
+                ))
+                .hint("add sslkey=PATH to the URL"));
+            }
+            (None, _) => None,
+        };
+        let connect_timeout = match parts.option("connect_timeout") {
+            None => CONNECT_TIMEOUT,
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|seconds| *seconds > 0)
+                .map(Duration::from_secs)
+                .ok_or_else(|| {
+                    Error::config(format!("connect_timeout '{text}' is not a number of seconds"))
+                })?,
+        };
+        let tinyint1_is_bool = match parts.option("tinyint1") {
+            None | Some("bool") => true,
+            Some("int") => false,
+            Some(other) => {
+                return Err(
+                    Error::config(format!("tinyint1 '{other}' in the URL is not known"))
+                        .hint("tinyint1=bool takes 0 and 1 only, tinyint1=int what the column holds"),
+                );
+            }
+        };
+        Ok(Self {
+            endpoint,
+            user,
+            password: Secret(password),
+            password_origin,
+            database,
+            ledger_database: parts.option("ledger_schema").map(str::to_owned),
+            tinyint1_is_bool,
+            tls,
+            root_certificate,
+            client_certificate,
+            connect_timeout,
+            way: None,
+        })
+    }
+
+    /// Puts `password` in the place of whatever was found.
+    pub fn replace_password(&mut self, password: &Password) {
+        self.password = Secret(password.reveal().to_owned());
+        self.password_origin = PasswordOrigin::Given(password.origin().to_owned());
+    }
+}
+
+/// Debian's socket, then the one that the servers are built with.
+fn default_socket() -> Option<PathBuf> {
+    ["/run/mysqld/mysqld.sock", "/tmp/mysql.sock"]
+        .into_iter()
+        .map(PathBuf::from)
+        .find(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests;

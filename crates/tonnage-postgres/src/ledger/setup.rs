@@ -1,0 +1,229 @@
+//! What makes the ledger and grants its use: the one place that has its definition.
+//!
+//! The statements change nothing that is there already, but for an index or a table that a later version has added.
+
+use tokio_postgres::GenericClient;
+
+use super::{SCHEMA, Tables, found, locate, witness};
+use crate::{
+    catalog::{INPUTS, get},
+    errors,
+    types::quote,
+};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::Setup,
+};
+
+/// Taken while the tables are made, so that two first runs do not collide. "tonnage" in ASCII.
+const CREATION_LOCK: i64 = 0x0074_6f6e_6e61_6765;
+
+/// Waits, in a transaction, for others that make a ledger.
+pub(super) async fn lock(client: &impl GenericClient) -> Result<()> {
+    client
+        .execute("SELECT pg_catalog.pg_advisory_xact_lock($1)", &[&CREATION_LOCK])
+        .await
+        .map(|_| ())
+        .map_err(errors::statement)
+}
+
+/// The statements that make the tables.
+pub(super) fn statements(tables: &Tables) -> Vec<String> {
+    let Tables { runs, slots, .. } = tables;
+    let inputs = tables.inputs.as_deref().unwrap_or_default();
+    vec![
+        format!(
+            "CREATE TABLE IF NOT EXISTS {runs} (\
+                 run_id text PRIMARY KEY, identity text NOT NULL, epoch bigint NOT NULL, started bigint NOT NULL, \
+                 finished bigint, written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
+                 detail text NOT NULL)"
+        ),
+        format!(
+            "CREATE UNIQUE INDEX IF NOT EXISTS tonnage_runs_unfinished ON {runs} (identity) WHERE finished IS NULL"
+        ),
+        format!("CREATE INDEX IF NOT EXISTS tonnage_runs_identity ON {runs} (identity, run_id)"),
+        format!(
+            "CREATE INDEX IF NOT EXISTS tonnage_runs_finished ON {runs} (finished, run_id) \
+             WHERE finished IS NOT NULL"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {slots} (\
+                 run_id text NOT NULL, slot integer NOT NULL, epoch bigint NOT NULL, \
+                 block bigint NOT NULL, block_rows bigint NOT NULL, \
+                 file bigint NOT NULL, byte_offset bigint NOT NULL, file_rows bigint NOT NULL, \
+                 source_rows bigint NOT NULL, hash bigint NOT NULL, \
+                 written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
+                 PRIMARY KEY (run_id, slot)) WITH (fillfactor = 50)"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {inputs} (\
+                 run_id text NOT NULL, number integer NOT NULL, found_by text NOT NULL, detail text NOT NULL, \
+                 PRIMARY KEY (run_id, number))"
+        ),
+        format!("CREATE INDEX IF NOT EXISTS tonnage_inputs_found ON {inputs} (found_by, run_id)"),
+    ]
+}
+
+/// The statements that let a role use the ledger.
+fn grants(tables: &Tables, role: &str) -> Vec<String> {
+    // A role cannot have this name.
+    let role = match role.eq_ignore_ascii_case("public") {
+        true => "PUBLIC".to_owned(),
+        false => quote(role),
+    };
+    let has_all = tables.inputs.is_some();
+    let all = [
+        Some(&tables.runs),
+        Some(&tables.slots),
+        tables.inputs.as_ref(),
+        has_all.then_some(&tables.witnesses),
+    ];
+    let mut grants = vec![format!(
+        "GRANT USAGE ON SCHEMA {} TO {role}",
+        quote(&tables.schema)
+    )];
+    for table in all.into_iter().flatten() {
+        grants.push(format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {role}"
+        ));
+    }
+    grants
+}
+
+/// What to do for a role that may neither make nor use a ledger.
+pub(super) fn hint(role: &str) -> String {
+    format!(
+        "`tonnage init TARGET --grant {role}` prints what makes a ledger and lets that role use it, for the \
+         database's owner; --ledger none loads without one"
+    )
+}
+
+/// The schema in which a ledger is to be made.
+pub(super) async fn schema_for_new(client: &impl GenericClient, asked: Option<&str>) -> Result<String> {
+    if let Some(asked) = asked {
+        return match has_schema(client, asked).await? {
+            true => Ok(asked.to_owned()),
+            false => Err(Error::config(format!(
+                "there is no schema {asked}, in which the ledger is to be (ledger_schema)"
+            ))
+            .hint("`tonnage init TARGET --execute` makes it, or prints what makes it")),
+        };
+    }
+    let row = client
+        .query_one(
+            "SELECT current_user::text, p.path, (SELECT s.name FROM unnest(p.path) WITH ORDINALITY s (name, place) \
+                 WHERE pg_catalog.has_schema_privilege(s.name, 'CREATE') ORDER BY s.place LIMIT 1) \
+             FROM (SELECT pg_catalog.current_schemas(false)::text[] AS path) p",
+            &[],
+        )
+        .await
+        .map_err(errors::statement)?;
+    let (role, path, schema): (String, Vec<String>, Option<String>) =
+        (get(&row, 0)?, get(&row, 1)?, get(&row, 2)?);
+    match (schema, path.as_slice()) {
+        (Some(schema), _) => Ok(schema),
+        (None, []) => Err(
+            Error::config("the search path names no schema in which the ledger could be made")
+                .hint("?ledger_schema=SCHEMA in the URL names one; or set search_path for this role"),
+        ),
+        (None, path) => Err(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "cannot make the ledger: role {role} may make no tables in schema {}, and there is none in schema \
+                 {SCHEMA} that it may use",
+                path.join(", ")
+            ),
+        )
+        .hint(hint(&role))),
+    }
+}
+
+async fn has_schema(client: &impl GenericClient, schema: &str) -> Result<bool> {
+    let row = client
+        .query_one(
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname::text = $1)",
+            &[&schema],
+        )
+        .await
+        .map_err(errors::statement)?;
+    get(&row, 0)
+}
+
+/// See [`Ledger::setup`](tonnage_core::ledger::Ledger::setup).
+pub(super) async fn setup(
+    client: &impl GenericClient,
+    asked: Option<&str>,
+    grantees: &[String],
+) -> Result<Setup> {
+    let located = locate(client, asked).await?;
+    let mut setup = Setup {
+        place: String::new(),
+        statements: Vec::new(),
+        notes: Vec::new(),
+    };
+    let tables = match located {
+        Some((schema, true)) => {
+            let tables = Tables::within(&schema, true);
+            setup.statements = statements(&tables);
+            setup.statements.push(witness::definition(&tables));
+            tables
+        }
+        Some((schema, false)) => {
+            setup.notes.push(
+                "it is of an earlier version: the next run of its owner, or --execute, adds what is new, with what it \
+                 knows of earlier runs"
+                    .to_owned(),
+            );
+            Tables::within(&schema, false)
+        }
+        None => {
+            let schema = asked.unwrap_or(SCHEMA);
+            let tables = Tables::within(schema, true);
+            match has_schema(client, schema).await? {
+                false => setup.statements.push(format!("CREATE SCHEMA {}", quote(schema))),
+                true => setup.statements.extend(left(client, &tables).await?),
+            }
+            setup.statements.extend(statements(&tables));
+            setup.statements.push(witness::definition(&tables));
+            tables
+        }
+    };
+    setup.place = format!("schema {}", tables.schema);
+    setup
+        .statements
+        .extend(grantees.iter().flat_map(|role| grants(&tables, role)));
+    Ok(setup)
+}
+
+/// The statement that removes what is left of a ledger that was dropped: what it knew is to be forgotten.
+pub(super) async fn left(client: &impl GenericClient, tables: &Tables) -> Result<Option<String>> {
+    let row = client
+        .query_one(
+            "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE c.relname = $1 AND n.nspname::text = $2)",
+            &[&INPUTS, &tables.schema],
+        )
+        .await
+        .map_err(errors::statement)?;
+    let inputs = tables.inputs.as_deref().unwrap_or_default();
+    Ok(get::<bool>(&row, 0)?.then(|| format!("DROP TABLE {inputs}")))
+}
+
+/// Runs what [`setup`] returns, in a transaction.
+pub(super) async fn set_up(
+    client: &impl GenericClient,
+    asked: Option<&str>,
+    grantees: &[String],
+) -> Result<()> {
+    lock(client).await?;
+    if let Some((schema, false)) = locate(client, asked).await? {
+        found::add(client, &Tables::within(&schema, true)).await?;
+    }
+    for statement in setup(client, asked, grantees).await?.statements {
+        client
+            .batch_execute(&statement)
+            .await
+            .map_err(|failure| errors::statement(failure).at(statement.clone()))?;
+    }
+    Ok(())
+}
