@@ -13,8 +13,8 @@ mod decode;
 mod duration;
 mod encode;
 mod errors;
-mod gauge;
 mod getter;
+mod instruments;
 mod nested;
 mod number;
 mod reader;
@@ -44,20 +44,20 @@ use tonnage_core::{driver::Driver, password::Password};
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
     operation::{Durability, Method, Operation, Split, Support},
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot, no_table},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
+        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
         one_statement,
     },
     types::ColumnType,
@@ -408,7 +408,7 @@ impl Target for CassandraTarget {
         ))
     }
 
-    fn gauge(&self) -> Option<&dyn Gauge> {
+    fn instruments(&self) -> Option<&dyn Instruments> {
         Some(self)
     }
 
@@ -431,7 +431,7 @@ impl Target for CassandraTarget {
     }
 
     /// The one key that is named decides.
-    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
         None
     }
 
@@ -444,9 +444,9 @@ impl Target for CassandraTarget {
         Ok(Vec::new())
     }
 
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
         match preparation.option() {
-            None => Ok(Foreseen::default()),
+            None => Ok(PreparationEffects::default()),
             Some(option) => Err(Error::config(format!(
                 "{} has no {option} for {}",
                 self.capabilities.product, table.name
@@ -479,7 +479,7 @@ impl Target for CassandraTarget {
         Err(Error::bug("a statement for a database that runs none"))
     }
 
-    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         Ok(None)
     }
 }

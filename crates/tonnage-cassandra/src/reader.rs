@@ -299,7 +299,7 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
         Some(0) => 0,
         _ => ranges.len().max(1),
     };
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ScanContext {
         decoder: Decoder::new(decoders, &columns, naming),
         session: session.clone(),
         statement,
@@ -353,7 +353,7 @@ fn split(ring: &Ring, least: usize) -> Vec<(i64, i64)> {
     ranges
 }
 
-struct Shared {
+struct ScanContext {
     session: Arc<Session>,
     statement: PreparedStatement,
     decoder: Decoder,
@@ -363,7 +363,7 @@ struct Shared {
 }
 
 struct CassandraReader {
-    shared: Arc<Shared>,
+    shared: Arc<ScanContext>,
     split: usize,
     /// From where the split goes on; none at its end.
     next: Option<PagingState>,

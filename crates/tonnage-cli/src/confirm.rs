@@ -13,7 +13,7 @@ use crate::interrupt::{Interrupted, unless_interrupted};
 /// Asks whether `what` may be made at `place` and removed again, unless `yes` was said or nothing of the database is
 /// touched. `Config` where there is nobody to ask, `Cancelled` where the answer is no.
 pub async fn allowed(what: &str, place: &ScratchPlace, yes: bool) -> Result<(), Interrupted> {
-    if yes || place.apart {
+    if yes || place.outside_database {
         eprintln!("makes {}, and removes them", place.shown);
         return Ok(());
     }

@@ -53,7 +53,7 @@ impl ShardArgs {
     }
 
     /// The database that is named, or the databases.
-    pub fn place(&self, databases: &[String]) -> Result<Place> {
+    pub fn place(&self, databases: &[String]) -> Result<TargetArgs> {
         match (databases, self.are_given()) {
             ([_], false) => {}
             ([only], true) => {
@@ -72,7 +72,7 @@ impl ShardArgs {
             }
             (_, true) => {}
         }
-        Ok(Place {
+        Ok(TargetArgs {
             databases: databases.to_vec(),
             shard_by: self.shard_by.clone(),
         })
@@ -81,12 +81,12 @@ impl ShardArgs {
 
 /// One database, or several that hold tables together.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct TargetArgs {
     databases: Vec<String>,
     shard_by: Vec<String>,
 }
 
-impl Place {
+impl TargetArgs {
     /// The first of them, by whose kind the others go.
     pub fn first(&self) -> &str {
         self.databases.first().map_or("", String::as_str)

@@ -30,7 +30,7 @@ enum Use {
 }
 
 #[derive(Debug, Clone)]
-struct Named {
+struct NamedPath {
     /// What the command calls it: `--report`, `the source`.
     what: &'static str,
     path: PathBuf,
@@ -40,7 +40,7 @@ struct Named {
 /// See the module.
 #[derive(Debug, Clone, Default)]
 pub struct Paths {
-    named: Vec<Named>,
+    named: Vec<NamedPath>,
     report: Option<PathBuf>,
 }
 
@@ -95,7 +95,7 @@ impl Paths {
     }
 
     fn add(&mut self, what: &'static str, path: &Path, for_use: Use) {
-        self.named.push(Named {
+        self.named.push(NamedPath {
             what,
             path: path.to_owned(),
             for_use,
@@ -105,7 +105,11 @@ impl Paths {
     /// Refuses what would write a file that is named twice, and a report that could not be written at the end or
     /// would replace something else.
     pub fn check(&self) -> Result<()> {
-        let places: Vec<Place> = self.named.iter().map(|named| Place::of(&named.path)).collect();
+        let places: Vec<ResolvedPath> = self
+            .named
+            .iter()
+            .map(|named| ResolvedPath::of(&named.path))
+            .collect();
         for (at, (named, place)) in self.named.iter().zip(&places).enumerate() {
             let before = self.named.iter().zip(&places).take(at);
             for (other, other_place) in before {
@@ -129,7 +133,7 @@ impl Paths {
 }
 
 /// Where a name leads.
-struct Place {
+struct ResolvedPath {
     /// Resolved as far as it is there.
     path: PathBuf,
     /// Device and inode of a regular file.
@@ -138,7 +142,7 @@ struct Place {
     special: bool,
 }
 
-impl Place {
+impl ResolvedPath {
     fn of(path: &Path) -> Self {
         let metadata = fs::metadata(path).ok();
         Self {

@@ -96,12 +96,12 @@ pub struct Answer {
 /// The state of one moment, for as long as it is kept: whatever its getters ask, and whoever writes meanwhile, they see
 /// what was committed then.
 #[async_trait]
-pub trait Moment: Send + Sync {
+pub trait ReadSnapshot: Send + Sync {
     /// Opens a connection that sees this state. An error that is not transient where there are no more.
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>>;
 }
 
-/// The note of a get without a [`Moment`].
+/// The note of a get without a [`ReadSnapshot`].
 pub const EACH_ITS_OWN: &str = "each request sees what is committed when it is answered";
 
 /// Rows that can be encoded, and what came of the others.

@@ -3,7 +3,7 @@
 //! Invariants of every implementation:
 //! - What is made bears the name that it was asked for and lies where no table of the user's is looked for; nothing else
 //!   is made, changed or emptied.
-//! - Whatever was made for a name is gone after [`Gauge::discard`], which succeeds where nothing is there.
+//! - Whatever was made for a name is gone after [`Instruments::discard`], which succeeds where nothing is there.
 
 mod form;
 mod place;
@@ -29,7 +29,7 @@ pub struct ScratchPlace {
     /// For people: `tables tonnage_bench_1f2e_* in PostgreSQL 15.18`.
     pub shown: String,
     /// Whether that is outside the database itself, so that nothing of it is touched.
-    pub apart: bool,
+    pub outside_database: bool,
 }
 
 /// An empty copy of a user's table.
@@ -63,18 +63,18 @@ pub struct LogMark {
 }
 
 /// A figure, or why there is none.
-pub type Told<T> = std::result::Result<T, String>;
+pub type Measured<T> = std::result::Result<T, String>;
 
 /// What a database has done since it began to count: totals that only grow, whoever asked for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
     /// Flushes of its log to disk.
-    pub log_flushes: Told<u64>,
+    pub log_flushes: Measured<u64>,
     /// Bytes that it wrote to its files: the log, pages and what there is beside.
-    pub written_bytes: Told<u64>,
+    pub written_bytes: Measured<u64>,
     /// Processor seconds, where it counts them itself.
     pub processor_seconds: Option<f64>,
-    /// The sessions that there are, as far as [`Gauge::work`] has to know them.
+    /// The sessions that there are, as far as [`Instruments::work`] has to know them.
     pub sessions: Vec<i64>,
 }
 
@@ -136,12 +136,12 @@ impl Cause {
 
 /// What measuring needs of a target. See the module.
 #[async_trait]
-pub trait Gauge: Send + Sync {
+pub trait Instruments: Send + Sync {
     /// Where tables whose names begin with `prefix` will be.
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("tables {prefix}_* in the database"),
-            apart: false,
+            outside_database: false,
         }
     }
 
@@ -155,7 +155,7 @@ pub trait Gauge: Send + Sync {
     /// Why no table of this form can be made; none where it can. Writes nothing.
     async fn obstacle(&self, form: &TableForm) -> Result<Option<String>>;
 
-    /// Makes a table, of a form that meets no [obstacle](Gauge::obstacle), in the database that this is. `Refused` where
+    /// Makes a table, of a form that meets no [obstacle](Instruments::obstacle), in the database that this is. `Refused` where
     /// the database took the statement and made something else.
     async fn make(&self, making: &Making) -> Result<()>;
 
@@ -165,9 +165,9 @@ pub trait Gauge: Send + Sync {
         Err(not_by_tcp("the database is not reached by TCP"))
     }
 
-    /// The same database by way of `local`, which passes on to [`Gauge::address`]. Whom it takes for its server, and what
+    /// The same database by way of `local`, which passes on to [`Instruments::address`]. Whom it takes for its server, and what
     /// it asks of his certificate, stays as it is.
-    async fn by_way_of(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
+    async fn through_proxy(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
         let _ = local;
         self.address()
             .and_then(|_| Err(Error::bug("a database with an address and no way to it")))
@@ -175,7 +175,7 @@ pub trait Gauge: Send + Sync {
 
     /// Where its servers listen and what their processes are called, so that these can be found where they run on this
     /// machine; or why there are none to be found.
-    async fn servers(&self) -> Result<Told<Servers>> {
+    async fn servers(&self) -> Result<Measured<Servers>> {
         Ok(Err("where its server listens is not known".to_owned()))
     }
 
@@ -197,7 +197,7 @@ pub trait Gauge: Send + Sync {
     /// Removes all that was made for `name`. Nothing may use it any more.
     async fn discard(&self, name: &str) -> Result<()>;
 
-    /// The names of what is there whose name begins with `prefix`, as [`Gauge::discard`] takes them.
+    /// The names of what is there whose name begins with `prefix`, as [`Instruments::discard`] takes them.
     async fn left(&self, prefix: &str) -> Result<Vec<String>>;
 
     /// What a table takes on disk; none where the database does not tell.
@@ -206,7 +206,7 @@ pub trait Gauge: Send + Sync {
     /// How far the log is; none where this user may not know.
     async fn log(&self) -> Result<Option<LogMark>>;
 
-    /// Keeps what is logged from now on for [`Gauge::records`], until what it returns is dropped; none where the database
+    /// Keeps what is logged from now on for [`Instruments::records`], until what it returns is dropped; none where the database
     /// keeps it anyway, or this user may not ask for it.
     async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
         Ok(None)

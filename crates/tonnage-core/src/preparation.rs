@@ -69,7 +69,7 @@ pub struct IndexDefinition {
 
 /// What a preparation will do to a table at hand, for the plan.
 #[derive(Debug, Clone, Default)]
-pub struct Foreseen {
+pub struct PreparationEffects {
     /// What a user should know, a sentence each.
     pub notes: Vec<String>,
     /// Settings of the session that differ while it is settled, a line each.

@@ -26,7 +26,7 @@ pub trait Router: fmt::Debug + Send + Sync {
 
     /// Whether each shard is a database of its own. Then every row must be routed, whatever is done with it, and brings
     /// a value for each deciding column; a lane writes to one shard; and a shard that fails does not end the run.
-    fn apart(&self) -> bool;
+    fn separate_databases(&self) -> bool;
 
     /// Changes whenever a row might go to another shard than before.
     fn identity(&self) -> String;
@@ -60,8 +60,8 @@ impl Routing {
         self.router.shards().len().max(1)
     }
 
-    /// Whether each shard is a database of its own: [`Router::apart`].
-    pub fn apart(&self) -> bool {
-        self.router.apart()
+    /// Whether each shard is a database of its own: [`Router::separate_databases`].
+    pub fn separate_databases(&self) -> bool {
+        self.router.separate_databases()
     }
 }

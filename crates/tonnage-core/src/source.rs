@@ -51,7 +51,7 @@ pub struct SourceSchema {
 
 /// What is known of the table that rows come from, for a table that is made like it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Likeness {
+pub struct SourceTableInfo {
     /// The columns of its primary key, in key order; empty for none.
     pub key: Vec<String>,
     /// The columns that take no nulls.
@@ -157,7 +157,7 @@ pub trait Source: Send {
     fn identity(&self) -> Option<Vec<InputIdentity>>;
 
     /// Why it cannot be read again, where it has no identity, for the plan.
-    fn passing(&self) -> &'static str {
+    fn not_rereadable(&self) -> &'static str {
         "the input is a pipe"
     }
 
@@ -168,7 +168,7 @@ pub trait Source: Send {
     }
 
     /// The table that the rows come from, where they come from one.
-    fn likeness(&self) -> Option<&Likeness> {
+    fn table_info(&self) -> Option<&SourceTableInfo> {
         None
     }
 

@@ -326,7 +326,7 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
     let wanted = name.to_lowercase();
     let mut scored: Vec<_> = names
         .into_iter()
-        .map(|n| (likeness(&wanted, &n.to_lowercase()), n))
+        .map(|n| (similarity(&wanted, &n.to_lowercase()), n))
         .filter(|(score, _)| *score > 0.75)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -334,7 +334,7 @@ pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<
 }
 
 /// From 0 to 1. One slip of the fingers (`qyt` for `qty`) is always near, which Jaro-Winkler misses in short names.
-fn likeness(wanted: &str, name: &str) -> f64 {
+fn similarity(wanted: &str, name: &str) -> f64 {
     const SLIP: f64 = 0.9;
     let by_parts = strsim::jaro_winkler(wanted, name);
     match wanted.chars().count() > 2 && strsim::osa_distance(wanted, name) == 1 {

@@ -11,11 +11,11 @@ use async_trait::async_trait;
 use crate::{
     error::{Error, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Split, Support},
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     router::{Router, Routing},
     slot::Advance,
@@ -48,7 +48,7 @@ pub struct Capabilities {
 }
 
 /// Unique keys by their columns; none where the database goes by the one key that it is told, whatever others there are.
-pub type FurtherKeys = Option<Vec<Vec<String>>>;
+pub type OtherUniqueKeys = Option<Vec<Vec<String>>>;
 
 /// The most that one statement of many rows carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub trait Target: Send + Sync {
 
     /// The unique keys of `table` besides `key` by which an upsert or an ignore would take a row that is there for the one
     /// that is meant.
-    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys;
+    fn other_unique_keys(&self, table: &Table, key: &[String]) -> OtherUniqueKeys;
 
     /// Reads a table from the catalogue: exact name, else a unique case-insensitive one. None where there is neither.
     async fn table(&self, name: &TableName) -> Result<Option<Table>>;
@@ -124,7 +124,7 @@ pub trait Target: Send + Sync {
     async fn truncate(&self, name: &TableName) -> Result<()>;
 
     /// What `preparation` will do to `table`, or why it cannot be done. Writes nothing.
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen>;
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects>;
 
     /// What a statement carries of a write of so many `columns` to `table`, where a write may be several statements of
     /// many rows. `Config` where `split` asks for what the database has not.
@@ -186,10 +186,10 @@ pub trait Target: Send + Sync {
 
     /// Keeps the state of this moment for at most so many `getters`; none where it cannot be kept without holding up
     /// writers, or would be lost with a connection. Then every question to a [`Target::getter`] sees a state of its own.
-    async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>>;
+    async fn read_snapshot(&self, getters: usize) -> Result<Option<Box<dyn ReadSnapshot>>>;
 
     /// What measuring needs of it; none where it cannot be measured.
-    fn gauge(&self) -> Option<&dyn Gauge>;
+    fn instruments(&self) -> Option<&dyn Instruments>;
 
     /// The ledger beside the tables, or in [`Target::ledger_file`].
     fn ledger(&self) -> &dyn Ledger;

@@ -159,9 +159,11 @@ fn beyond_decoder(ty: ColumnType) -> Option<Decode> {
     Some(match ty {
         ColumnType::Date => |rows, at, _| primitives::<Date32Type>(rows, at, any_day),
         ColumnType::Time => |rows, at, _| primitives::<Time64MicrosecondType>(rows, at, any_time),
-        ColumnType::Timestamp => |rows, at, _| primitives::<TimestampMicrosecondType>(rows, at, any_moment),
+        ColumnType::Timestamp => {
+            |rows, at, _| primitives::<TimestampMicrosecondType>(rows, at, any_timestamp)
+        }
         ColumnType::TimestampTz => |rows, at, ty| {
-            let array = collected::<TimestampMicrosecondType>(rows, at, any_moment, &ty)?;
+            let array = collected::<TimestampMicrosecondType>(rows, at, any_timestamp, &ty)?;
             Ok(Arc::new(array.with_data_type(ty.arrow())))
         },
         _ => return None,
@@ -198,9 +200,9 @@ fn decoder(ty: ColumnType) -> Option<Decode> {
         ColumnType::Bytes => bytes,
         ColumnType::Date => |rows, at, _| primitives::<Date32Type>(rows, at, day),
         ColumnType::Time => |rows, at, _| primitives::<Time64MicrosecondType>(rows, at, time),
-        ColumnType::Timestamp => |rows, at, _| primitives::<TimestampMicrosecondType>(rows, at, moment),
+        ColumnType::Timestamp => |rows, at, _| primitives::<TimestampMicrosecondType>(rows, at, timestamp),
         ColumnType::TimestampTz => |rows, at, ty| {
-            let array = collected::<TimestampMicrosecondType>(rows, at, moment, &ty)?;
+            let array = collected::<TimestampMicrosecondType>(rows, at, timestamp, &ty)?;
             Ok(Arc::new(array.with_data_type(ty.arrow())))
         },
         ColumnType::Uuid => uuids,
@@ -409,7 +411,7 @@ fn day(value: &Value) -> Option<i32> {
     }
 }
 
-fn moment(value: &Value) -> Option<i64> {
+fn timestamp(value: &Value) -> Option<i64> {
     match value {
         Value::Date(year, month, day, ..) => Some(days(*year, *month, *day)? * DAY_MICROS + of_day(value)),
         _ => None,
@@ -440,9 +442,9 @@ fn any_day(value: &Value) -> Option<i32> {
     day(value).or_else(|| partial(value).map(PartialDate::days))
 }
 
-/// A moment, or one of a date with a zero in it.
-fn any_moment(value: &Value) -> Option<i64> {
-    moment(value).or_else(|| {
+/// A timestamp, or one of a date with a zero in it.
+fn any_timestamp(value: &Value) -> Option<i64> {
+    timestamp(value).or_else(|| {
         let of_day = Some(of_day(value)).filter(|micros| *micros < DAY_MICROS)?;
         Some(partial(value)?.micros(of_day))
     })

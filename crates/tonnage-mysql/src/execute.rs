@@ -12,7 +12,7 @@ use super::{
     encode::ColumnEncoder,
     errors,
     product::Version,
-    statements::{Account, ManyRows, Statements, Way},
+    statements::{Account, ManyRows, Statements, WriteStrategy},
     types::{Kind, PRECISION_MAX, SCALE_MAX},
 };
 use tonnage_core::{
@@ -252,16 +252,16 @@ pub(super) fn statements(
     };
     let one = statement.render(placeholder);
     let way = match (plan.method, statement.bare_insert()) {
-        (Method::Array, Some(_)) if version.has_bulk() => Way::Bulk(one),
+        (Method::Array, Some(_)) if version.has_bulk() => WriteStrategy::Bulk(one),
         (Method::Array, Some((before, row, after))) => {
             let row: Vec<_> = row.iter().map(|index| placeholder(*index)).collect();
-            Way::Rows(ManyRows {
+            WriteStrategy::Rows(ManyRows {
                 head: format!("{before}VALUES "),
                 row: format!("({})", row.join(", ")),
                 tail: after.to_owned(),
             })
         }
-        _ => Way::Row(one),
+        _ => WriteStrategy::Row(one),
     };
     let way = way.for_split(version, plan.split);
     let order: Vec<usize> = statement.places().collect();
@@ -270,7 +270,7 @@ pub(super) fn statements(
         columns: columns.collect(),
         order,
         one: match &way {
-            Way::Row(one) => Some(one.clone()),
+            WriteStrategy::Row(one) => Some(one.clone()),
             _ => None,
         },
         way,

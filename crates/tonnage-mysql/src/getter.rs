@@ -28,7 +28,7 @@ use super::{
     reader::{self, describe, relation, session_settings},
     settings::Settings,
     splits::{self, Source},
-    stream::{Answering, Form},
+    stream::{Answering, RowDecoding},
     types::{Kind, quote, quote_table},
 };
 use tonnage_core::{
@@ -111,7 +111,7 @@ impl MysqlGetter {
             declared: String::new(),
             nullable: false,
         });
-        let form = Arc::new(Form {
+        let form = Arc::new(RowDecoding {
             decoder: Decoder::new(&arriving, &names, scan.beyond_arrow)?,
             batch: request.batch,
         });

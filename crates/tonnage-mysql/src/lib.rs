@@ -21,8 +21,8 @@ mod errors;
 mod execute;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod gauge;
 mod getter;
+mod instruments;
 mod ledger;
 mod product;
 mod reader;
@@ -59,17 +59,17 @@ use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Split, Support},
     password::Password,
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     table::{ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
+        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
         ledger_is_beside, splits_nothing,
     },
     types::ColumnType,
@@ -327,7 +327,7 @@ impl Target for MysqlTarget {
     }
 
     /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
-    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+    fn other_unique_keys(&self, table: &Table, key: &[String]) -> OtherUniqueKeys {
         let others = |unique: &&Vec<String>| !same_columns(unique, key);
         Some(self.of_table(table, |known| {
             known.unique.iter().filter(others).cloned().collect()
@@ -423,9 +423,9 @@ impl Target for MysqlTarget {
             .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
     }
 
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
         match preparation.option() {
-            None => Ok(Foreseen::default()),
+            None => Ok(PreparationEffects::default()),
             Some(option) => Err(Error::config(format!(
                 "{option} cannot be done for {}: {} commits whenever it makes, renames or drops a table or an index, \
                  so what was done could not be kept apart from what is owed",
@@ -536,7 +536,7 @@ impl Target for MysqlTarget {
         Ok(Box::new(getter))
     }
 
-    fn gauge(&self) -> Option<&dyn Gauge> {
+    fn instruments(&self) -> Option<&dyn Instruments> {
         Some(self)
     }
 
@@ -556,7 +556,7 @@ impl Target for MysqlTarget {
         false
     }
 
-    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         Ok(None)
     }
 

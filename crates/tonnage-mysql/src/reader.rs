@@ -25,7 +25,7 @@ use super::{
     product::{Product, Version},
     settings::Settings,
     splits::{self, BINARY, Query, Source},
-    stream::{Answering, Form},
+    stream::{Answering, RowDecoding},
     types::{Kind, UNSIGNED, quote, quote_table},
 };
 use tonnage_core::{
@@ -150,7 +150,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         notes.push("writers were held off the table for the moment in which the readers began".to_owned());
     }
     let key = found.key(&columns);
-    let form = Arc::new(Form {
+    let form = Arc::new(RowDecoding {
         decoder: Decoder::new(&columns, &key, request.beyond_arrow)?,
         batch: request.batch,
     });

@@ -267,7 +267,7 @@ pub(super) async fn by_column(
         inner.join(", ")
     );
     let rows: Vec<mysql_async::Row> = conn.exec(boundaries, ()).await.map_err(errors::statement)?;
-    let form = probe.columns().first().map_or(Form::Text, Form::of);
+    let form = probe.columns().first().map_or(LiteralForm::Text, LiteralForm::of);
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         let mut values = row.unwrap().into_iter();
@@ -311,7 +311,7 @@ pub(super) const BINARY: u16 = 63;
 
 /// How the bytes of a value are written in SQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum LiteralForm {
     /// As they are: they are a number's.
     Number,
     /// As bytes.
@@ -320,7 +320,7 @@ enum Form {
     Text,
 }
 
-impl Form {
+impl LiteralForm {
     fn of(column: &mysql_async::Column) -> Self {
         use mysql_async::consts::ColumnType as Type;
         match column.column_type() {
@@ -364,21 +364,21 @@ fn literal(described: &Described, column: &str, value: &Value) -> Result<String>
 /// A value of a column that takes `kind`, in SQL.
 pub(super) fn literal_of(kind: &Kind, value: &Value) -> String {
     let form = match kind {
-        Kind::Decimal { .. } => Form::Number,
-        Kind::Binary(_) | Kind::Bytes(_) => Form::Bytes,
-        _ => Form::Text,
+        Kind::Decimal { .. } => LiteralForm::Number,
+        Kind::Binary(_) | Kind::Bytes(_) => LiteralForm::Bytes,
+        _ => LiteralForm::Text,
     };
     written(value, form)
 }
 
 /// A value in SQL. Text takes part in comparisons by the column's collation.
-fn written(value: &Value, form: Form) -> String {
+fn written(value: &Value, form: LiteralForm) -> String {
     match value {
-        Value::Bytes(bytes) if form == Form::Number => String::from_utf8_lossy(bytes).into_owned(),
+        Value::Bytes(bytes) if form == LiteralForm::Number => String::from_utf8_lossy(bytes).into_owned(),
         Value::Bytes(bytes) => {
             let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             match form {
-                Form::Bytes => format!("x'{digits}'"),
+                LiteralForm::Bytes => format!("x'{digits}'"),
                 _ => format!("_utf8mb4 x'{digits}'"),
             }
         }
@@ -430,12 +430,20 @@ mod tests {
     #[test]
     fn boundaries_are_written_exactly() {
         for (value, form, wanted) in [
-            (Value::Int(-3), Form::Text, "-3"),
-            (Value::Bytes(b"a'\\".to_vec()), Form::Text, "_utf8mb4 x'61275c'"),
-            (Value::Bytes(vec![0, 255]), Form::Bytes, "x'00ff'"),
-            (Value::Bytes(b"-1.50".to_vec()), Form::Number, "-1.50"),
-            (Value::Float(0.1), Form::Text, "1.0000000149011612e-1"),
-            (Value::Date(2024, 2, 29, 0, 0, 0, 0), Form::Text, "'2024-02-29'"),
+            (Value::Int(-3), LiteralForm::Text, "-3"),
+            (
+                Value::Bytes(b"a'\\".to_vec()),
+                LiteralForm::Text,
+                "_utf8mb4 x'61275c'",
+            ),
+            (Value::Bytes(vec![0, 255]), LiteralForm::Bytes, "x'00ff'"),
+            (Value::Bytes(b"-1.50".to_vec()), LiteralForm::Number, "-1.50"),
+            (Value::Float(0.1), LiteralForm::Text, "1.0000000149011612e-1"),
+            (
+                Value::Date(2024, 2, 29, 0, 0, 0, 0),
+                LiteralForm::Text,
+                "'2024-02-29'",
+            ),
         ] {
             assert_eq!(written(&value, form), wanted);
         }

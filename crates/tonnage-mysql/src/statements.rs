@@ -16,7 +16,7 @@ use tonnage_core::{
 
 /// How rows reach the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WriteStrategy {
     /// One row a statement.
     Row(String),
     /// Many rows an execution of a statement of one row: MariaDB's bulk protocol.
@@ -28,7 +28,7 @@ pub(super) enum Way {
         /// The statement.
         load: String,
         /// Where a load is not exactly what was sent.
-        strict: Box<Way>,
+        strict: Box<WriteStrategy>,
     },
 }
 
@@ -58,7 +58,7 @@ impl ManyRows {
 /// What tells PolarDB-X to run a statement of many rows as one.
 const UNSPLIT: &str = "/*+TDDL:CMD_EXTRA(BATCH_INSERT_POLICY=NONE)*/ ";
 
-impl Way {
+impl WriteStrategy {
     /// This way, with statements of many rows left whole where that was asked for.
     pub fn for_split(self, version: &Version, split: Split) -> Self {
         match self {
@@ -93,7 +93,7 @@ pub(super) struct Statements {
     pub columns: Vec<ColumnEncoder>,
     /// Where each of these is in a batch.
     pub order: Vec<usize>,
-    pub way: Way,
+    pub way: WriteStrategy,
     /// The statement of one row.
     pub one: Option<String>,
     pub account: Account,
@@ -166,13 +166,13 @@ pub(super) fn statements(
         None => changing(&plan.operation, &table, &columns),
     };
     let array = || match (version.has_bulk(), &rows) {
-        (true, _) | (false, None) => Way::Bulk(one.clone()),
-        (false, Some(rows)) => Way::Rows(rows.clone()).for_split(version, plan.split),
+        (true, _) | (false, None) => WriteStrategy::Bulk(one.clone()),
+        (false, Some(rows)) => WriteStrategy::Rows(rows.clone()).for_split(version, plan.split),
     };
     let way = match plan.method {
-        Method::Single | Method::Batch => Way::Row(one.clone()),
+        Method::Single | Method::Batch => WriteStrategy::Row(one.clone()),
         Method::Array => array(),
-        Method::Native => Way::Load {
+        Method::Native => WriteStrategy::Load {
             load: load(&table, &columns),
             strict: Box::new(array()),
         },

@@ -25,7 +25,7 @@ use tonnage_core::{
 const BATCHES_AHEAD: usize = 2;
 
 /// What rows become.
-pub(super) struct Form {
+pub(super) struct RowDecoding {
     pub decoder: Decoder,
     pub batch: BatchBounds,
 }
@@ -51,7 +51,7 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    pub fn start(conn: Conn, form: Arc<Form>, settings: Settings) -> Self {
+    pub fn start(conn: Conn, form: Arc<RowDecoding>, settings: Settings) -> Self {
         let (questions, asked) = mpsc::unbounded_channel();
         let session = conn.id();
         tokio::spawn(serve(conn, form, asked));
@@ -113,7 +113,7 @@ impl Drop for Answering {
     }
 }
 
-async fn serve(mut conn: Conn, form: Arc<Form>, mut asked: mpsc::UnboundedReceiver<Question>) {
+async fn serve(mut conn: Conn, form: Arc<RowDecoding>, mut asked: mpsc::UnboundedReceiver<Question>) {
     while let Some(question) = asked.recv().await {
         if let Err(error) = answer(&mut conn, &form, &question).await {
             let lost = error.kind() == ErrorKind::Unsent;
@@ -126,7 +126,7 @@ async fn serve(mut conn: Conn, form: Arc<Form>, mut asked: mpsc::UnboundedReceiv
     }
 }
 
-async fn answer(conn: &mut Conn, form: &Form, question: &Question) -> Result<()> {
+async fn answer(conn: &mut Conn, form: &RowDecoding, question: &Question) -> Result<()> {
     let parameters = match question.parameters.as_slice() {
         [] => Params::Empty,
         parameters => Params::Positional(parameters.to_vec()),

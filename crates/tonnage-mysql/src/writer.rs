@@ -24,7 +24,7 @@ use mysql_async::{
     prelude::{Queryable, StatementLike},
 };
 
-use self::each::OneRow;
+use self::each::SingleRow;
 pub(super) use self::verified::described;
 use super::{
     catalog,
@@ -34,7 +34,7 @@ use super::{
     ledger::Mover,
     product::Version,
     sizes::packet_rows_bytes,
-    statements::{Account, ManyRows, Statements, Way},
+    statements::{Account, ManyRows, Statements, WriteStrategy},
 };
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
@@ -45,8 +45,8 @@ use tonnage_core::{
     target::{Claim, EachOutcome, Failure, Guard, Outcome, StatementMax, WriteRequest, Writer},
 };
 
-/// How rows reach the table, prepared. See [`Way`].
-enum Path {
+/// How rows reach the table, prepared. See [`WriteStrategy`].
+enum PreparedStrategy {
     Row(Statement),
     Bulk(Statement),
     Rows {
@@ -56,7 +56,7 @@ enum Path {
     },
     Load {
         load: String,
-        strict: Box<Path>,
+        strict: Box<PreparedStrategy>,
     },
     /// None: the table is not what the plan was made for, as this says.
     Altered(String),
@@ -74,9 +74,9 @@ pub(super) struct MysqlWriter {
     link: Link,
     columns: Vec<ColumnEncoder>,
     order: Vec<usize>,
-    path: Path,
+    path: PreparedStrategy,
     /// What carries one row; none where that is no way.
-    one_row: Option<OneRow>,
+    one_row: Option<SingleRow>,
     subject: Subject,
     /// What it was when the writer was opened; none of a statement that names no table.
     definition: Option<Definition>,
@@ -195,12 +195,12 @@ impl MysqlWriter {
                 let path = prepare(&mut conn, statements.way.clone()).await?;
                 (Some(statements), definition, path)
             }
-            Err(what) => (None, None, Path::Altered(what)),
+            Err(what) => (None, None, PreparedStrategy::Altered(what)),
         };
         let transactional = statements.as_ref().is_none_or(|s| s.transactional);
         let account = statements.as_ref().map_or(Account::All, |s| s.account);
         let (columns, order, one_row) = statements
-            .map(|s| (s.columns, s.order, s.one.map(OneRow::Text)))
+            .map(|s| (s.columns, s.order, s.one.map(SingleRow::Text)))
             .unwrap_or_default();
         Ok(Self {
             link: Link {
@@ -252,12 +252,15 @@ impl MysqlWriter {
             });
         }
         match &mut self.path {
-            Path::Load { load, strict } => match self.link.load(load, &encoded, most, sent).await {
+            PreparedStrategy::Load { load, strict } => match self.link.load(load, &encoded, most, sent).await
+            {
                 Ok(true) => Ok(0),
                 Ok(false) => self.link.strictly(strict, &encoded, sent).await,
                 Err(error) => Err(Refusal::fatal(error)),
             },
-            Path::Altered(_) => Err(Refusal::fatal(Error::bug("rows for a table that was altered"))),
+            PreparedStrategy::Altered(_) => {
+                Err(Refusal::fatal(Error::bug("rows for a table that was altered")))
+            }
             strict => self.link.strictly(strict, &encoded, sent).await,
         }
     }
@@ -344,7 +347,7 @@ impl Link {
     /// Rows by statements that refuse what they cannot keep.
     async fn strictly(
         &mut self,
-        path: &mut Path,
+        path: &mut PreparedStrategy,
         encoded: &Encoded,
         sent: &mut Sent,
     ) -> std::result::Result<u64, Refusal> {
@@ -353,9 +356,9 @@ impl Link {
         let mut first = 0;
         while first < rows {
             let range = match path {
-                Path::Row(_) => first..first + 1,
+                PreparedStrategy::Row(_) => first..first + 1,
                 // Every row has its placeholders in the statement's text, too.
-                Path::Rows { parts, .. } => self.cut(encoded, first, parts.row.len() + 1),
+                PreparedStrategy::Rows { parts, .. } => self.cut(encoded, first, parts.row.len() + 1),
                 _ => self.cut(encoded, first, 0),
             };
             sent.statements += 1;
@@ -369,14 +372,14 @@ impl Link {
                         skipped,
                         undone,
                         // Only who is told rows one by one learns of the first bad one.
-                        suspect: matches!(path, Path::Row(_)).then_some(first),
+                        suspect: matches!(path, PreparedStrategy::Row(_)).then_some(first),
                         column: None,
                         error,
                     };
                     return Err(match stop {
                         Stop::Refused(mysql_async::Error::Server(server)) => {
-                            let within =
-                                errors::suspect(&server).filter(|_| matches!(path, Path::Rows { .. }));
+                            let within = errors::suspect(&server)
+                                .filter(|_| matches!(path, PreparedStrategy::Rows { .. }));
                             let mut refusal = refusal(errors::from_server(&server), true);
                             refusal.suspect = refusal.suspect.or(within.map(|row| first + row));
                             refusal
@@ -413,18 +416,18 @@ impl Link {
     /// One statement with the rows of `range`; the rows that the operation left out.
     async fn execute(
         &mut self,
-        path: &mut Path,
+        path: &mut PreparedStrategy,
         encoded: &Encoded,
         range: Range<usize>,
     ) -> std::result::Result<u64, Stop> {
         let count = range.len();
         let parameters = encoded.parameters(range);
         let executed = match path {
-            Path::Row(statement) => match parameters.into_iter().next() {
+            PreparedStrategy::Row(statement) => match parameters.into_iter().next() {
                 Some(row) => execute(&mut self.conn, statement.clone(), row).await,
                 None => return Err(Stop::Fatal(Error::bug("a row without parameters"))),
             },
-            Path::Bulk(statement) => self
+            PreparedStrategy::Bulk(statement) => self
                 .conn
                 .exec_batch(&*statement, parameters.into_iter().map(Params::Positional))
                 .await
@@ -432,7 +435,7 @@ impl Link {
                     affected: self.conn.affected_rows(),
                     warnings: self.conn.get_warnings(),
                 }),
-            Path::Rows { parts, prepared } => {
+            PreparedStrategy::Rows { parts, prepared } => {
                 let statement = match prepared.take() {
                     Some((rows, statement)) if rows == count => statement,
                     other => {
@@ -447,7 +450,7 @@ impl Link {
                 *prepared = Some((count, statement));
                 executed
             }
-            Path::Load { .. } | Path::Altered(_) => {
+            PreparedStrategy::Load { .. } | PreparedStrategy::Altered(_) => {
                 return Err(Stop::Fatal(Error::bug("LOAD DATA is not its own strict way")));
             }
         };
@@ -573,16 +576,20 @@ async fn execute<S: StatementLike>(
     Ok(ended)
 }
 
-fn prepare(conn: &mut Conn, way: Way) -> futures::future::BoxFuture<'_, Result<Path>> {
+fn prepare(conn: &mut Conn, way: WriteStrategy) -> futures::future::BoxFuture<'_, Result<PreparedStrategy>> {
     async move {
         Ok(match way {
-            Way::Row(statement) => Path::Row(conn.prep(statement).await.map_err(errors::statement)?),
-            Way::Bulk(statement) => Path::Bulk(conn.prep(statement).await.map_err(errors::statement)?),
-            Way::Rows(parts) => Path::Rows {
+            WriteStrategy::Row(statement) => {
+                PreparedStrategy::Row(conn.prep(statement).await.map_err(errors::statement)?)
+            }
+            WriteStrategy::Bulk(statement) => {
+                PreparedStrategy::Bulk(conn.prep(statement).await.map_err(errors::statement)?)
+            }
+            WriteStrategy::Rows(parts) => PreparedStrategy::Rows {
                 parts,
                 prepared: None,
             },
-            Way::Load { load, strict } => Path::Load {
+            WriteStrategy::Load { load, strict } => PreparedStrategy::Load {
                 load,
                 strict: Box::new(prepare(conn, *strict).await?),
             },

@@ -55,10 +55,10 @@ const PARTITIONS: &str = "\
     SELECT pg_catalog.array_agg(oid) FROM tree";
 
 /// What is asked of a table.
-pub(super) struct Watched<'a> {
+pub(super) struct DefinitionQuery<'a> {
     pub table: &'a TableName,
     /// Whether it is a partition that is written by itself, or a table of which such are.
-    pub apart: bool,
+    pub as_partition: bool,
     /// A table that is locked together with it.
     pub beside: Option<&'a TableName>,
 }
@@ -66,7 +66,7 @@ pub(super) struct Watched<'a> {
 /// A table's definition as it was.
 pub(super) struct Definition {
     name: String,
-    apart: bool,
+    as_partition: bool,
     oid: u32,
     known: String,
     tree: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct Definition {
 
 impl Definition {
     /// As it is now; none where the name leads to nothing.
-    pub async fn read(client: &Client, watched: Watched<'_>) -> Result<Option<Self>> {
+    pub async fn read(client: &Client, watched: DefinitionQuery<'_>) -> Result<Option<Self>> {
         let name = quote_table(watched.table);
         let ask = client.prepare(DEFINITION).await.map_err(errors::statement)?;
         let may_lock = client.query_opt(MAY_LOCK, &[&name]).await;
@@ -98,7 +98,7 @@ impl Definition {
             }
             false => None,
         };
-        let now = client.query_opt(&ask, &[&name, &watched.apart]).await;
+        let now = client.query_opt(&ask, &[&name, &watched.as_partition]).await;
         let Some(row) = now.map_err(errors::statement)? else {
             return Ok(None);
         };
@@ -111,7 +111,7 @@ impl Definition {
                 true => partitions(client, oid).await?,
                 false => Vec::new(),
             },
-            apart: watched.apart,
+            as_partition: watched.as_partition,
             name,
             ask,
             lock,
@@ -151,7 +151,7 @@ impl Definition {
             }
         };
         // One round trip: what the catalogue says is read behind the lock.
-        let asked: [&(dyn ToSql + Sync); 2] = [&self.name, &self.apart];
+        let asked: [&(dyn ToSql + Sync); 2] = [&self.name, &self.as_partition];
         let (locked, now) = futures::join!(lock, client.query_opt(&self.ask, &asked));
         match locked.and(now) {
             Ok(Some(row)) => {

@@ -60,7 +60,7 @@ impl Each {
                  tonnage_skipped := tonnage_skipped + 1 - tonnage_touched;"
             }
             Account::Unchecked => "",
-            Account::Any | Account::Told => return None,
+            Account::Any | Account::FromServer => return None,
         };
         let names: Vec<String> = columns.iter().map(|column| quote(&column.name)).collect();
         let typed = columns.iter().zip(&names);

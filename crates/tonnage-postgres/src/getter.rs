@@ -35,7 +35,7 @@ use super::{
 };
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, Moment, encodable, no_index},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, ReadSnapshot, encodable, no_index},
     reader::{BatchBounds, ReadColumn},
 };
 
@@ -60,7 +60,7 @@ impl PostgresMoment {
 }
 
 #[async_trait]
-impl Moment for PostgresMoment {
+impl ReadSnapshot for PostgresMoment {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         if self.leader.is_closed() {
             return Err(gone());

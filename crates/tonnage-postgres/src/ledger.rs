@@ -8,9 +8,9 @@
 //! raises the epoch waits for the transactions that hold slots, and shuts older owners out. Unsigned 64-bit values
 //! are kept by their bit patterns.
 
+mod crash_marker;
 mod found;
 mod setup;
-mod witness;
 
 use async_trait::async_trait;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Statement, Transaction, types::ToSql};
@@ -256,7 +256,7 @@ impl Mover {
     ) -> Result<Self> {
         let tables = Tables::existing(client, asked).await?;
         if has_witness {
-            witness::check(client, &tables, &handle.run_id).await?;
+            crash_marker::check(client, &tables, &handle.run_id).await?;
         }
         let Tables { slots, .. } = tables;
         let claim = format!(
@@ -394,7 +394,7 @@ async fn remove(client: &impl GenericClient, tables: &Tables, run_id: &str) -> R
         .execute(&format!("DELETE FROM {slots} WHERE run_id = $1"), &[&run_id])
         .await
         .map_err(errors::statement)?;
-    witness::remove(client, tables, run_id).await?;
+    crash_marker::remove(client, tables, run_id).await?;
     let mut known = removed.is_some();
     if let Some(inputs) = inputs {
         let of_run = format!("DELETE FROM {inputs} WHERE run_id = $1");
@@ -500,7 +500,7 @@ impl Ledger for PostgresTarget {
             .await
             .map_err(errors::statement)?;
         if detail.emptied_by_crash {
-            witness::put(&transaction, &tables, &run.run_id).await?;
+            crash_marker::put(&transaction, &tables, &run.run_id).await?;
         }
         if run.preparation.truncates() {
             let table = &run.table;
@@ -548,12 +548,12 @@ impl Ledger for PostgresTarget {
 
     async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>> {
         let mut session = self.session().await?;
-        witness::emptied(&mut session, self.asked(), run_ids).await
+        crash_marker::emptied(&mut session, self.asked(), run_ids).await
     }
 
     async fn accept_emptied(&self, handle: &RunHandle) -> Result<()> {
         let mut session = self.session().await?;
-        witness::accept(&mut session, self.asked(), handle).await
+        crash_marker::accept(&mut session, self.asked(), handle).await
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
@@ -595,10 +595,10 @@ impl Ledger for PostgresTarget {
         if let Some(row) = owned.map_err(errors::statement)? {
             let mut detail = RunDetail::from_json(&handle.run_id, &get::<String>(&row, 0)?)?;
             if detail.emptied_by_crash {
-                witness::check(&transaction, &tables, &handle.run_id).await?;
+                crash_marker::check(&transaction, &tables, &handle.run_id).await?;
             }
             replaced.0 = detail.identity();
-            if prepare::settle(&transaction, &mut detail).await? {
+            if prepare::finish(&transaction, &mut detail).await? {
                 record(&transaction, &tables, &handle.run_id, &detail).await?;
             }
             replaced.1 = detail.identity();

@@ -21,8 +21,8 @@ mod errors;
 mod execute;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod gauge;
 mod getter;
+mod instruments;
 mod ledger;
 mod making;
 mod numeric;
@@ -60,18 +60,18 @@ use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Split, Support},
     password::Password,
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
+        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
         ledger_is_beside, one_statement,
     },
     types::ColumnType,
@@ -373,8 +373,8 @@ impl Target for PostgresTarget {
             .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
     }
 
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
-        prepare::foresee(&*self.session().await?, table, preparation).await
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
+        prepare::check_preparation(&*self.session().await?, table, preparation).await
     }
 
     fn settings(&self, durability: Durability) -> Vec<String> {
@@ -410,12 +410,12 @@ impl Target for PostgresTarget {
         Ok(Box::new(getter))
     }
 
-    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         let moment = PostgresMoment::begin(&self.settings).await?;
         Ok(Some(Box::new(moment)))
     }
 
-    fn gauge(&self) -> Option<&dyn Gauge> {
+    fn instruments(&self) -> Option<&dyn Instruments> {
         Some(self)
     }
 
@@ -424,7 +424,7 @@ impl Target for PostgresTarget {
     }
 
     /// The one key that is named decides.
-    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
         None
     }
 

@@ -10,7 +10,9 @@ use super::{catalog, errors, shadow, types::quote_table};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{NewRun, RunDetail},
-    preparation::{Foreseen, IndexDefinition, Pending, Preparation, altered, not_empty, not_recreatable},
+    preparation::{
+        IndexDefinition, Pending, Preparation, PreparationEffects, altered, not_empty, not_recreatable,
+    },
     table::{Table, TableName},
 };
 
@@ -76,18 +78,18 @@ async fn indexes(client: &impl GenericClient, oid: u32) -> Result<Vec<(IndexDefi
 }
 
 /// What a preparation will do, or why it cannot be done.
-pub(super) async fn foresee(
+pub(super) async fn check_preparation(
     client: &impl GenericClient,
     table: &Table,
     preparation: Preparation,
-) -> Result<Foreseen> {
+) -> Result<PreparationEffects> {
     let name = &table.name;
-    let mut foreseen = Foreseen::default();
+    let mut effects = PreparationEffects::default();
     match preparation {
         Preparation::Keep | Preparation::Truncate => {}
         Preparation::Recreate => {
             not_recreatable(name, &shadow::obstacles(client, oid(table)?).await?)?;
-            foreseen.notes.push(format!(
+            effects.notes.push(format!(
                 "rows go into a table made like {name}, which takes its place at the end; rows that others write into \
                  {name} until then are lost"
             ));
@@ -102,15 +104,15 @@ pub(super) async fn foresee(
                 names.join(", ")
             };
             match dropped.is_empty() {
-                true => foreseen
+                true => effects
                     .notes
                     .push(format!("{name} has no index that could be built at the end")),
                 false => {
-                    foreseen.notes.push(format!(
+                    effects.notes.push(format!(
                         "indexes dropped when the run starts and built at its end: {}",
                         names(&dropped)
                     ));
-                    foreseen.settings = vec![
+                    effects.settings = vec![
                         format!(
                             "maintenance_work_mem = at least {MAINTENANCE_MEMORY}, while indexes are built"
                         ),
@@ -121,14 +123,14 @@ pub(super) async fn foresee(
                 }
             }
             if !kept.is_empty() {
-                foreseen.notes.push(format!(
+                effects.notes.push(format!(
                     "indexes kept up, as they enforce something or cannot be made again by their definition: {}",
                     names(&kept)
                 ));
             }
         }
     }
-    Ok(foreseen)
+    Ok(effects)
 }
 
 /// Does what the run's preparation asks for beyond emptying, and notes in its detail what is owed then; whether
@@ -187,7 +189,7 @@ pub(super) async fn prepare(
 }
 
 /// Gives the table what is owed to it; whether anything was.
-pub(super) async fn settle(client: &impl GenericClient, detail: &mut RunDetail) -> Result<bool> {
+pub(super) async fn finish(client: &impl GenericClient, detail: &mut RunDetail) -> Result<bool> {
     let Some(pending) = detail.pending.take() else {
         return Ok(false);
     };

@@ -50,7 +50,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     let (columns, arriving, selected) = describe(&leader, request, &found).await?;
     let cut = splits::cut(&leader, request, &found.source, &selected).await?;
     let mut notes = cut.notes;
-    let apart = apart(&leader, &found).await?;
+    let not_of_one_state = not_of_one_state(&leader, &found).await?;
     notes.extend(found.notes(&columns, request));
 
     let key = match &found.described {
@@ -59,7 +59,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     };
     let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
     let key = key.filter(|key| key.iter().all(is_read)).unwrap_or_default();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ScanContext {
         decoder: Decoder::new(&columns, &arriving, &key, request.beyond_arrow)?,
         queries: cut.queries,
         columns: columns.len(),
@@ -67,7 +67,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         settings: settings.clone(),
     });
     let mut wanted = request.readers.clamp(1, shared.queries.len());
-    if let Some(why) = apart.filter(|_| wanted > 1) {
+    if let Some(why) = not_of_one_state.filter(|_| wanted > 1) {
         notes.push(format!(
             "one job: {why}, which shows each connection a state of its own"
         ));
@@ -106,13 +106,13 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
 }
 
 /// Whether rows come from another server, and which.
-async fn apart(client: &Client, found: &Found) -> Result<Option<String>> {
+async fn not_of_one_state(client: &Client, found: &Found) -> Result<Option<String>> {
     let Some(described) = &found.described else {
         return Ok(None);
     };
     let less = catalog::less_durable(client, described.oid, &described.table.name).await?;
-    let apart = less.into_iter().find(|less| less.loss == Loss::Apart);
-    Ok(apart.map(|less| less.why))
+    let not_of_one_state = less.into_iter().find(|less| less.loss == Loss::Apart);
+    Ok(not_of_one_state.map(|less| less.why))
 }
 
 /// The name by which other sessions see what this one does, for as long as its transaction lasts.
@@ -334,7 +334,7 @@ pub(super) fn of_query(error: tokio_postgres::Error, request: &ScanRequest) -> E
 }
 
 /// What all readers of a snapshot have in common.
-struct Shared {
+struct ScanContext {
     decoder: Decoder,
     /// One a split.
     queries: Vec<String>,
@@ -345,7 +345,7 @@ struct Shared {
 
 struct PostgresReader {
     client: Client,
-    shared: Arc<Shared>,
+    shared: Arc<ScanContext>,
     rows: Option<Rows>,
     fields: Fields,
 }
@@ -357,7 +357,7 @@ struct Rows {
 }
 
 impl PostgresReader {
-    fn boxed(client: Client, shared: &Arc<Shared>) -> Box<dyn Reader> {
+    fn boxed(client: Client, shared: &Arc<ScanContext>) -> Box<dyn Reader> {
         Box::new(Self {
             client,
             fields: Fields::new(shared.columns),

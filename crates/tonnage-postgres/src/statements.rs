@@ -24,7 +24,7 @@ pub(super) struct Statements {
     /// Opens a transaction.
     pub begin: String,
     /// Carries rows.
-    pub way: Way,
+    pub way: WriteStrategy,
     /// What the carrying statement tells of them.
     pub account: Account,
     /// Takes rows one by one at the server, where that means the same.
@@ -33,7 +33,7 @@ pub(super) struct Statements {
 
 /// How rows reach the table.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum WriteStrategy {
     /// COPY into it.
     Copy(String),
     /// One array a column.
@@ -44,7 +44,7 @@ pub(super) enum Way {
     Stage(Stage),
 }
 
-/// See [`Way::Stage`].
+/// See [`WriteStrategy::Stage`].
 #[derive(Debug)]
 pub(super) struct Stage {
     /// Makes the table, once a session.
@@ -75,7 +75,7 @@ pub(super) enum Account {
     Any,
     /// A trigger may leave rows out, or rows of one update meet each other: it answers with the rows that it touched,
     /// those that it should have touched, and how many of the rows sent count as written.
-    Told,
+    FromServer,
 }
 
 /// The table of the session that COPY goes through.
@@ -141,15 +141,17 @@ pub(super) fn statements(
     let begin = begin(plan.durability, synchronous_commit, described.deferred);
     let way = match (plan.method, &plan.operation) {
         (Method::Array, Operation::Statement { statement, .. }) => {
-            Way::Array(super::execute::array(statement, columns))
+            WriteStrategy::Array(super::execute::array(statement, columns))
         }
-        (_, Operation::Statement { statement, .. }) => Way::Row(super::execute::row(statement, columns)),
+        (_, Operation::Statement { statement, .. }) => {
+            WriteStrategy::Row(super::execute::row(statement, columns))
+        }
         (Method::Native, Operation::Insert) if !merge.casts_in_stage() => {
-            Way::Copy(copy(&described.table.name, columns))
+            WriteStrategy::Copy(copy(&described.table.name, columns))
         }
-        (Method::Native, _) => Way::Stage(merge.stage()),
-        (Method::Array, _) => Way::Array(merge.statement(&merge.arrays())),
-        (Method::Single | Method::Batch, _) => Way::Row(merge.statement(&merge.row())),
+        (Method::Native, _) => WriteStrategy::Stage(merge.stage()),
+        (Method::Array, _) => WriteStrategy::Array(merge.statement(&merge.arrays())),
+        (Method::Single | Method::Batch, _) => WriteStrategy::Row(merge.statement(&merge.row())),
     };
     let account = merge.account();
     // A partition's own defaults, and what a rule makes of an INSERT, are not those of a COPY.
@@ -353,13 +355,13 @@ impl Merge<'_> {
                 Account::Unchecked
             }
             Operation::Upsert { .. } => Account::All,
-            Operation::Ignore { .. } if self.described.may_leave_out(self.operation) => Account::Told,
+            Operation::Ignore { .. } if self.described.may_leave_out(self.operation) => Account::FromServer,
             Operation::Ignore { .. } => Account::Rest,
             Operation::Update { .. } if self.repeats || self.described.may_leave_out(self.operation) => {
-                Account::Told
+                Account::FromServer
             }
             Operation::Update { .. } => Account::Rest,
-            Operation::Delete { .. } if self.described.may_leave_out(self.operation) => Account::Told,
+            Operation::Delete { .. } if self.described.may_leave_out(self.operation) => Account::FromServer,
             Operation::Delete { .. } => Account::Rest,
             Operation::Statement { statement, .. } if statement.stands_alone() => Account::All,
             Operation::Statement { .. } => Account::Any,
@@ -368,7 +370,7 @@ impl Merge<'_> {
 
     /// The statement that takes the rows of `given` into the table.
     fn statement(&self, given: &Given) -> String {
-        if self.account() != Account::Told {
+        if self.account() != Account::FromServer {
             return self.change(given);
         }
         let again = Given {
@@ -458,7 +460,7 @@ impl Merge<'_> {
         same.join(" AND ")
     }
 
-    /// The second and third number of [`Account::Told`], from the state before the change.
+    /// The second and third number of [`Account::FromServer`], from the state before the change.
     fn told(&self) -> String {
         let (loaded, same) = (self.loaded(), self.same_key());
         let there = format!("EXISTS (SELECT FROM {loaded} WHERE {same})");

@@ -3,12 +3,12 @@
 //! A transaction is `Idle`, `Open` or `Broken` (the server refuses everything but its end). COMMIT is sent only when
 //! it is open: a COMMIT of a broken transaction would undo it and report success.
 
-mod carrying;
 mod each;
 mod parameters;
 mod refusal;
 mod routed;
 mod single;
+mod table_statements;
 mod verified;
 
 use std::{collections::HashMap, ops::Range, pin::pin, sync::Arc};
@@ -42,8 +42,8 @@ use tonnage_core::{
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 
-/// How rows reach the table, prepared. See [`Way`].
-enum Path {
+/// How rows reach the table, prepared. See [`WriteStrategy`].
+enum PreparedStrategy {
     Copy(Statement),
     /// COPY into each partition, prepared when its first rows come.
     Partitions {
@@ -90,7 +90,7 @@ pub(super) struct PostgresWriter {
     client: Client,
     columns: Vec<EncodedColumn>,
     begin: String,
-    path: Path,
+    path: PreparedStrategy,
     account: Account,
     /// None where the server was found not to do it, or it means something else.
     each: Option<Each>,
@@ -121,7 +121,7 @@ const RELEASE: &str = "RELEASE SAVEPOINT tonnage_write";
 const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT tonnage_write; RELEASE SAVEPOINT tonnage_write";
 
 /// What a statement says of its rows.
-struct Told {
+struct RowCounts {
     /// Rows of the table that it touched.
     touched: u64,
     /// Those that it should have touched.
@@ -130,7 +130,7 @@ struct Told {
     written: u64,
 }
 
-impl Told {
+impl RowCounts {
     /// Of a statement that says no more than how many rows it touched.
     fn rows(touched: u64) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl PostgresWriter {
         synchronous_commit: &str,
         partitions: Option<Arc<Partitions>>,
     ) -> Result<Self> {
-        let carrying = carrying::prepare(&client, plan, synchronous_commit, partitions).await?;
+        let carrying = table_statements::prepare(&client, plan, synchronous_commit, partitions).await?;
         let process = pooler::process(&client).await?;
         let mover = match run {
             Some(Recorded { run, schema }) => {
@@ -212,11 +212,11 @@ impl PostgresWriter {
         sent: &mut Sent,
     ) -> std::result::Result<u64, Refusal> {
         match &self.path {
-            Path::Copy(copy) => {
+            PreparedStrategy::Copy(copy) => {
                 let arrived = self.copy(copy, rows, false, sent).await?;
-                self.account(rows.num_rows(), Told::rows(arrived))
+                self.account(rows.num_rows(), RowCounts::rows(arrived))
             }
-            Path::Partitions { copies, .. } => {
+            PreparedStrategy::Partitions { copies, .. } => {
                 let mut arrived = 0;
                 for (run, shard) in runs {
                     let part = rows.slice(run.start, run.len());
@@ -226,16 +226,16 @@ impl PostgresWriter {
                     let copied = self.copy(copy, &part, false, sent).await;
                     arrived += copied.map_err(|refusal| refusal.behind(run.start))?;
                 }
-                self.account(rows.num_rows(), Told::rows(arrived))
+                self.account(rows.num_rows(), RowCounts::rows(arrived))
             }
-            Path::Array(statement) => {
+            PreparedStrategy::Array(statement) => {
                 let parameters = self.arrays(rows, sent)?;
                 sent.statements += 1;
                 let told = self.told(statement, parameters).await?;
                 self.account(rows.num_rows(), told)
             }
-            Path::Row(statement) => self.one_by_one(statement, rows, sent).await,
-            Path::Stage {
+            PreparedStrategy::Row(statement) => self.one_by_one(statement, rows, sent).await,
+            PreparedStrategy::Stage {
                 copy,
                 merge,
                 clear,
@@ -250,23 +250,31 @@ impl PostgresWriter {
                 let told = self.told(merge, Vec::<EncodedField>::new()).await?;
                 self.account(rows.num_rows(), told)
             }
-            Path::Altered(_) => Err(Refusal::Other(Error::bug("rows for a table that was altered"))),
+            PreparedStrategy::Altered(_) => {
+                Err(Refusal::Other(Error::bug("rows for a table that was altered")))
+            }
         }
     }
 
     /// Executes a statement for what it tells of its rows.
-    async fn told<P>(&self, statement: &Statement, parameters: Vec<P>) -> std::result::Result<Told, Refusal>
+    async fn told<P>(
+        &self,
+        statement: &Statement,
+        parameters: Vec<P>,
+    ) -> std::result::Result<RowCounts, Refusal>
     where
         P: ToSql + Sync,
     {
         let parameters: Vec<_> = parameters.iter().map(|p| p as &(dyn ToSql + Sync)).collect();
-        if self.account != Account::Told {
-            return Ok(Told::rows(self.client.execute(statement, &parameters).await?));
+        if self.account != Account::FromServer {
+            return Ok(RowCounts::rows(
+                self.client.execute(statement, &parameters).await?,
+            ));
         }
         let row = self.client.query_one(statement, &parameters).await?;
         let number = |index| catalog::get::<i64>(&row, index).map(|n| n as u64);
         let numbers = || {
-            Ok(Told {
+            Ok(RowCounts {
                 touched: number(0)?,
                 expected: number(1)?,
                 written: number(2)?,
@@ -276,20 +284,20 @@ impl PostgresWriter {
     }
 
     /// Rows that the operation left out of the `rows` that a statement was given.
-    fn account(&self, rows: usize, told: Told) -> std::result::Result<u64, Refusal> {
+    fn account(&self, rows: usize, counts: RowCounts) -> std::result::Result<u64, Refusal> {
         let rows = rows as u64;
         let (expected, written) = match self.account {
             Account::All => (rows, rows),
-            Account::Rest => (told.touched.min(rows), told.touched),
-            Account::Unchecked => (told.touched, rows),
-            Account::Any => (told.touched, told.touched.min(rows)),
-            Account::Told => (told.expected, told.written),
+            Account::Rest => (counts.touched.min(rows), counts.touched),
+            Account::Unchecked => (counts.touched, rows),
+            Account::Any => (counts.touched, counts.touched.min(rows)),
+            Account::FromServer => (counts.expected, counts.written),
         };
-        match rows.checked_sub(written).filter(|_| told.touched == expected) {
+        match rows.checked_sub(written).filter(|_| counts.touched == expected) {
             Some(skipped) => Ok(skipped),
             None => Err(Refusal::Missing {
                 expected,
-                touched: told.touched,
+                touched: counts.touched,
                 row: None,
             }),
         }
@@ -480,7 +488,7 @@ impl Writer for PostgresWriter {
         self.staged = false;
         self.saved = false;
         self.claimed.clear();
-        if let Path::Partitions { copies, .. } = &mut self.path {
+        if let PreparedStrategy::Partitions { copies, .. } = &mut self.path {
             copies.values_mut().for_each(|copy| copy.verified = false);
         }
         // One round trip: each is sent behind the one before, and does nothing without it.
@@ -564,7 +572,7 @@ impl Writer for PostgresWriter {
                 match (guard, &self.path) {
                     (Guard::None, _) => {}
                     // What goes through the stage is to be gone from it before the next savepoint.
-                    (Guard::Savepoint, Path::Stage { .. }) => self
+                    (Guard::Savepoint, PreparedStrategy::Stage { .. }) => self
                         .client
                         .batch_execute(RELEASE)
                         .await

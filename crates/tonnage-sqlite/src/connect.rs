@@ -188,7 +188,7 @@ impl Location {
     }
 
     /// Makes the file with the form of another one.
-    pub(super) fn make(&self, form: Form) -> Result<()> {
+    pub(super) fn make(&self, form: FileFormat) -> Result<()> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
         let failed = |failure| self.failed(failure);
         let journal = if form.wal { "WAL" } else { "DELETE" };
@@ -254,14 +254,14 @@ impl Location {
 
 /// What is fixed when a file is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Form {
+pub(super) struct FileFormat {
     /// A page.
     pub(super) page_bytes: u32,
     /// Whether it keeps a write-ahead log.
     pub(super) wal: bool,
 }
 
-impl Form {
+impl FileFormat {
     /// That of a file which is made here.
     pub(super) const NEW: Self = Self {
         page_bytes: PAGE_BYTES,

@@ -463,7 +463,7 @@ impl Encoded {
     ) -> rusqlite::Result<()> {
         let stride = parameters.len();
         for (parameter, column) in parameters.iter().enumerate() {
-            let place = Place {
+            let place = ParameterLayout {
                 first: parameter + 1,
                 stride,
             };
@@ -519,12 +519,12 @@ fn get<T>(array: &impl Array, row: usize, value: T) -> Option<T> {
 
 /// Where the values of a column go among the parameters.
 #[derive(Clone, Copy)]
-struct Place {
+struct ParameterLayout {
     first: usize,
     stride: usize,
 }
 
-impl Place {
+impl ParameterLayout {
     fn bind<T: ToSql>(
         self,
         statement: &mut Statement<'_>,

@@ -27,14 +27,14 @@ use super::{
     connect::{self, Location},
     encode::Encoder,
     errors::{self, Doing},
-    reader::{Building, Form, begin, of_rows},
+    reader::{Building, RowDecoding, begin, of_rows},
     scan::{Classes, Scanned},
     sql::quote,
     thread::Thread,
 };
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
-    getter::{Answer, GetKey, GetRequest, Getter, Moment, RangeEnd, no_index},
+    getter::{Answer, GetKey, GetRequest, Getter, RangeEnd, ReadSnapshot, no_index},
     reader::{ReadColumn, schema},
 };
 
@@ -99,7 +99,7 @@ impl SqliteMoment {
 }
 
 #[async_trait]
-impl Moment for SqliteMoment {
+impl ReadSnapshot for SqliteMoment {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let left = self
             .connections
@@ -140,7 +140,7 @@ pub(super) struct SqliteGetter {
 /// What the thread owns.
 struct Looking {
     connection: Connection,
-    form: Form,
+    form: RowDecoding,
     encoder: Encoder,
     sql: String,
     /// Values of the range's ends.
@@ -313,7 +313,7 @@ impl Looking {
             conditions.join(" AND ")
         );
         let looking = Self {
-            form: Form {
+            form: RowDecoding {
                 schema: schema(&scanned.columns),
                 types: scanned.columns.iter().map(|column| column.ty).collect(),
                 texts: scanned.texts,

@@ -101,7 +101,7 @@ fn generation(fence: &Fence, record: Option<&Record>, schema_rowid: i64) -> i64 
 
 /// Brings records and fence up to date in the open transaction, so that whatever is made from now on looks
 /// new.
-pub(super) fn settle(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn renew_fence(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&format!(
         "CREATE TABLE IF NOT EXISTS {TABLES} (name TEXT NOT NULL PRIMARY KEY, generation INTEGER NOT NULL,
          schema_rowid INTEGER) WITHOUT ROWID"
@@ -115,20 +115,21 @@ pub(super) fn settle(connection: &Connection) -> rusqlite::Result<()> {
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let mut current = Vec::with_capacity(tables.len());
-    let mut settled = fence.as_ref().is_some_and(|fence| fence.as_recorded);
+    let mut is_current = fence.as_ref().is_some_and(|fence| fence.as_recorded);
     for (name, schema_rowid) in tables {
         let record = record(connection, &name)?;
         let generation = match &fence {
             None => 1,
             Some(fence) => {
-                settled &= schema_rowid < fence.schema_rowid;
+                is_current &= schema_rowid < fence.schema_rowid;
                 generation(fence, record.as_ref(), schema_rowid)
             }
         };
-        settled &= record.is_some_and(|r| r.generation == generation && r.schema_rowid == Some(schema_rowid));
+        is_current &=
+            record.is_some_and(|r| r.generation == generation && r.schema_rowid == Some(schema_rowid));
         current.push((name, generation, schema_rowid));
     }
-    if settled {
+    if is_current {
         return Ok(());
     }
     connection.execute_batch(&format!(
@@ -169,17 +170,17 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(before).unwrap();
         let first = identity(&connection, "t");
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         assert_eq!(
             identity(&connection, "t"),
             first,
             "starting a run changes nothing"
         );
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         assert_eq!(identity(&connection, "t"), first, "nor does a second one");
         connection.execute_batch(between).unwrap();
         let second = identity(&connection, "t");
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         assert_eq!(identity(&connection, "t"), second);
         first == second
     }
@@ -225,11 +226,11 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (a)").unwrap();
         let first = identity(&connection, "t");
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         connection
             .execute_batch("DROP TABLE t; CREATE TABLE u (a)")
             .unwrap();
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         connection.execute_batch("ALTER TABLE u RENAME TO t").unwrap();
         assert_ne!(identity(&connection, "t"), first);
         connection.execute_batch("VACUUM").unwrap();
@@ -239,10 +240,10 @@ mod tests {
     #[test]
     fn the_second_table_of_a_file_with_a_ledger_is_told_from_its_successor() {
         let connection = Connection::open_in_memory().unwrap();
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         connection.execute_batch("CREATE TABLE t (a)").unwrap();
         let first = identity(&connection, "t");
-        settle(&connection).unwrap();
+        renew_fence(&connection).unwrap();
         assert_eq!(identity(&connection, "t"), first);
         connection
             .execute_batch("DROP TABLE t; CREATE TABLE t (a)")

@@ -409,7 +409,7 @@ pub(super) fn start(connection: &mut Connection, run: &NewRun) -> Result<RunHand
     change(connection, |connection| {
         // The fence must stand behind the ledger's own tables.
         make(connection)?;
-        identity::settle(connection).map_err(failed)?;
+        identity::renew_fence(connection).map_err(failed)?;
         if run.preparation.truncates() {
             truncate(connection, &run.table.name)?;
         }
@@ -614,7 +614,7 @@ pub(super) fn finish(connection: &mut Connection, handle: &RunHandle, counts: Co
             && detail.pending.is_some()
         {
             let before = detail.identity();
-            prepare::settle(connection, &mut detail)?;
+            prepare::finish(connection, &mut detail)?;
             // A table that took the place of another has an identity of its own, and the run with it.
             connection
                 .execute(

@@ -21,9 +21,9 @@ mod errors;
 mod execute;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
-mod gauge;
 mod getter;
 mod identity;
+mod instruments;
 mod ledger;
 pub mod local;
 mod number;
@@ -55,20 +55,20 @@ use tonnage_core::{driver::Driver, password::Password};
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
     operation::{Durability, Method, Operation, Split, Support},
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
+        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
         ledger_is_beside, one_statement,
     },
     types::ColumnType,
@@ -290,9 +290,9 @@ impl Target for SqliteTarget {
             .await
     }
 
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
         let name = table.name.name.clone();
-        self.on_required(move |connection| prepare::foresee(connection, &name, preparation))
+        self.on_required(move |connection| prepare::check_preparation(connection, &name, preparation))
             .await
     }
 
@@ -317,9 +317,9 @@ impl Target for SqliteTarget {
         Ok(Box::new(SqliteGetter::open(&self.location, None, request).await?))
     }
 
-    async fn moment(&self, getters: usize) -> Result<Option<Box<dyn Moment>>> {
+    async fn read_snapshot(&self, getters: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         let moment = SqliteMoment::begin(&self.location, getters).await?;
-        Ok(moment.map(|moment| Box::new(moment) as Box<dyn Moment>))
+        Ok(moment.map(|moment| Box::new(moment) as Box<dyn ReadSnapshot>))
     }
 
     async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
@@ -330,7 +330,7 @@ impl Target for SqliteTarget {
         .await
     }
 
-    fn gauge(&self) -> Option<&dyn Gauge> {
+    fn instruments(&self) -> Option<&dyn Instruments> {
         Some(self)
     }
 
@@ -339,7 +339,7 @@ impl Target for SqliteTarget {
     }
 
     /// The one key that is named decides.
-    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
         None
     }
 

@@ -18,7 +18,8 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{NewRun, RunDetail},
     preparation::{
-        Foreseen, IndexDefinition, Pending, Preparation, altered, not_empty, not_recreatable, shadow,
+        IndexDefinition, Pending, Preparation, PreparationEffects, altered, not_empty, not_recreatable,
+        shadow,
     },
     table::{TableIdentity, TableName},
 };
@@ -28,14 +29,18 @@ fn failed(failure: rusqlite::Error) -> Error {
 }
 
 /// What a preparation will do, or why it cannot be done.
-pub(super) fn foresee(connection: &Connection, table: &str, preparation: Preparation) -> Result<Foreseen> {
+pub(super) fn check_preparation(
+    connection: &Connection,
+    table: &str,
+    preparation: Preparation,
+) -> Result<PreparationEffects> {
     let name = TableName::bare(table);
-    let mut foreseen = Foreseen::default();
+    let mut effects = PreparationEffects::default();
     match preparation {
         Preparation::Keep | Preparation::Truncate => {}
         Preparation::Recreate => {
             not_recreatable(&name, &obstacles(connection, table)?)?;
-            foreseen.notes.push(format!(
+            effects.notes.push(format!(
                 "rows go into a table made like {table}, which takes its place at the end; rows that others write \
                  into {table} until then are lost"
             ));
@@ -48,7 +53,7 @@ pub(super) fn foresee(connection: &Connection, table: &str, preparation: Prepara
                 let names: Vec<_> = indexes.iter().map(|index| index.name.as_str()).collect();
                 names.join(", ")
             };
-            foreseen.notes.push(match dropped.is_empty() {
+            effects.notes.push(match dropped.is_empty() {
                 true => format!("{table} has no index that could be built at the end"),
                 false => format!(
                     "indexes dropped when the run starts and built at its end: {}",
@@ -56,13 +61,13 @@ pub(super) fn foresee(connection: &Connection, table: &str, preparation: Prepara
                 ),
             });
             if !kept.is_empty() {
-                foreseen
+                effects
                     .notes
                     .push(format!("indexes kept up, as they are unique: {}", names(&kept)));
             }
         }
     }
-    Ok(foreseen)
+    Ok(effects)
 }
 
 /// Does what the run's preparation asks for, and notes in its detail what is owed then.
@@ -112,20 +117,20 @@ pub(super) fn prepare(connection: &Connection, run: &NewRun, detail: &mut RunDet
 }
 
 /// Gives the table what is owed to it.
-pub(super) fn settle(connection: &Connection, detail: &mut RunDetail) -> Result<()> {
+pub(super) fn finish(connection: &Connection, detail: &mut RunDetail) -> Result<()> {
     let Some(pending) = detail.pending.take() else {
         return Ok(());
     };
     let table = &pending.table;
     if let Some(shadow) = &pending.shadow {
-        identity::settle(connection).map_err(failed)?;
+        identity::renew_fence(connection).map_err(failed)?;
         let found = catalog::read_table(connection, &table.name)?;
         if found.map(|found| found.identity) != Some(detail.table_identity.clone()) {
             return Err(altered(table));
         }
         not_recreatable(table, &obstacles(connection, &table.name)?)?;
         swap(connection, &table.name, &shadow.name)?;
-        identity::settle(connection).map_err(failed)?;
+        identity::renew_fence(connection).map_err(failed)?;
     }
     build(connection, &pending.indexes)?;
     detail.table_identity = identity_of(connection, table)?;

@@ -85,8 +85,8 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
         }
     }
     notes.extend(scanned.notes);
-    let shared = Arc::new(Shared {
-        form: Form {
+    let shared = Arc::new(ScanContext {
+        form: RowDecoding {
             schema: schema(&scanned.columns),
             naming: scanned.naming,
             batch: request.batch,
@@ -125,13 +125,13 @@ pub(super) fn begin(connection: &Connection) -> Result<()> {
 }
 
 /// What all readers of a snapshot have in common.
-struct Shared {
-    form: Form,
+struct ScanContext {
+    form: RowDecoding,
     splits: Vec<Split>,
 }
 
 /// What rows become.
-pub(super) struct Form {
+pub(super) struct RowDecoding {
     pub(super) schema: arrow::datatypes::SchemaRef,
     pub(super) types: Vec<tonnage_core::types::ColumnType>,
     /// Columns that come as text whatever they hold.
@@ -157,7 +157,7 @@ struct SqliteReader {
 }
 
 impl SqliteReader {
-    fn start(connection: Connection, shared: Arc<Shared>) -> Result<Box<dyn Reader>> {
+    fn start(connection: Connection, shared: Arc<ScanContext>) -> Result<Box<dyn Reader>> {
         let (splits, queue) = mpsc::channel::<usize>();
         let (send, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
         let interrupt = connection.get_interrupt_handle();
@@ -238,7 +238,7 @@ impl Drop for SqliteReader {
 /// Reads a split and sends its batches; false where nobody takes them any more.
 fn read(
     connection: &Connection,
-    shared: &Shared,
+    shared: &ScanContext,
     split: usize,
     mut send: impl FnMut(RecordBatch) -> bool,
 ) -> Result<bool> {
@@ -262,14 +262,14 @@ fn read(
 
 /// A batch being built of rows, which may have further columns behind those that it takes.
 pub(super) struct Building<'a> {
-    form: &'a Form,
+    form: &'a RowDecoding,
     columns: Vec<Values>,
     pub(super) rows: usize,
     bytes: usize,
 }
 
 impl<'a> Building<'a> {
-    pub(super) fn new(form: &'a Form) -> Result<Self> {
+    pub(super) fn new(form: &'a RowDecoding) -> Result<Self> {
         let columns = form.types.iter().zip(&form.texts).map(|(ty, as_text)| {
             Values::new(*ty, *as_text)
                 .ok_or_else(|| Error::bug(format!("no column of SQLite has the type {ty}")))
@@ -316,7 +316,7 @@ pub(super) fn of_rows(failure: rusqlite::Error) -> Error {
     }
 }
 
-fn bad(form: &Form, row: &rusqlite::Row<'_>, at: usize, misfit: &Misfit) -> Error {
+fn bad(form: &RowDecoding, row: &rusqlite::Row<'_>, at: usize, misfit: &Misfit) -> Error {
     let name = |at: usize| form.schema.field(at).name();
     let named = form.naming.iter().filter(|named| **named != at);
     let named = named.filter_map(|named| {

@@ -61,7 +61,7 @@ fn failed(failure: rusqlite::Error) -> Error {
 }
 
 /// Where rows come from, in SQL.
-struct Place {
+struct ScanSource {
     /// What messages call it.
     shown: String,
     /// What follows FROM.
@@ -75,7 +75,7 @@ struct Place {
     limit: Option<u64>,
 }
 
-impl Place {
+impl ScanSource {
     fn look(connection: &Connection, request: &ScanRequest) -> Result<Self> {
         if let Some(filter) = &request.filter {
             statement::condition(filter, DIALECT)?;
@@ -167,7 +167,7 @@ pub(super) enum Classes {
 impl Scanned {
     /// Looks through `connection`, which has begun to read.
     pub(super) fn look(connection: &Connection, request: &ScanRequest, classes: Classes) -> Result<Self> {
-        let place = Place::look(connection, request)?;
+        let place = ScanSource::look(connection, request)?;
         let names = place.columns.iter().map(|column| column.0.as_str());
         let all = (0..place.columns.len()).filter(|at| !place.columns[*at].2);
         let wanted = wanted(request, &place.shown, names, all)?;
@@ -310,7 +310,7 @@ fn resolve(
 fn cut(
     connection: &Connection,
     request: &ScanRequest,
-    place: &Place,
+    place: &ScanSource,
     list: &str,
     whole: String,
 ) -> Result<Vec<Split>> {
@@ -358,7 +358,7 @@ fn cut(
 fn rowid_ranges(
     connection: &Connection,
     request: &ScanRequest,
-    place: &Place,
+    place: &ScanSource,
     rowid: &str,
 ) -> Result<Vec<(i64, i64)>> {
     let file_bytes: i64 = connection
@@ -452,7 +452,7 @@ fn cut_rowids(connection: &Connection, from: &str, rowid: &str, parts: usize) ->
 fn by_column(
     connection: &Connection,
     request: &ScanRequest,
-    place: &Place,
+    place: &ScanSource,
     list: &str,
     column: &str,
 ) -> Result<Vec<Split>> {

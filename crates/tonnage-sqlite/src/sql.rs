@@ -152,7 +152,7 @@ pub(super) struct Changed<'a> {
 
 /// The statement that applies rows, one parameter a value, row after row.
 pub(super) struct Change {
-    form: Form,
+    form: StatementForm,
     parameters: Vec<usize>,
     lookup: String,
     key: Vec<usize>,
@@ -160,7 +160,7 @@ pub(super) struct Change {
     keeps: bool,
 }
 
-enum Form {
+enum StatementForm {
     Insert {
         head: String,
         /// The head of a statement of many rows.
@@ -200,7 +200,7 @@ impl Change {
         let or_abort = if *overrule { " OR ABORT" } else { "" };
         let table = quote(table);
         let or_fail = if *keeps { " OR FAIL" } else { or_abort };
-        let insert = |tail: String| Form::Insert {
+        let insert = |tail: String| StatementForm::Insert {
             head: format!("INSERT{or_abort} INTO {table} ({}) VALUES ", quoted(names())),
             head_many: format!("INSERT{or_fail} INTO {table} ({}) VALUES ", quoted(names())),
             row: format!("({})", vec!["?"; columns.len()].join(", ")),
@@ -235,10 +235,10 @@ impl Change {
                     assignments.join(", ")
                 );
                 let parameters = others.iter().chain(&key_at).copied().collect();
-                (Form::Update(update), parameters, Spares::Absent)
+                (StatementForm::Update(update), parameters, Spares::Absent)
             }
             Operation::Delete { .. } => {
-                let delete = Form::Delete {
+                let delete = StatementForm::Delete {
                     head: format!("DELETE FROM {table} WHERE "),
                     row: is_row.clone(),
                 };
@@ -260,7 +260,7 @@ impl Change {
     pub(super) fn of_statement(statement: &Statement) -> Self {
         Self {
             keeps: false,
-            form: Form::Statement(statement.render(parameter)),
+            form: StatementForm::Statement(statement.render(parameter)),
             parameters: (0..statement.parameters().len()).collect(),
             lookup: String::new(),
             key: Vec::new(),
@@ -275,12 +275,12 @@ impl Change {
     pub(super) fn sql(&self, rows: usize) -> String {
         let all = |row: &str, between: &str| vec![row; rows].join(between);
         match &self.form {
-            Form::Insert { head, row, tail, .. } if rows == 1 => format!("{head}{row}{tail}"),
-            Form::Insert {
+            StatementForm::Insert { head, row, tail, .. } if rows == 1 => format!("{head}{row}{tail}"),
+            StatementForm::Insert {
                 head_many, row, tail, ..
             } => format!("{head_many}{}{tail}", all(row, ", ")),
-            Form::Update(only) | Form::Statement(only) => only.clone(),
-            Form::Delete { head, row } => format!("{head}{}", all(row, " OR ")),
+            StatementForm::Update(only) | StatementForm::Statement(only) => only.clone(),
+            StatementForm::Delete { head, row } => format!("{head}{}", all(row, " OR ")),
         }
     }
 
@@ -311,7 +311,7 @@ impl Change {
 
     /// Whether one statement can apply many rows.
     pub(super) fn takes_many(&self) -> bool {
-        !matches!(self.form, Form::Update(_) | Form::Statement(_))
+        !matches!(self.form, StatementForm::Update(_) | StatementForm::Statement(_))
     }
 }
 

@@ -33,7 +33,7 @@ use super::{
     setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
     statistics::{Estimate, Steadiness},
 };
-use tonnage_core::instruments::{Gauge, ScratchPlace};
+use tonnage_core::instruments::{Instruments, ScratchPlace};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     operation::Mode,
@@ -143,8 +143,8 @@ pub(super) fn prefix() -> String {
 }
 
 /// The gauge of a target. `Config` where it has none.
-pub(super) fn gauge(target: &dyn Target) -> Result<&dyn Gauge> {
-    target.gauge().ok_or_else(|| {
+pub(super) fn instruments(target: &dyn Target) -> Result<&dyn Instruments> {
+    target.instruments().ok_or_else(|| {
         Error::config(format!(
             "{} cannot be measured yet",
             target.capabilities().product
@@ -157,7 +157,7 @@ impl Bench {
     /// Decides the cells, and reads the user's own rows where they are asked for. `url` is only shown, so it must be
     /// redacted. Writes nothing.
     pub async fn prepare(target: Arc<dyn Target>, url: String, mut options: BenchOptions) -> Result<Self> {
-        gauge(&*target)?;
+        instruments(&*target)?;
         if options.matrix.operations.contains(&Mode::Ignore) {
             return Err(Error::config("ignore cannot be measured yet")
                 .hint("--operation insert,upsert,update,delete"));
@@ -171,7 +171,7 @@ impl Bench {
             }
         }
         if options.leads_elsewhere() {
-            gauge(&*target)?.address()?;
+            instruments(&*target)?.address()?;
         }
         options.check_together()?;
         options.budget.check()?;
@@ -203,7 +203,7 @@ impl Bench {
 
     /// Where its tables will be.
     pub fn place(&self) -> Result<ScratchPlace> {
-        Ok(gauge(&*self.target)?.place(&self.prefix))
+        Ok(instruments(&*self.target)?.place(&self.prefix))
     }
 
     /// Runs in all, if every cell can be run.
@@ -236,7 +236,7 @@ impl Bench {
             ruled_out: self.cells.ruled_out.clone(),
             settings_changed: Vec::new(),
             notes: Vec::new(),
-            meter: Meter::new(gauge(&*self.target)?).await?,
+            meter: Meter::new(instruments(&*self.target)?).await?,
             shortest: RoundTrips::new(),
             databases: 1,
         };
@@ -446,7 +446,7 @@ impl Running<'_> {
     /// One run on tables of its own.
     async fn on_scratch(&mut self, setting: &Setting, name: &str) -> Result<Run> {
         let bench = self.bench;
-        let gauge = gauge(&*bench.target)?;
+        let instruments = instruments(&*bench.target)?;
         let names: Vec<String> = match setting.table.tables {
             1 => vec![name.to_owned()],
             tables => (1..=tables).map(|table| format!("{name}_{table}")).collect(),
@@ -457,7 +457,7 @@ impl Running<'_> {
         };
         let mut discarded = Ok(());
         for name in &names {
-            let done = gauge.discard(name).await.map_err(|e| {
+            let done = instruments.discard(name).await.map_err(|e| {
                 e.at(format!(
                     "{name}, which was made to measure with, cannot be removed"
                 ))

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use super::judge::ByMethod;
 use super::{
-    bench::{gauge, prefix},
+    bench::{instruments, prefix},
     judge::{Seen, judge, unseen},
     look::look,
     made_up::made_up,
@@ -190,7 +190,7 @@ impl Explain {
     /// Finds the table and decides the columns. Writes nothing. `url` is only shown, so it must be
     /// redacted.
     pub async fn prepare(target: Arc<dyn Target>, url: String, options: ExplainOptions) -> Result<Self> {
-        gauge(&*target)?;
+        instruments(&*target)?;
         if options.rows == 0 || options.rows > ROWS_MAX {
             return Err(Error::config(format!("--rows must be from 1 to {ROWS_MAX}")));
         }
@@ -213,7 +213,7 @@ impl Explain {
 
     /// Where the copies will be.
     pub fn place(&self) -> Result<ScratchPlace> {
-        Ok(gauge(&*self.target)?.place(&self.prefix))
+        Ok(instruments(&*self.target)?.place(&self.prefix))
     }
 
     /// The table that was found.
@@ -280,7 +280,7 @@ impl Explain {
         }
         let fed = self.fed();
         let columns: Vec<&Column> = fed.iter().filter_map(|name| self.table.column(name)).collect();
-        let samples = gauge(&*self.target)?.samples(&self.table).await?;
+        let samples = instruments(&*self.target)?.samples(&self.table).await?;
         let directory = tempfile::tempdir()
             .map_err(|e| Error::new(ErrorKind::Refused, format!("no temporary directory: {e}")))?;
         let path = directory.path().join(MADE_UP);
@@ -343,11 +343,11 @@ impl Explain {
             ref name,
             ..
         } = *look;
-        let gauge = gauge(&*self.target)?;
-        let causes = gauge
+        let instruments = instruments(&*self.target)?;
+        let causes = instruments
             .causes(&self.table, operation, method, &self.columns)
             .await?;
-        let looked = match gauge.copy(&self.table, name, self.options.triggers).await {
+        let looked = match instruments.copy(&self.table, name, self.options.triggers).await {
             Ok(copied) => {
                 let target = copied.target.unwrap_or_else(|| self.target.clone());
                 for what in copied.lacking {
@@ -359,11 +359,11 @@ impl Explain {
             }
             Err(error) => {
                 // Part of it may be there; why it could not be made matters more than why that could not be removed.
-                let _ = gauge.discard(name).await;
+                let _ = instruments.discard(name).await;
                 return Err(error.at(format!("{} cannot be copied", self.table.name)));
             }
         };
-        let discarded = gauge.discard(name).await;
+        let discarded = instruments.discard(name).await;
         let found = match looked {
             Ok(seen) => judge(operation, method, seen, &causes),
             Err(error) => {
@@ -436,7 +436,7 @@ impl Explain {
             ..asked
         };
         let prepared = prepare(target.clone(), self.url.clone(), at.feed.source()?, options).await?;
-        look(gauge(&*target)?, &table, at.operation, prepared, at.stop).await
+        look(instruments(&*target)?, &table, at.operation, prepared, at.stop).await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - A form says what is other than usual; [`TableForm::default`] is the table that `tonnage load --create` would make.
 //! - What a workload cannot be, [`unlike`] says; what a database cannot make, its
-//!   [`Gauge::obstacle`](tonnage_core::instruments::Gauge::obstacle). Neither is ever measured under another's name.
+//!   [`Instruments::obstacle`](tonnage_core::instruments::Instruments::obstacle). Neither is ever measured under another's name.
 
 use super::setting::RowKind;
 use tonnage_core::{

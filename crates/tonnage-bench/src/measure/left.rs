@@ -2,7 +2,7 @@
 //!
 //! Nothing says whether a run of these names still goes on, so nothing is removed unless somebody asks for it.
 
-use super::bench::gauge;
+use super::bench::instruments;
 use tonnage_core::{error::Result, target::Target};
 
 /// What the names of all tables begin with that are made to measure with.
@@ -10,7 +10,7 @@ pub(crate) const SCRATCH: &str = "tonnage_bench_";
 
 /// The names of what is there, in order.
 pub async fn left(target: &dyn Target) -> Result<Vec<String>> {
-    let mut names = gauge(target)?.left(SCRATCH).await?;
+    let mut names = instruments(target)?.left(SCRATCH).await?;
     names.sort();
     names.dedup();
     Ok(names)
@@ -18,9 +18,9 @@ pub async fn left(target: &dyn Target) -> Result<Vec<String>> {
 
 /// Removes what [`left`] has found.
 pub async fn remove_left(target: &dyn Target, names: &[String]) -> Result<()> {
-    let gauge = gauge(target)?;
+    let instruments = instruments(target)?;
     for name in names {
-        let removed = gauge.discard(name).await;
+        let removed = instruments.discard(name).await;
         removed.map_err(|error| error.at(format!("{name} cannot be removed")))?;
     }
     Ok(())

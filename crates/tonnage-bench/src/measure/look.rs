@@ -9,7 +9,7 @@ use super::{
     judge::Seen,
     verdict::{drowned, without_background},
 };
-use tonnage_core::instruments::{Gauge, LogMark, Records};
+use tonnage_core::instruments::{Instruments, LogMark, Records};
 use tonnage_core::{error::Result, operation::Mode, stop::Stop, table::Table};
 use tonnage_engine::load::{Ended, Prepared, Progress};
 
@@ -18,7 +18,7 @@ const WATCHED: Duration = Duration::from_millis(200);
 
 /// Runs a load of `operation` into `table`, which nobody else knows of, and says what it left behind.
 pub(super) async fn look(
-    gauge: &dyn Gauge,
+    instruments: &dyn Instruments,
     table: &Table,
     operation: Mode,
     prepared: Prepared,
@@ -27,31 +27,31 @@ pub(super) async fn look(
     let batch_rows = prepared.plan().batch_rows;
     // Rows that are changed or removed leave room behind, so that pages say how many rows they held before only.
     let there = match operation {
-        Mode::Update | Mode::Delete => gauge.disk(&table.name).await?,
+        Mode::Update | Mode::Delete => instruments.disk(&table.name).await?,
         _ => None,
     };
-    let _kept = gauge.keep_log().await?;
-    let idle_from = gauge.log().await?;
+    let _kept = instruments.keep_log().await?;
+    let idle_from = instruments.log().await?;
     let idle = Instant::now();
     tokio::time::sleep(WATCHED).await;
-    let from = gauge.log().await?;
+    let from = instruments.log().await?;
     let idle_seconds = idle.elapsed().as_secs_f64();
     let began = Instant::now();
     let Ended { report, error } = prepared.run(Arc::<Progress>::default(), stop.clone()).await?;
     if let Some(error) = error {
         return Err(error);
     }
-    let to = gauge.log().await?;
+    let to = instruments.log().await?;
     let seconds = began.elapsed().as_secs_f64();
     let records = match (&from, &to) {
-        (Some(from), Some(to)) => gauge.records(table, operation, from, to).await?,
+        (Some(from), Some(to)) => instruments.records(table, operation, from, to).await?,
         _ => Records::Unknown {
             why: "the database does not tell how far its log is".to_owned(),
         },
     };
     let idle_records = match (&records, &idle_from, &from) {
         (Records::Counted { shared: true, .. }, Some(idle_from), Some(from)) => {
-            match gauge.records(table, operation, idle_from, from).await? {
+            match instruments.records(table, operation, idle_from, from).await? {
                 Records::Counted { rows, .. } => rows,
                 Records::Unknown { .. } => 0,
             }
@@ -71,7 +71,7 @@ pub(super) async fn look(
         Mode::Update | Mode::Delete => there,
         // Other rows were there before, of as many pages as nobody has counted.
         Mode::Upsert => None,
-        _ => gauge.disk(&table.name).await?,
+        _ => instruments.disk(&table.name).await?,
     };
     Ok(Seen {
         rows: report.rows.written + report.rows.skipped.superseded,

@@ -6,7 +6,7 @@ use super::{
     figures::{Costs, Unmeasured},
     server::Processes,
 };
-use tonnage_core::instruments::{Gauge, Told, Work};
+use tonnage_core::instruments::{Instruments, Measured, Work};
 use tonnage_core::{
     error::{Error, Result},
     report::{forget_peak_memory, peak_memory_bytes, processor_seconds},
@@ -14,7 +14,7 @@ use tonnage_core::{
 
 /// What can be taken of one database from this machine.
 pub(super) struct Meter {
-    server: Told<Arc<Processes>>,
+    server: Measured<Arc<Processes>>,
     /// What could not be taken, and why.
     pub(super) unmeasured: Vec<Unmeasured>,
 }
@@ -47,8 +47,8 @@ fn grown(after: Option<f64>, before: Option<f64>) -> Option<f64> {
 
 impl Meter {
     /// Looks for the server's processes.
-    pub(super) async fn new(gauge: &dyn Gauge) -> Result<Self> {
-        let server = match gauge.servers().await? {
+    pub(super) async fn new(instruments: &dyn Instruments) -> Result<Self> {
+        let server = match instruments.servers().await? {
             Ok(servers) => blocking(move || Processes::find(&servers)).await?.map(Arc::new),
             Err(why) => Err(why),
         };
@@ -65,9 +65,9 @@ impl Meter {
     }
 
     /// Before a run.
-    pub(super) async fn begin(&self, gauge: &dyn Gauge) -> Result<Before> {
+    pub(super) async fn begin(&self, instruments: &dyn Instruments) -> Result<Before> {
         Ok(Before {
-            work: gauge.work(None).await?,
+            work: instruments.work(None).await?,
             peak: forget_peak_memory(),
             processors: self.processors().await?,
         })
@@ -90,11 +90,11 @@ impl Meter {
     /// After a run of `wall` seconds on a machine of so many processors, of what was taken before it and at its end.
     pub(super) async fn end(
         &mut self,
-        (gauge, before, ended): (&dyn Gauge, Before, Processors),
+        (instruments, before, ended): (&dyn Instruments, Before, Processors),
         (wall, processors): (f64, usize),
     ) -> Result<Costs> {
         let peak = peak_memory_bytes().filter(|_| before.peak);
-        let work = gauge.work(Some(&before.work)).await?;
+        let work = instruments.work(Some(&before.work)).await?;
         let counted = grown(work.processor_seconds, before.work.processor_seconds);
         let client = ended.client_since(&before);
         let server = grown(ended.server, before.processors.server).or(counted);
@@ -122,7 +122,7 @@ impl Meter {
     }
 
     /// What a total has grown by.
-    fn grown(&mut self, what: &str, after: Told<u64>, before: Told<u64>) -> Option<u64> {
+    fn grown(&mut self, what: &str, after: Measured<u64>, before: Measured<u64>) -> Option<u64> {
         match after.and_then(|after| Ok((after, before?))) {
             // Somebody may have reset it.
             Ok((after, before)) => after.checked_sub(before),

@@ -2,7 +2,7 @@
 //!
 //! [`Bench`] runs the cells of a matrix of settings and decides ([`answer`]); [`Explain`] looks at how rows reach the
 //! pages and the log of one table. Both go by loads like any other, on tables of their own: what a database has to do
-//! for that is its [`Gauge`](tonnage_core::instruments::Gauge). Words and numbers are apart: [`BenchReport`] and [`Explained`] hold what was measured,
+//! for that is its [`Instruments`](tonnage_core::instruments::Instruments). Words and numbers are apart: [`BenchReport`] and [`Explained`] hold what was measured,
 //! and who prints them is not known here.
 
 pub mod answer;
@@ -13,6 +13,7 @@ pub mod explain;
 pub mod figures;
 pub mod form;
 mod judge;
+pub mod latency_proxy;
 pub mod left;
 mod look;
 mod made_up;
@@ -27,7 +28,6 @@ pub mod setting;
 pub mod statistics;
 pub mod touch;
 pub mod verdict;
-pub mod way;
 
 pub use self::{
     answer::Answer,

@@ -10,7 +10,7 @@ use tonnage_core::{
     error::{Result, arrow_bug},
     ledger::InputIdentity,
     slot::BlockMark,
-    source::{Block, Likeness, ReadRequest, Source, SourceSchema},
+    source::{Block, ReadRequest, Source, SourceSchema, SourceTableInfo},
 };
 
 /// `rows`, in which all columns but those where `keeps` says so have moved up by a row, the first value to the end.
@@ -60,8 +60,8 @@ impl Source for Rotated {
         None
     }
 
-    fn likeness(&self) -> Option<&Likeness> {
-        self.source.likeness()
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        self.source.table_info()
     }
 
     fn options(&self) -> Vec<String> {

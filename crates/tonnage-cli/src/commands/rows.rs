@@ -256,7 +256,7 @@ pub enum LedgerChoice {
 
 impl LedgerChoice {
     /// Has `target` keep its ledger there.
-    pub fn settle(&self, target: &dyn Target) -> Result<()> {
+    pub fn apply(&self, target: &dyn Target) -> Result<()> {
         match (self, target.ledger_file()) {
             (Self::File(path), _) => target.keep_ledger(path),
             (Self::Target, Some(_)) => Err(Error::config(format!(
@@ -510,7 +510,7 @@ impl RowsArgs {
         let preparing = tokio::spawn(async move {
             if options.new_files {
                 let target = place.connect(password).await?;
-                ledger.settle(&*target)?;
+                ledger.apply(&*target)?;
                 return prepare_files(target, place.shown(), &inputs, format, &text, options).await;
             }
             let source = match relation {
@@ -518,7 +518,7 @@ impl RowsArgs {
                 None => sources::open(&inputs, format, &text)?,
             };
             let target = place.connect(password).await?;
-            ledger.settle(&*target)?;
+            ledger.apply(&*target)?;
             prepare(target, place.shown(), source, options).await
         });
         let prepared = async {

@@ -20,23 +20,23 @@ use tonnage::{
 const NAME: &str = "{}";
 
 /// A file for each table.
-struct Named {
+struct TableFile {
     sink: Box<dyn Sink>,
     path: PathBuf,
 }
 
 /// Where everything goes.
 pub struct Files {
-    rows: Named,
-    missing: Option<Named>,
+    rows: TableFile,
+    missing: Option<TableFile>,
     /// Of each table that comes behind.
-    related: Vec<Named>,
+    related: Vec<TableFile>,
     /// A directory that was made for them, until they have their names.
     made: Option<PathBuf>,
 }
 
-fn open(output: &Output, schema: &SchemaRef) -> Result<Named> {
-    Ok(Named {
+fn open(output: &Output, schema: &SchemaRef) -> Result<TableFile> {
+    Ok(TableFile {
         sink: sinks::create(output, schema)?,
         path: output.path.clone(),
     })
@@ -56,7 +56,7 @@ impl Files {
             _ => None,
         };
         let first = prepared.schema();
-        let opened = || -> Result<(Vec<Named>, Option<Named>)> {
+        let opened = || -> Result<(Vec<TableFile>, Option<TableFile>)> {
             let all = outputs.iter().zip(std::iter::once(&first).chain(schemas));
             let named = all
                 .map(|(output, schema)| open(output, schema))

@@ -6,22 +6,22 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::support::{ALL, Database, Place};
+use crate::support::{ALL, Database, TestDatabase};
 
 const TABLE: &str = "CREATE TABLE t (id bigint, v varchar(20))";
 const A: &str = "id,v\n1,a\n2,b\n";
 const B: &str = "id,v\n3,c\n";
 
-fn place(database: Database) -> Place {
-    Place::with(database, TABLE, &[("in/a.csv", A), ("in/b.csv", B)])
+fn place(database: Database) -> TestDatabase {
+    TestDatabase::with(database, TABLE, &[("in/a.csv", A), ("in/b.csv", B)])
 }
 
-fn count(place: &Place) -> usize {
+fn count(place: &TestDatabase) -> usize {
     place.sql("SELECT id FROM t").len()
 }
 
 /// Sets a file's time, so that it differs whatever the file system's clock is.
-fn touch(place: &Place, name: &str, seconds: u64) {
+fn touch(place: &TestDatabase, name: &str, seconds: u64) {
     let file = fs::File::options()
         .append(true)
         .open(place.path(name))
@@ -34,7 +34,7 @@ struct Nearly {
     name: &'static str,
     /// The first load, which ends well.
     first: &'static str,
-    change: fn(&Place),
+    change: fn(&TestDatabase),
     /// The second.
     second: &'static str,
     /// What is said of it.
@@ -354,7 +354,7 @@ fn one_file_under_two_names_is_refused() {
 
 /// The ledger as an earlier version left it: without the rows by which runs are found, and with records that know of no
 /// content.
-fn as_earlier(place: &Place) {
+fn as_earlier(place: &TestDatabase) {
     place.sql("DROP TABLE tonnage_inputs");
     match place.database {
         Database::Sqlite => place.sql(
@@ -450,7 +450,7 @@ fn a_record_that_cannot_be_read_is_left_out() {
 
 #[test]
 fn a_ledger_beside_the_search_path_is_told() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Database::Postgres,
         "CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.t (id bigint, v text)",
         &[("a.csv", A)],
@@ -488,7 +488,7 @@ fn a_ledger_beside_the_search_path_is_told() {
 #[test]
 fn a_plain_load_beside_another_ledger_says_so() {
     for database in [Database::Postgres, Database::MariaDb] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             database,
             match database {
                 Database::Postgres => {

@@ -9,7 +9,7 @@ use crate::{
     support::{
         BOTH,
         Database::{MariaDb, Postgres, Sqlite},
-        Place,
+        TestDatabase,
     },
 };
 
@@ -49,7 +49,7 @@ fn full(database: crate::support::Database) -> &'static str {
 }
 
 /// All that the database says of a table.
-fn definition(place: &Place) -> Vec<String> {
+fn definition(place: &TestDatabase) -> Vec<String> {
     match place.database {
         Sqlite => place.sql(
             "SELECT type, name, replace(sql, '''or ders''', '\"or ders\"') FROM sqlite_schema \
@@ -76,7 +76,7 @@ fn definition(place: &Place) -> Vec<String> {
     }
 }
 
-fn make(place: &Place) {
+fn make(place: &TestDatabase) {
     let sql = full(place.database).replace("{name}", place.name());
     // A statement by itself, as the server would run them in one transaction.
     place.sql(&sql);
@@ -85,7 +85,7 @@ fn make(place: &Place) {
 #[test]
 fn the_table_is_replaced_by_one_that_is_the_same_but_for_its_rows() {
     for database in BOTH {
-        let place = Place::with(*database, "", &[("orders.csv", CSV)]);
+        let place = TestDatabase::with(*database, "", &[("orders.csv", CSV)]);
         make(&place);
         let before = definition(&place);
         assert!(before.len() >= 5, "{before:?}");
@@ -198,7 +198,7 @@ fn what_cannot_be_carried_is_refused_with_its_name() {
     const TABLE: &str = "CREATE TABLE orders (id int PRIMARY KEY, customer text, total int NOT NULL); \
                          INSERT INTO orders VALUES (9, 'old', 9)";
     crate::support::every(cases, |(database, sql, reason)| {
-        let place = Place::with(*database, TABLE, &[("orders.csv", CSV)]);
+        let place = TestDatabase::with(*database, TABLE, &[("orders.csv", CSV)]);
         place.sql(sql);
         let table = if *database == Sqlite {
             "orders"
@@ -244,7 +244,7 @@ fn a_table_that_changes_meanwhile_is_not_replaced() {
     ];
     for (database, change, back, says) in cases {
         // The second row stops the run, once the first is in the shadow.
-        let place = Place::with(
+        let place = TestDatabase::with(
             database,
             TABLE,
             &[("orders.csv", "id,customer,total\n1,a,1\n1,b,2\n")],
@@ -283,7 +283,7 @@ const SECONDARY: &str = "CREATE TABLE orders (id int PRIMARY KEY, customer text,
                          CREATE UNIQUE INDEX once ON orders (customer)";
 
 /// Names of the indexes, with how they are made.
-fn indexes(place: &Place) -> Vec<String> {
+fn indexes(place: &TestDatabase) -> Vec<String> {
     place.sql(match place.database {
         Sqlite => {
             "SELECT name, sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = 'orders' ORDER BY 1"
@@ -299,7 +299,7 @@ fn indexes(place: &Place) -> Vec<String> {
 #[test]
 fn indexes_are_dropped_and_built_again() {
     for database in BOTH {
-        let place = Place::with(*database, SECONDARY, &[("orders.csv", CSV)]);
+        let place = TestDatabase::with(*database, SECONDARY, &[("orders.csv", CSV)]);
         if *database == Postgres {
             place.sql("COMMENT ON INDEX by_total IS 'it''s \\ here'");
         }
@@ -346,7 +346,7 @@ fn a_run_that_stops_says_what_is_missing_and_either_end_puts_it_right() {
     for database in BOTH {
         for forgotten in [false, true] {
             let csv = "id,customer,total\n1,a,1\n1,b,2\n";
-            let place = Place::with(*database, SECONDARY, &[("orders.csv", csv)]);
+            let place = TestDatabase::with(*database, SECONDARY, &[("orders.csv", csv)]);
             let before = indexes(&place);
             let load = "load orders.csv {db} -t orders --rebuild-indexes --batch-rows 1 --sort none -j 1";
             let ran = place.run(load);

@@ -7,7 +7,7 @@ mod remote;
 
 use serde_json::Value;
 
-use crate::support::{ALL, Database, Place};
+use crate::support::{ALL, Database, TestDatabase};
 
 /// Few rows and all the time that they take: what is counted does not depend on how fast anything is.
 const SMALL: &str = "--rows 200 --duration 10m --repeat 2 --batch-rows 100 --yes";
@@ -15,13 +15,13 @@ const SMALL: &str = "--rows 200 --duration 10m --repeat 2 --batch-rows 100 --yes
 const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, customer varchar(20)); \
                       INSERT INTO orders VALUES (1, 'anna'), (2, 'ben')";
 
-fn bench(place: &Place, arguments: &str) -> Value {
+fn bench(place: &TestDatabase, arguments: &str) -> Value {
     let ran = place.run(&format!("bench {{db}} {arguments} --report -"));
     assert_eq!(ran.code, Some(0), "bench {arguments}\n{}", ran.stderr);
     serde_json::from_str(&ran.stdout_exact).expect("the report is JSON")
 }
 
-fn tables(place: &Place) -> Vec<String> {
+fn tables(place: &TestDatabase) -> Vec<String> {
     let sql = match place.database {
         Database::Sqlite => "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name",
         Database::Postgres => {
@@ -36,7 +36,7 @@ fn tables(place: &Place) -> Vec<String> {
 }
 
 /// No other tables are there, and no files beside the database.
-pub fn assert_nothing_left(place: &Place, known: &[&str]) {
+pub fn assert_nothing_left(place: &TestDatabase, known: &[&str]) {
     assert_eq!(tables(place), known, "{:?}", place.database);
     let left = std::fs::read_dir(place.path("")).expect("the directory is there");
     let left = left.map(|entry| entry.expect("an entry").file_name());
@@ -45,7 +45,7 @@ pub fn assert_nothing_left(place: &Place, known: &[&str]) {
 }
 
 /// Nothing of the user's has changed, and nothing else is there.
-fn assert_untouched(place: &Place) {
+fn assert_untouched(place: &TestDatabase) {
     assert_nothing_left(place, &["orders"]);
     assert_eq!(
         place.sql("SELECT id, customer FROM orders ORDER BY id"),
@@ -56,7 +56,7 @@ fn assert_untouched(place: &Place) {
 #[test]
 fn every_database_is_measured_and_left_as_it_was() {
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let report = bench(
             &place,
             &format!(
@@ -193,7 +193,7 @@ fn assert_costs(report: &Value, database: Database) {
 #[test]
 fn every_workload_that_can_be_made_can_be_measured() {
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let line =
             format!("{SMALL} --repeat 1 --method native --jobs 1 --workload journal,sbtest,readings,ycsb");
         let report = bench(&place, &line.replace("--repeat 2 ", ""));
@@ -204,7 +204,7 @@ fn every_workload_that_can_be_made_can_be_measured() {
 
 #[test]
 fn a_ledger_that_was_asked_for_keeps_nothing_of_a_run() {
-    let place = Place::with(Database::Postgres, ORDERS, &[]);
+    let place = TestDatabase::with(Database::Postgres, ORDERS, &[]);
     let report = bench(&place, &format!("{SMALL} --method array --jobs 1 --with-ledger"));
     assert_eq!(report["ledger"], true);
     assert_eq!(
@@ -217,7 +217,7 @@ fn a_ledger_that_was_asked_for_keeps_nothing_of_a_run() {
 
 #[test]
 fn the_answer_comes_first_with_the_command_to_run() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let ran = place.run(&format!(
         "bench {{db}} {} --batch-rows 10,100",
         SMALL.replace("--batch-rows 100 ", "")
@@ -243,7 +243,7 @@ fn the_answer_comes_first_with_the_command_to_run() {
 
 #[test]
 fn a_file_that_is_not_there_is_measured_beside_and_not_made() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     bench(&place, &SMALL.replace(" --yes", ""));
     let directory = std::fs::read_dir(place.path("")).expect("the directory is there");
     assert_eq!(directory.count(), 0);
@@ -252,7 +252,7 @@ fn a_file_that_is_not_there_is_measured_beside_and_not_made() {
 #[test]
 fn nothing_is_made_where_nobody_can_be_asked() {
     for database in [Database::Postgres, Database::MariaDb] {
-        let place = Place::with(database, ORDERS, &[]);
+        let place = TestDatabase::with(database, ORDERS, &[]);
         for command in ["bench {db} --rows 10", "explain {db} orders"] {
             let ran = place.run(command);
             assert_eq!(ran.code, Some(2), "{}", ran.stderr);
@@ -268,7 +268,7 @@ fn nothing_is_made_where_nobody_can_be_asked() {
 
 #[test]
 fn a_report_is_three_files_that_need_nothing_else() {
-    let place = Place::with(Database::Postgres, ORDERS, &[]);
+    let place = TestDatabase::with(Database::Postgres, ORDERS, &[]);
     let lists = "--method single,array,native --jobs 1,2 --durability relaxed,durable";
     let line = format!(
         "{} --batch-rows 50,100 {lists} -o out/first",
@@ -359,7 +359,7 @@ fn a_report_is_three_files_that_need_nothing_else() {
 
 #[test]
 fn mistakes_are_told() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     place.write("report.json", "{}");
     for (line, told) in [
         ("bench", "<TARGET>"),

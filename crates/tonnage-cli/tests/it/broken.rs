@@ -28,14 +28,14 @@ use crate::events::Chance;
 const FILES: usize = 1_000;
 
 /// How a load ended: the rows of the account, or the error before there was one.
-struct Told {
+struct LoadOutcome {
     error: Option<Error>,
     /// The rows that the table has, and that the account says it got.
     rows: Option<(u64, u64)>,
 }
 
-async fn load(path: &Path) -> Told {
-    let told = |error| Told {
+async fn load(path: &Path) -> LoadOutcome {
+    let told = |error| LoadOutcome {
         error: Some(error),
         rows: None,
     };
@@ -58,7 +58,7 @@ async fn load(path: &Path) -> Told {
         Err(error) => return told(error),
     };
     match prepared.run(Arc::default(), tonnage::stop::Stop::default()).await {
-        Ok(ended) => Told {
+        Ok(ended) => LoadOutcome {
             rows: Some((memory.rows("orders").len() as u64, ended.report.rows.written)),
             error: ended.error,
         },
@@ -67,7 +67,7 @@ async fn load(path: &Path) -> Told {
 }
 
 /// What is wrong with how a load ended; none where all is well.
-fn complaint(told: &Told) -> Option<String> {
+fn complaint(told: &LoadOutcome) -> Option<String> {
     if let Some((there, written)) = told.rows
         && there != written
     {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{Database, Place};
+use crate::support::{Database, TestDatabase};
 
 /// Writes what the page looks like into itself: of each chart the heading that it stands below, its size, the marks that lie
 /// within it, the dashed lines within it and what the paragraph below it says; and whether the page is wider than its window.
@@ -40,7 +40,7 @@ fn chromium() -> PathBuf {
 }
 
 /// The page as the browser has it in the end, and what it logs.
-fn seen(browser: &Path, place: &Place, page: &str) -> Output {
+fn seen(browser: &Path, place: &TestDatabase, page: &str) -> Output {
     let profile = format!("--user-data-dir={}", place.path("profile").display());
     let ran = Command::new(browser)
         .args([
@@ -73,7 +73,7 @@ fn console(ran: &Output) -> Vec<String> {
 #[test]
 fn a_report_is_seen_whole_and_without_an_error() {
     let browser = chromium();
-    let place = Place::new(Database::Postgres);
+    let place = TestDatabase::new(Database::Postgres);
     let lists = "--method single,array,native --batch-rows 50,100 --jobs 1,2 --durability relaxed,durable --rtt 0,1ms";
     let ran = place.run(&format!(
         "bench {{db}} --rows 100 --duration 10m --repeat 1 --yes {lists} -o out"
@@ -103,7 +103,7 @@ fn a_report_is_seen_whole_and_without_an_error() {
 
 /// A page with many charts, all of which are to be seen, so many of them with a published curve; and nothing on its
 /// console.
-fn assert_whole(browser: &Path, place: &Place, path: &str, curves: usize) {
+fn assert_whole(browser: &Path, place: &TestDatabase, path: &str, curves: usize) {
     let page = place.read(path);
     assert_eq!(console(&seen(browser, place, path)), [] as [&str; 0]);
     place.write("looked.html", page.replace("</body>", LOOK));

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use crate::support::{BOTH, Database, Place};
+use crate::support::{BOTH, Database, TestDatabase};
 
 /// Files of every format that an unload writes, one or several.
 const OUTPUTS: &[&str] = &[
@@ -29,7 +29,7 @@ fn what_was_passed_over_is_compared_by_content_in_every_format() {
                 if *database == Database::Postgres && jobs != "--batch-rows 3" {
                     continue;
                 }
-                let place = Place::with(
+                let place = TestDatabase::with(
                     *database,
                     "CREATE TABLE t (id integer PRIMARY KEY, v varchar(9))",
                     &[],
@@ -81,7 +81,7 @@ fn files_that_are_done_are_compared_too() {
         let line = |id: u32| format!("{id},{value}\n");
         format!("id,v\n{}", (from..from + 4).map(line).collect::<String>())
     };
-    let place = Place::with(
+    let place = TestDatabase::with(
         Database::Sqlite,
         "CREATE TABLE t (id integer PRIMARY KEY, v varchar(9))",
         &[
@@ -114,7 +114,7 @@ fn files_that_are_done_are_compared_too() {
 #[test]
 fn what_did_not_change_is_gone_on_with() {
     for output in OUTPUTS {
-        let place = Place::with(
+        let place = TestDatabase::with(
             Database::Sqlite,
             "CREATE TABLE t (id integer PRIMARY KEY, v varchar(9)); INSERT INTO t VALUES (9, 'in the way')",
             &[],

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use crate::support::{Database, Place};
+use crate::support::{Database, TestDatabase};
 
 const TABLE: &str = "CREATE TABLE orders (id integer PRIMARY KEY)";
 const FILES: &[(&str, &str)] = &[("orders.csv", "id\n1\n2\n")];
 
 /// User, password and `host:port/database` of a place's URL.
-fn parts(place: &Place) -> (String, String, String) {
+fn parts(place: &TestDatabase) -> (String, String, String) {
     let url = place.url();
     let (_, rest) = url.split_once("://").expect("a URL");
     let (login, rest) = rest.split_once('@').expect("a login");
@@ -24,7 +24,7 @@ fn parts(place: &Place) -> (String, String, String) {
 
 #[test]
 fn a_connection_string_of_keywords_is_a_database() {
-    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let place = TestDatabase::with(Database::Postgres, TABLE, FILES);
     let (user, password, rest) = parts(&place);
     let (address, name) = rest.split_once('/').expect("a database");
     let (host, port) = address.split_once(':').expect("a port");
@@ -53,7 +53,7 @@ fn a_connection_string_of_keywords_is_a_database() {
 
 #[test]
 fn a_name_stands_for_a_url_and_a_password() {
-    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let place = TestDatabase::with(Database::Postgres, TABLE, FILES);
     let (user, password, rest) = parts(&place);
     place.write(
         "targets.toml",
@@ -99,7 +99,7 @@ fn a_name_stands_for_a_url_and_a_password() {
 
 #[test]
 fn a_name_may_stand_for_a_file() {
-    let place = Place::with(Database::Sqlite, TABLE, FILES);
+    let place = TestDatabase::with(Database::Sqlite, TABLE, FILES);
     place.write(".config/tonnage/targets.toml", "[shop]\nurl = 'shop.db'\n");
     let ran = place.run_with("load orders.csv @shop -t orders", &[("XDG_CONFIG_HOME", "")], b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -116,7 +116,7 @@ fn hides(terminal: &str) -> bool {
 
 /// Runs the program on a terminal of its own, on which `typed` is typed as a password. All that the terminal shows, and
 /// the exit code.
-pub fn on_terminal(place: &Place, arguments: &str, typed: &str) -> (Option<i32>, String) {
+pub fn on_terminal(place: &TestDatabase, arguments: &str, typed: &str) -> (Option<i32>, String) {
     // The program hides what is typed only after it has shown the question.
     answered(place, &format!("{arguments} </dev/null"), ": ", hides, typed)
 }
@@ -188,7 +188,7 @@ impl Terminal {
 /// Runs the program on a terminal of its own, on which `typed` is typed behind its question, which ends with `question`,
 /// once the terminal is `ready`.
 fn answered(
-    place: &Place,
+    place: &TestDatabase,
     arguments: &str,
     question: &str,
     ready: fn(&str) -> bool,
@@ -224,7 +224,7 @@ fn answered(
 
 #[test]
 fn a_password_is_asked_for_on_the_terminal_only() {
-    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let place = TestDatabase::with(Database::Postgres, TABLE, FILES);
     let (user, password, rest) = parts(&place);
     let url = format!("postgresql://{user}:wrong@{rest}");
     for (typed, code, said) in [
@@ -267,7 +267,7 @@ fn a_password_is_asked_for_on_the_terminal_only() {
 
 #[test]
 fn a_question_is_answered_or_interrupted() {
-    let place = Place::with(Database::Postgres, TABLE, FILES);
+    let place = TestDatabase::with(Database::Postgres, TABLE, FILES);
     let url = place.url();
     for (typed, code, said) in [
         ("n\n", 130, "error: not allowed; nothing was made"),
@@ -286,7 +286,7 @@ fn a_question_is_answered_or_interrupted() {
 
 #[test]
 fn a_database_without_passwords_asks_for_none() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let ran = place.run("runs shop.db --ask-password");
     assert_eq!(
         (ran.code, ran.stderr.as_str()),

@@ -120,7 +120,7 @@ fn a_cassandra_table_holds_what_was_given() {
 }
 
 /// A row of the table: a value of a case.
-struct Place<'a> {
+struct CaseRow<'a> {
     id: i64,
     case: &'a Case,
     value: usize,
@@ -131,11 +131,11 @@ fn conforms(target: Target) {
         .into_iter()
         .filter(|case| case.declared(target).is_some())
         .collect();
-    let places: Vec<Place<'_>> = cases
+    let places: Vec<CaseRow<'_>> = cases
         .iter()
         .flat_map(|case| (0..case.values.len()).map(move |value| (case, value)))
         .zip(1..)
-        .map(|((case, value), id)| Place { id, case, value })
+        .map(|((case, value), id)| CaseRow { id, case, value })
         .collect();
     for format in FORMATS {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -221,11 +221,11 @@ fn check(
     database: &Home,
     target: Target,
     format: Format,
-    place: &Place<'_>,
+    place: &CaseRow<'_>,
     rejected: &BTreeSet<String>,
     way: &str,
 ) {
-    let Place { id, case, value } = place;
+    let CaseRow { id, case, value } = place;
     let value = &case.values[*value];
     let stored = Fate::Stored(None);
     let fate = match value.csv_only && format == Format::Parquet {
@@ -277,7 +277,7 @@ fn write(
     name: &str,
     format: Format,
     cases: &[Case],
-    places: &[Place<'_>],
+    places: &[CaseRow<'_>],
     turn: usize,
 ) -> PathBuf {
     match format {
@@ -298,7 +298,7 @@ fn write(
     }
 }
 
-fn csv(cases: &[Case], places: &[Place<'_>], turn: usize) -> String {
+fn csv(cases: &[Case], places: &[CaseRow<'_>], turn: usize) -> String {
     let names: Vec<_> = cases.iter().map(|case| case.name).collect();
     let mut text = format!("id,{}\n", names.join(","));
     for place in places {
@@ -323,7 +323,7 @@ fn field(text: &str) -> String {
     }
 }
 
-fn batch(cases: &[Case], places: &[Place<'_>], turn: usize) -> RecordBatch {
+fn batch(cases: &[Case], places: &[CaseRow<'_>], turn: usize) -> RecordBatch {
     let ids: Vec<i64> = places.iter().map(|place| place.id).collect();
     let mut columns: Vec<(&str, ArrayRef)> = vec![("id", Arc::new(Int64Array::from(ids)))];
     let mut above = 0;

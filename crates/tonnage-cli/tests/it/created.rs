@@ -4,7 +4,7 @@
 use crate::support::{
     ALL,
     Database::{self, MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 /// Rows that real files have, and what else the command is given.
@@ -131,7 +131,7 @@ fn lines(text: &str) -> Vec<Vec<String>> {
 fn what_is_made_for_rows_takes_them() {
     for database in ALL {
         for (name, csv, options) in FILES {
-            let place = Place::with(*database, "", &[("rows.csv", csv)]);
+            let place = TestDatabase::with(*database, "", &[("rows.csv", csv)]);
             let ran = place.run(&format!(
                 "load rows.csv {{db}} -t made --create --ledger none {options}"
             ));
@@ -168,7 +168,7 @@ fn a_wide_table_is_made_where_the_database_has_such() {
         .collect();
     for database in ALL {
         for options in ["", &long.join(" ")] {
-            let place = Place::with(*database, "", &[("rows.csv", &csv)]);
+            let place = TestDatabase::with(*database, "", &[("rows.csv", &csv)]);
             let report = place.load(&format!("rows.csv {{db}} -t made --create {options}"));
             assert_eq!(report["rows"]["written"], 1, "{database:?}");
         }
@@ -200,7 +200,7 @@ fn all_that_stands_against_a_table_is_said_at_once() {
         ),
     ];
     for (database, csv, options, said) in cases {
-        let place = Place::with(*database, "", &[("rows.csv", csv)]);
+        let place = TestDatabase::with(*database, "", &[("rows.csv", csv)]);
         let ran = place.run(&format!("load rows.csv {{db}} -t made --create {options}"));
         assert_eq!(ran.code, Some(1), "{database:?}: {}", ran.stderr);
         for words in *said {
@@ -209,9 +209,9 @@ fn all_that_stands_against_a_table_is_said_at_once() {
         assert_eq!(place.run("load rows.csv {db} -t made").code, Some(1));
     }
     // Names that differ by case are two to PostgreSQL, and are given others where they are one.
-    let place = Place::with(Postgres, "", &[("rows.csv", &folded)]);
+    let place = TestDatabase::with(Postgres, "", &[("rows.csv", &folded)]);
     assert_eq!(place.load("rows.csv {db} -t made --create")["rows"]["written"], 1);
-    let place = Place::with(Sqlite, "", &[("rows.csv", &folded)]);
+    let place = TestDatabase::with(Sqlite, "", &[("rows.csv", &folded)]);
     let mapped = "rows.csv {db} -t made --create --map id=id_2 --map name=name_2";
     assert_eq!(place.load(mapped)["rows"]["written"], 1);
     assert_eq!(
@@ -229,7 +229,7 @@ fn misleading() -> String {
 #[test]
 fn a_type_that_the_first_rows_suggest_is_put_right_by_the_command_that_is_named() {
     for database in ALL {
-        let place = Place::with(*database, "", &[("rows.csv", &misleading())]);
+        let place = TestDatabase::with(*database, "", &[("rows.csv", &misleading())]);
         let load = "load rows.csv {db} -t made --key id --batch-rows 5000";
         let ran = place.run(&format!("{load} --create"));
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -278,7 +278,7 @@ fn all_files_and_all_lines_are_looked_at() {
         ("rows.jsonl", &lines),
     ];
     for database in ALL {
-        let place = Place::with(*database, "", &files);
+        let place = TestDatabase::with(*database, "", &files);
         let report = place.load("in {db} -t made --create --scan all");
         assert_eq!(report["rows"]["written"], 3);
         assert_eq!(place.sql("SELECT n FROM made ORDER BY id"), ["2", "2.5", "word"]);
@@ -298,7 +298,7 @@ fn all_files_and_all_lines_are_looked_at() {
 #[test]
 fn a_table_of_a_run_that_commits_nothing_is_dropped_again() {
     for database in ALL {
-        let place = Place::with(*database, "", &[("rows.csv", "id,n\nx,1\n2,2\n")]);
+        let place = TestDatabase::with(*database, "", &[("rows.csv", "id,n\nx,1\n2,2\n")]);
         for options in ["", "--ledger none", "-1", "-1 --ledger none"] {
             let ran = place.run(&format!(
                 "load rows.csv {{db}} -t made --create --type id=int64 {options}"
@@ -327,7 +327,7 @@ fn rows_that_others_belong_to_are_not_dropped() {
             FOREIGN KEY (parent) REFERENCES parents (id) ON DELETE CASCADE); \
         INSERT INTO parents VALUES (1); INSERT INTO children VALUES (1, 1)";
     for database in ALL {
-        let place = Place::with(*database, tables, &[("rows.csv", "id\n5\n")]);
+        let place = TestDatabase::with(*database, tables, &[("rows.csv", "id\n5\n")]);
         let ran = place.run("load rows.csv {db} -t parents --create=replace");
         assert_eq!(ran.code, Some(1), "{database:?}: {}", ran.stderr);
         assert_eq!(place.sql("SELECT id FROM parents"), ["1"]);

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     comforts::on_terminal,
     process::tonnage,
-    support::{Database, Place, Ran},
+    support::{Database, Ran, TestDatabase},
 };
 
 const DATABASES: &[Database] = &[Database::Postgres, Database::MariaDb];
@@ -65,7 +65,7 @@ fn check_files(directory: &Path) {
 
 /// A place, and an account of its database that has the password.
 struct Account {
-    place: Place,
+    place: TestDatabase,
     user: String,
     scheme: &'static str,
     /// `host:port/database`.
@@ -74,7 +74,7 @@ struct Account {
 
 impl Account {
     fn new(database: Database) -> Self {
-        let place = Place::new(database);
+        let place = TestDatabase::new(database);
         let user = format!("cook_{}", place.name());
         let url = place.url();
         let (_, at) = url.rsplit_once('@').expect("a URL with a user");

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{
     Database::{MariaDb, Postgres},
-    Place, assert_balanced,
+    TestDatabase, assert_balanced,
 };
 
 const ROWS: u64 = 800;
@@ -72,7 +72,7 @@ fn rows() -> String {
 }
 
 /// The records of a rejects file by row, and the report.
-fn load(place: &Place, url: &str, table: &str, arguments: &str) -> (Vec<Value>, Value) {
+fn load(place: &TestDatabase, url: &str, table: &str, arguments: &str) -> (Vec<Value>, Value) {
     let rejects = format!("{table}.jsonl");
     let ran = place.run(&format!(
         "load rows.csv {url} -t {table} --rejects {rejects} --max-rejects 100000 --report - -j 2 {arguments}"
@@ -100,7 +100,7 @@ fn load(place: &Place, url: &str, table: &str, arguments: &str) -> (Vec<Value>, 
 
 #[test]
 fn many_bad_rows_are_told_as_each_alone_by_few_statements() {
-    let place = Place::with(Postgres, AROUND, &[("rows.csv", &rows())]);
+    let place = TestDatabase::with(Postgres, AROUND, &[("rows.csv", &rows())]);
     // A role that may make no temporary table: its rows are found one by one from here.
     let role = format!("plain_{}", place.name());
     place.sql(&format!(
@@ -162,7 +162,7 @@ fn many_bad_rows_are_told_as_each_alone_by_a_statement_a_row() {
         let name = if is(4) { "" } else { "fine" };
         writeln!(text, "{id},{code},{qty},{parent},{name}").expect("memory");
     }
-    let place = Place::with(
+    let place = TestDatabase::with(
         MariaDb,
         "CREATE TABLE parents (id int PRIMARY KEY); INSERT INTO parents VALUES (1)",
         &[("rows.csv", &text)],

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use crate::{
     bench::assert_nothing_left,
-    support::{ALL, Database, Place},
+    support::{ALL, Database, TestDatabase},
 };
 
 /// Few rows and all the time that they take.
 const SMALL: &str = "--duration 10m --repeat 1 --batch-rows 50 --jobs 1 --yes";
 
-fn bench(place: &Place, arguments: &str) -> Value {
+fn bench(place: &TestDatabase, arguments: &str) -> Value {
     let ran = place.run(&format!("bench {{db}} {SMALL} {arguments} --report -"));
     assert_eq!(ran.code, Some(0), "bench {arguments}\n{}", ran.stderr);
     serde_json::from_str(&ran.stdout_exact).expect("the report is JSON")
@@ -32,7 +32,7 @@ fn assert_whole(report: &Value, cells: usize, rows: u64) {
 #[test]
 fn rows_of_files_of_any_format_go_into_tables_made_for_them() {
     for database in ALL {
-        let place = Place::new(*database);
+        let place = TestDatabase::new(*database);
         for (index, ending) in ["csv", "tsv", "jsonl.gz", "parquet", "arrow"].iter().enumerate() {
             let file = format!("rows.{ending}");
             let made = place.run(&format!("generate sbtest --rows 150 -o {file}"));
@@ -71,7 +71,7 @@ fn rows_of_files_of_any_format_go_into_tables_made_for_them() {
 }
 
 /// A table with what a copy must have, and a trigger, which it must not.
-fn orders(database: Database) -> Place {
+fn orders(database: Database) -> TestDatabase {
     let rows: Vec<String> = (1..=120)
         .map(|id| format!("({id}, 'code {id}', {}, 'note {id}')", id % 7))
         .collect();
@@ -93,7 +93,7 @@ fn orders(database: Database) -> Place {
             "CREATE TRIGGER audit AFTER INSERT ON orders FOR EACH ROW INSERT INTO log VALUES (new.id)"
         }
     };
-    Place::with(
+    TestDatabase::with(
         database,
         &format!(
             "CREATE TABLE log (id integer); \
@@ -174,7 +174,7 @@ fn every_form_of_table_has_an_answer_of_its_own_and_stands_beside_the_others() {
             6,
         ),
     ] {
-        let place = Place::new(database);
+        let place = TestDatabase::new(database);
         let report = bench(&place, &format!("--rows 100 --method array {lists} -o out"));
         assert_whole(&report, forms, 100);
         assert_eq!(list(&report, "answers").len(), forms, "{report:#}");
@@ -215,7 +215,7 @@ fn every_form_of_table_has_an_answer_of_its_own_and_stands_beside_the_others() {
 #[test]
 fn rows_have_as_many_columns_as_asked_for() {
     for database in ALL {
-        let place = Place::new(*database);
+        let place = TestDatabase::new(*database);
         let line = "--workload readings,ycsb --columns 3,40 --rows 100 --method batch,single --operation insert,update";
         let ran = place.run(&format!("bench {{db}} {SMALL} {line} --report report.json"));
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -250,7 +250,7 @@ fn rows_have_as_many_columns_as_asked_for() {
 #[test]
 fn some_rows_are_met_more_often_than_others() {
     for database in ALL {
-        let place = Place::new(*database);
+        let place = TestDatabase::new(*database);
         let line = "--workload ycsb --rows 300 --operation update,upsert --touch each,uniform,zipfian,latest --method batch";
         let report = bench(&place, line);
         assert_whole(&report, 8, 300);
@@ -260,7 +260,7 @@ fn some_rows_are_met_more_often_than_others() {
 
 #[test]
 fn what_cannot_be_is_told_before_anything_is_made() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Database::Postgres,
         "CREATE TABLE keyed (id integer PRIMARY KEY, n integer); INSERT INTO keyed VALUES (1, 1), (2, 2); \
          CREATE TABLE empty (id integer); CREATE TABLE keyless (n integer); INSERT INTO keyless VALUES (1)",
@@ -422,7 +422,7 @@ fn what_cannot_be_is_told_before_anything_is_made() {
 #[test]
 fn rows_are_dealt_over_several_tables() {
     for database in [Database::Postgres, Database::MariaDb] {
-        let place = Place::new(database);
+        let place = TestDatabase::new(database);
         let line = "--duration 10m --repeat 1 --rows 202 --batch-rows 25 --jobs 4 --tables 1,2,4 --method batch --yes \
                     --operation insert,update,delete -o out";
         let ran = place.run(&format!("bench {{db}} {line}"));
@@ -437,7 +437,7 @@ fn rows_are_dealt_over_several_tables() {
         );
         assert_nothing_left(&place, &[]);
     }
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     for (jobs, why) in [
         ("", "SQLite 3"),
         ("--jobs 1", "1 job cannot be dealt over 2 tables"),
@@ -451,7 +451,7 @@ fn rows_are_dealt_over_several_tables() {
 #[test]
 fn rows_go_into_partitions_by_their_time() {
     for database in [Database::Postgres, Database::MariaDb] {
-        let place = Place::new(database);
+        let place = TestDatabase::new(database);
         // Three rounds of a thousand devices, ten seconds each.
         let line = "--rows 3000 --workload readings --partitions 0,3 --indexes 1 --method array,native --operation \
                     insert,update,delete --batch-rows 500";
@@ -489,7 +489,7 @@ fn rows_go_into_partitions_by_their_time() {
         assert_eq!(list(&report, "cells")[0]["runs"][0]["rows"], 2_500, "{report:#}");
         assert_nothing_left(&place, &[]);
     }
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let ran = place.run("bench {db} --workload readings --partitions 2 --yes");
     assert!(
         ran.stderr

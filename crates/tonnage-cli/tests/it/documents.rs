@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::support::{Database, Place};
+use crate::support::{Database, TestDatabase};
 
 const COMMANDS: &[&str] = &[
     "load",
@@ -18,7 +18,7 @@ const COMMANDS: &[&str] = &[
 
 #[test]
 fn every_shell_completes_every_command() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = place.run(&format!("completions {shell}"));
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{shell}");
@@ -44,7 +44,7 @@ fn every_shell_completes_every_command() {
 
 #[test]
 fn every_command_has_a_manual_page() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let ran = place.run("man");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(ran.stdout.contains(".TH tonnage 1"), "{}", ran.stdout);
@@ -72,7 +72,7 @@ fn every_command_has_a_manual_page() {
 fn the_table_of_the_readme_is_the_one_that_is_printed() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let readme = fs::read_to_string(readme).expect("the README is there");
-    let ran = Place::new(Database::Sqlite).run("targets --markdown");
+    let ran = TestDatabase::new(Database::Sqlite).run("targets --markdown");
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     assert!(
         readme.contains(&format!("\n\n{}\n", ran.stdout)),
@@ -84,7 +84,7 @@ fn the_table_of_the_readme_is_the_one_that_is_printed() {
 #[test]
 fn a_database_does_the_operations_of_its_row_and_no_others() {
     for database in [Database::Sqlite, Database::Postgres, Database::MariaDb] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             database,
             "CREATE TABLE orders (id integer PRIMARY KEY, customer text)",
             &[("orders.csv", "id,customer\n1,anna\n")],

@@ -86,13 +86,13 @@ pub struct Events {
     /// What the table must hold, by id.
     expected: BTreeMap<i64, Row>,
     /// The bad rows; with key and number those that only the database can tell to be bad.
-    bad: BTreeMap<Place, Option<(i64, u64)>>,
+    bad: BTreeMap<TestDatabase, Option<(i64, u64)>>,
     /// The number of the last row of each key that can be read.
     last: BTreeMap<i64, u64>,
 }
 
 /// File and row.
-type Place = (String, u64);
+type TestDatabase = (String, u64);
 
 /// How large an input is.
 pub struct Size {

@@ -9,7 +9,7 @@ use crate::{
     support::{
         ALL, BOTH,
         Database::{self, MariaDb, Postgres, Sqlite},
-        Place, every,
+        TestDatabase, every,
     },
 };
 
@@ -394,7 +394,7 @@ fn statements_do_what_they_say_and_are_accounted_for() {
         .iter()
         .flat_map(|case| case.on.iter().map(move |on| (case, *on)));
     every(cases, |(case, on)| {
-        let place = Place::with(on, &format!("{STOCK}; {}", case.sql), &[("rows.csv", case.file)]);
+        let place = TestDatabase::with(on, &format!("{STOCK}; {}", case.sql), &[("rows.csv", case.file)]);
         place.write("statement.sql", case.statement);
         let arguments = format!(
             "exec rows.csv {{db}} --sql @statement.sql --report - {}",
@@ -547,7 +547,7 @@ fn a_killed_update_by_key_and_many_jobs_is_applied_once() {
 fn another_text_is_another_run() {
     for database in ALL {
         // The second row fails the run after the first is committed.
-        let place = Place::with(*database, STOCK, &[("rows.csv", "id,q\n1,-1\n1,-99\n")]);
+        let place = TestDatabase::with(*database, STOCK, &[("rows.csv", "id,q\n1,-1\n1,-99\n")]);
         let exec = |statement: &str, options: &str| {
             place.run(&format!(
                 "exec rows.csv {{db}} --sql '{statement}' --batch-rows 1 {options}"
@@ -595,7 +595,7 @@ fn the_plan_of_a_statement() {
         ),
     ];
     for database in ALL {
-        let place = Place::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n")]);
+        let place = TestDatabase::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n")]);
         for (name, statement, options) in cases {
             let ran = place.run(&format!(
                 "exec rows.csv {{db}} --sql '{statement}' {options} --dry-run"
@@ -621,7 +621,7 @@ fn the_plan_of_a_statement() {
 fn the_library_runs_statements_by_sentences() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     for database in ALL {
-        let place = Place::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n2,3\n9,1\n")]);
+        let place = TestDatabase::with(*database, STOCK, &[("rows.csv", "id,n\n1,2\n2,3\n9,1\n")]);
         let url = match database {
             Sqlite => place.path("shop.db").display().to_string(),
             _ => place.url(),

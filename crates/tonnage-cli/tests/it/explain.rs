@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::support::{
     Database::{MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
-fn explain(place: &Place, arguments: &str) -> Value {
+fn explain(place: &TestDatabase, arguments: &str) -> Value {
     let ran = place.run(&format!("explain {{db}} {arguments} --yes --report -"));
     assert_eq!(ran.code, Some(0), "explain {arguments}\n{}", ran.stderr);
     serde_json::from_str(&ran.stdout_exact).expect("the report is JSON")
@@ -42,7 +42,7 @@ fn why(one: &Value) -> String {
 
 #[test]
 fn postgres_tells_copy_from_insert_by_the_records_of_its_log() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Postgres,
         "CREATE TABLE t (id integer PRIMARY KEY, k integer, name text); CREATE INDEX ON t (k)",
         &[],
@@ -89,7 +89,7 @@ impl Drop for SetWhenDropped<'_> {
 /// Whoever creates or drops a database begins a checkpoint, and it removes the log before it.
 #[test]
 fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Postgres,
         "CREATE TABLE t (id integer PRIMARY KEY, name text)",
         &[],
@@ -134,7 +134,7 @@ fn checkpoints_do_not_take_the_log_away_that_is_to_be_read() {
 
 #[test]
 fn triggers_and_volatile_defaults_make_copy_go_row_by_row() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Postgres,
         "CREATE TABLE t (name text, k integer); \
          CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.k := 1; RETURN NEW; END $$; \
@@ -172,7 +172,7 @@ fn triggers_and_volatile_defaults_make_copy_go_row_by_row() {
 
 #[test]
 fn a_role_that_may_not_read_the_log_is_told_what_would_let_it() {
-    let place = Place::new(Postgres);
+    let place = TestDatabase::new(Postgres);
     let role = format!("{}_reader", place.name());
     place.sql(&format!(
         "CREATE ROLE {role} LOGIN PASSWORD 'plain'; GRANT CREATE ON SCHEMA public TO {role}; \
@@ -201,7 +201,7 @@ fn a_role_that_may_not_read_the_log_is_told_what_would_let_it() {
 #[test]
 fn sqlite_logs_whole_pages_a_commit() {
     for page_bytes in [512, 4_096, 65_536] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             Sqlite,
             &format!(
                 "PRAGMA page_size = {page_bytes}; PRAGMA journal_mode = WAL; \
@@ -236,7 +236,7 @@ fn sqlite_logs_whole_pages_a_commit() {
 
 #[test]
 fn a_rollback_journal_has_no_frames_to_count() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Sqlite,
         "PRAGMA journal_mode = DELETE; CREATE TABLE t (id integer, name text)",
         &[],
@@ -252,7 +252,7 @@ fn a_rollback_journal_has_no_frames_to_count() {
 
 #[test]
 fn mariadb_changes_pages_row_by_row_unless_others_drown_it() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         MariaDb,
         "CREATE TABLE t (id bigint PRIMARY KEY AUTO_INCREMENT, k integer, name varchar(50), KEY (k)) ENGINE = InnoDB",
         &[],
@@ -274,7 +274,7 @@ fn mariadb_changes_pages_row_by_row_unless_others_drown_it() {
 #[test]
 fn rows_are_the_tables_own_where_it_has_enough_or_those_of_a_file() {
     for database in [Sqlite, Postgres, MariaDb] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             database,
             "CREATE TABLE t (id integer PRIMARY KEY, name varchar(20))",
             &[("rows.csv", "id,name\n7,anna\n8,ben\n")],
@@ -293,7 +293,7 @@ fn rows_are_the_tables_own_where_it_has_enough_or_those_of_a_file() {
 
 #[test]
 fn the_text_says_verdict_figures_and_reasons() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Sqlite,
         "PRAGMA journal_mode = WAL; CREATE TABLE t (id integer PRIMARY KEY, name text)",
         &[],
@@ -313,7 +313,7 @@ fn the_text_says_verdict_figures_and_reasons() {
 
 #[test]
 fn rows_that_a_check_refuses_ask_for_rows_of_the_users_own() {
-    let place = Place::with(Postgres, "CREATE TABLE t (a integer CHECK (a < 0))", &[]);
+    let place = TestDatabase::with(Postgres, "CREATE TABLE t (a integer CHECK (a < 0))", &[]);
     let ran = place.run("explain {db} t --rows 100 --yes");
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(
@@ -327,7 +327,7 @@ fn rows_that_a_check_refuses_ask_for_rows_of_the_users_own() {
 
 #[test]
 fn updates_and_deletes_are_looked_at_where_rows_have_a_key() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Postgres,
         "CREATE TABLE t (id integer PRIMARY KEY, code varchar(20) UNIQUE, k integer, name text); \
          CREATE INDEX ON t (k); CREATE TABLE plain (a integer)",
@@ -367,7 +367,7 @@ fn updates_and_deletes_are_looked_at_where_rows_have_a_key() {
     );
 
     for (database, method) in [(Sqlite, "native"), (MariaDb, "array")] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             database,
             "CREATE TABLE t (id integer PRIMARY KEY, code varchar(20) UNIQUE, name varchar(20))",
             &[("rows.csv", "id,code,name\n7,a,anna\n8,b,ben\n")],
@@ -410,7 +410,7 @@ fn triggers_are_copied_where_they_are_asked_for_and_do_their_work() {
         (MariaDb, mariadb, "200"),
         (Sqlite, sqlite, "0"),
     ] {
-        let place = Place::with(database, &sql, &[]);
+        let place = TestDatabase::with(database, &sql, &[]);
         let arguments = "t --rows 200 --method native --operation insert";
         let report = explain(&place, arguments);
         assert_eq!(report["lacking"][0], "trigger looked", "{report:#}");
@@ -434,7 +434,7 @@ fn triggers_are_copied_where_they_are_asked_for_and_do_their_work() {
 
 #[test]
 fn columns_whose_values_travel_as_text_are_made_up_too() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Postgres,
         "CREATE TYPE pair AS (x integer, y text); CREATE TYPE mood AS ENUM ('calm', 'cross'); CREATE DOMAIN tags AS text[];
          CREATE TABLE t (id integer PRIMARY KEY, numbers integer[] NOT NULL, words tags NOT NULL, two pair NOT NULL,
@@ -453,7 +453,7 @@ fn columns_whose_values_travel_as_text_are_made_up_too() {
     assert_eq!(report["rows_from"], "the table itself", "{report:#}");
     assert_eq!(by(&report, "array")["rows"], 100, "{report:#}");
 
-    let place = Place::with(
+    let place = TestDatabase::with(
         MariaDb,
         "CREATE TABLE t (id integer PRIMARY KEY, mood enum('calm','cross') NOT NULL, moods set('a','b') NOT NULL,
              host inet6 NOT NULL, at point NOT NULL, form geometry NOT NULL)",

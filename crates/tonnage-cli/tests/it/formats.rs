@@ -8,7 +8,7 @@ use arrow::array::{
 
 use crate::{
     packing::{arrow_file, arrow_stream, bzip2, lz4, xz},
-    support::{BOTH, Database, Place},
+    support::{BOTH, Database, TestDatabase},
 };
 
 const ROWS: i64 = 3_000;
@@ -134,7 +134,7 @@ fn the_same_rows_come_out_of_every_format() {
         ("wide.jsonl", utf16(&json()), "--encoding utf-16"),
     ];
     for database in BOTH {
-        let place = Place::with(*database, TABLE, &[]);
+        let place = TestDatabase::with(*database, TABLE, &[]);
         for (file, bytes, options) in &files {
             place.write(file, bytes);
             let report = place.load(&format!("{file} {{db}} -t orders --truncate {options}"));
@@ -166,7 +166,7 @@ fn the_same_rows_come_out_of_every_format() {
 
 #[test]
 fn what_is_not_of_the_encoding_is_a_bad_row() {
-    let place = Place::with(Database::Sqlite, TABLE, &[]);
+    let place = TestDatabase::with(Database::Sqlite, TABLE, &[]);
     place.write("orders.csv", b"id,name\n1,Zo\xeb\n2,Anna\n");
     let ran = place.run("load orders.csv {db} -t orders");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -184,7 +184,7 @@ fn what_is_not_of_the_encoding_is_a_bad_row() {
 
 #[test]
 fn a_word_for_no_value_is_named_in_the_plan() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     place.write("readings.csv", "id,delay\n1,2\n2,NA\n3,4\n");
     let ran = place.run("load readings.csv {db} -t readings --create --dry-run");
     assert!(

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::support::{ALL, BOTH, Database::Sqlite, Place};
+use crate::support::{ALL, BOTH, Database::Sqlite, TestDatabase};
 
 const SHOP: &str = "
     CREATE TABLE orders (id integer PRIMARY KEY, customer text, total numeric(10,2));
@@ -15,7 +15,7 @@ const SHOP: &str = "
 #[test]
 fn rows_go_to_standard_output_and_everything_else_does_not() {
     for database in BOTH {
-        let place = Place::with(*database, SHOP, &[]);
+        let place = TestDatabase::with(*database, SHOP, &[]);
         let cases = [
             (
                 "1 3 7 1 -4",
@@ -46,7 +46,7 @@ fn rows_go_to_standard_output_and_everything_else_does_not() {
 #[test]
 fn partial_keys_ranges_and_other_keys() {
     for database in BOTH {
-        let place = Place::with(*database, SHOP, &[]);
+        let place = TestDatabase::with(*database, SHOP, &[]);
         let cases = [
             ("-t lines 1 9 --columns article", "article\npen\nink\npaper\n"),
             ("-t lines 1 --from 2 --columns article", "article\nink\npaper\n"),
@@ -89,7 +89,7 @@ fn what_is_missing_can_be_asked_for_again() {
             ("ids", "3\n8\n1\n"),
             ("wanted.jsonl", "{\"id\":8}\n{\"id\":2}\n"),
         ];
-        let place = Place::with(*database, SHOP, files);
+        let place = TestDatabase::with(*database, SHOP, files);
         let ran =
             place.run("get {db} --keys wanted.csv -t orders -o found.parquet --missing gone.csv --report -");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -148,7 +148,7 @@ fn what_is_missing_can_be_asked_for_again() {
 fn a_get_that_fails_leaves_no_file() {
     for database in BOTH {
         let files = &[("wanted.csv", "id\n3\nx\n"), ("kept.csv", "old\n")];
-        let place = Place::with(*database, SHOP, files);
+        let place = TestDatabase::with(*database, SHOP, files);
         for output in ["new.csv", "kept.csv --overwrite"] {
             let arguments =
                 format!("get {{db}} --keys wanted.csv -t orders --missing gone.csv -o {output} -q");
@@ -185,7 +185,7 @@ fn what_cannot_be_got_is_refused_by_every_server_and_leaves_no_file() {
     const TABLES: &str = "CREATE TABLE orders (id integer PRIMARY KEY, note varchar(20));
         CREATE TABLE notes (note varchar(20)); INSERT INTO orders VALUES (1, 'one')";
     for database in ALL {
-        let place = Place::with(*database, TABLES, &[]);
+        let place = TestDatabase::with(*database, TABLES, &[]);
         for (arguments, said) in [
             (
                 "1 two -t orders",
@@ -232,7 +232,7 @@ fn what_cannot_be_got_is_refused_by_every_server_and_leaves_no_file() {
 
 #[test]
 fn millions_of_keys_stream_through_bounded_memory() {
-    let place = Place::with(Sqlite, SHOP, &[]);
+    let place = TestDatabase::with(Sqlite, SHOP, &[]);
     let mut keys = "id\n".to_owned();
     for key in 0..2_000_000 {
         // Each twice, far apart.

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     database::Database,
     process::{Ended, Running, tonnage},
-    support::{BOTH, Place},
+    support::{BOTH, TestDatabase},
 };
 
 const READINGS: &str = "CREATE TABLE readings (id integer NOT NULL, device text, value double precision, state text DEFAULT 'new')";
@@ -28,7 +28,7 @@ fn each_row_is_acknowledged_by_its_number_and_bad_ones_cost_themselves() {
     );
     for database in BOTH {
         for ack in ["accepted", "journaled --journal j", "committed"] {
-            let place = Place::with(*database, READINGS, &[]);
+            let place = TestDatabase::with(*database, READINGS, &[]);
             let command = format!("ingest {{db}} -t readings --rejects r.jsonl --ack {ack}");
             let ran = place.run_with(&command, &[], lines.as_bytes());
             assert_eq!(ran.code, Some(3), "{ran:?}");
@@ -73,7 +73,7 @@ fn wide_rows_have_their_columns_in_any_order() {
         })
         .collect();
     for database in BOTH {
-        let place = Place::with(*database, &table, &[]);
+        let place = TestDatabase::with(*database, &table, &[]);
         let ran = place.run_with("ingest {db} -t wide -q", &[], lines.as_bytes());
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let found = place.sql("SELECT * FROM wide ORDER BY id");
@@ -92,7 +92,7 @@ fn wide_rows_have_their_columns_in_any_order() {
 #[test]
 fn quiet_says_nothing_and_an_upsert_keeps_the_last() {
     for database in BOTH {
-        let place = Place::with(
+        let place = TestDatabase::with(
             *database,
             "CREATE TABLE state (device text PRIMARY KEY, value integer, note text)",
             &[],
@@ -118,7 +118,7 @@ fn quiet_says_nothing_and_an_upsert_keeps_the_last() {
 
 #[test]
 fn mistakes_are_refused_with_the_next_step() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         crate::support::Database::Sqlite,
         READINGS,
         &[("taken/notes.txt", "mine")],
@@ -197,7 +197,7 @@ fn what_is_sent_again_is_not_taken_again() {
         "ingest {db} -t readings --journal j --rejects r.jsonl --producer-field device --sequence-field n";
     for database in BOTH {
         for ack in ["accepted", "journaled", "committed"] {
-            let place = Place::with(*database, READINGS, &[]);
+            let place = TestDatabase::with(*database, READINGS, &[]);
             let command = format!("{command} --ack {ack}");
             let ran = place.run_with(&command, &[], first.as_bytes());
             assert_eq!(
@@ -232,7 +232,7 @@ fn what_is_sent_again_is_not_taken_again() {
 #[test]
 fn the_lines_of_one_producer_are_counted() {
     for database in BOTH {
-        let place = Place::with(*database, READINGS, &[]);
+        let place = TestDatabase::with(*database, READINGS, &[]);
         let lines = |count: u64| {
             (1..=count)
                 .map(|id| format!("{{\"id\": {id}}}\n\n"))

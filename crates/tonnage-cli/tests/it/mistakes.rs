@@ -17,7 +17,7 @@ use self::{
 };
 use crate::support::{
     Database::{self, Sqlite},
-    Place, every,
+    TestDatabase, every,
 };
 
 struct Mistake {
@@ -70,7 +70,7 @@ fn a_mistake_is_told_with_its_place_and_the_next_step() {
             .chain(STATEMENTS)
             .chain(unloads),
         |mistake| {
-            let place = Place::with(mistake.on, mistake.sql, mistake.files);
+            let place = TestDatabase::with(mistake.on, mistake.sql, mistake.files);
             if mistake.environment.iter().any(|(name, _)| *name == "PGPASSFILE") {
                 place.write("passwords", "*:*:*:*:wrong\n");
                 private(&place, "passwords");
@@ -102,7 +102,7 @@ fn compare(name: &str, wanted: (&str, i32), ran: (&str, Option<i32>)) -> Result<
     ))
 }
 
-fn private(place: &Place, name: &str) {
+fn private(place: &TestDatabase, name: &str) {
     use std::os::unix::fs::PermissionsExt;
     let mode = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(place.path(name), mode).expect("the mode is set");
@@ -110,7 +110,7 @@ fn private(place: &Place, name: &str) {
 
 #[test]
 fn a_truncated_parquet_file_is_refused_before_the_first_row() {
-    let place = Place::with(Sqlite, "CREATE TABLE readings (device integer)", &[]);
+    let place = TestDatabase::with(Sqlite, "CREATE TABLE readings (device integer)", &[]);
     place.run("generate readings --rows 100 -o r.parquet");
     let whole = std::fs::read(place.path("r.parquet")).expect("the file is made");
     let whole_length = whole.len();
@@ -138,7 +138,7 @@ fn a_truncated_parquet_file_is_refused_before_the_first_row() {
 fn a_command_put_right_is_not_refused_for_the_run_that_failed() {
     for database in crate::support::BOTH {
         let files = &[("orders.csv", "id,qty\n1,2\n2,NA\n"), ("bad.jsonl", "{}\n")];
-        let place = Place::with(*database, ORDERS, files);
+        let place = TestDatabase::with(*database, ORDERS, files);
         let wrong = [
             ("load orders.csv {db} -t orders", 1),
             ("load orders.csv {db} -t orders --rejects bad.jsonl", 2),

@@ -3,7 +3,7 @@
 use crate::support::{
     ALL,
     Database::{self, Postgres},
-    Place,
+    TestDatabase,
 };
 
 fn quoted(database: Database, name: &str) -> String {
@@ -13,9 +13,9 @@ fn quoted(database: Database, name: &str) -> String {
     }
 }
 
-fn place(database: Database) -> Place {
+fn place(database: Database) -> TestDatabase {
     let [table, id, note] = ["Ärger", "Schlüssel", "ÉTÉ"].map(|name| quoted(database, name));
-    Place::with(
+    TestDatabase::with(
         database,
         &format!("CREATE TABLE {table} ({id} integer PRIMARY KEY, {note} varchar(20))"),
         &[
@@ -74,7 +74,7 @@ fn names_beyond_ascii_are_found_in_any_case() {
 
 #[test]
 fn postgres_finds_schemas_so_too_whatever_its_collation_folds() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Postgres,
         "CREATE SCHEMA \"Öl\"; CREATE TABLE \"Öl\".\"Ärger\" (id integer PRIMARY KEY); CREATE TABLE \"ÀB\" (id integer);
          CREATE TABLE \"àB\" (id integer)",

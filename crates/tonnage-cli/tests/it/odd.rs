@@ -1,9 +1,9 @@
 //! Files that others read: odd headers, blank lines, stray quotes, nothing at all.
 
-use crate::support::{Database, Place};
+use crate::support::{Database, TestDatabase};
 
-fn place(files: &[(&str, &str)]) -> Place {
-    Place::with(
+fn place(files: &[(&str, &str)]) -> TestDatabase {
+    TestDatabase::with(
         Database::Sqlite,
         "CREATE TABLE t (a integer, b varchar(20)); CREATE TABLE one (v varchar(9))",
         files,

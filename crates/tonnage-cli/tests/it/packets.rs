@@ -2,7 +2,7 @@
 
 use crate::{
     faults::servers::Maria,
-    support::{Database::Sqlite, Place},
+    support::{Database::Sqlite, TestDatabase},
 };
 
 #[test]
@@ -11,7 +11,7 @@ fn statements_fit_the_packets_that_the_server_takes() {
     maria.query("SET GLOBAL max_allowed_packet = 16384");
     maria.query("CREATE TABLE t (id integer PRIMARY KEY, note longtext)");
     // A directory, and no database of its own.
-    let place = Place::new(Sqlite);
+    let place = TestDatabase::new(Sqlite);
     let mut rows = String::from("id,note\n");
     for id in 0..500 {
         // One is larger than any packet, one nearly as large.

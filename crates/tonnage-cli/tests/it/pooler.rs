@@ -2,12 +2,12 @@
 
 use crate::{
     database::variable,
-    support::{Database::Postgres, Place, Ran},
+    support::{Database::Postgres, Ran, TestDatabase},
 };
 
 /// A table with rows, and files for more.
-fn place() -> Place {
-    Place::with(
+fn place() -> TestDatabase {
+    TestDatabase::with(
         Postgres,
         "CREATE TABLE t (id integer PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'one')",
         &[
@@ -19,7 +19,7 @@ fn place() -> Place {
 }
 
 /// Runs the program against the place's database by way of the pooler at `server`.
-fn by_way_of(place: &Place, server: &str, arguments: &str, input: &[u8]) -> Ran {
+fn through_proxy(place: &TestDatabase, server: &str, arguments: &str, input: &[u8]) -> Ran {
     let url = variable(server);
     let (address, _) = url.rsplit_once('/').expect("the URL names a database");
     let arguments = arguments.replace("{pool}", &format!("{address}/{}", place.name()));
@@ -42,7 +42,7 @@ fn sessions_that_change_with_each_transaction_are_refused() {
     ] {
         // Of its own: the pool has no session yet.
         let place = place();
-        let ran = by_way_of(
+        let ran = through_proxy(
             &place,
             "TONNAGE_TEST_PGBOUNCER_URL",
             arguments,
@@ -70,7 +70,7 @@ fn sessions_that_change_with_each_transaction_are_refused() {
 fn a_session_for_each_client_is_a_session() {
     let place = place();
     let done = |arguments: &str| {
-        let ran = by_way_of(
+        let ran = through_proxy(
             &place,
             "TONNAGE_TEST_PGBOUNCER_SESSION_URL",
             arguments,

@@ -111,10 +111,10 @@ impl Protocol {
 /// A proxy in front of a server, in threads that end with their connections.
 pub struct Proxy {
     pub port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
-struct Shared {
+struct ProxyState {
     protocol: Protocol,
     server: String,
     /// Nothing is cut before this is set.
@@ -132,7 +132,7 @@ impl Proxy {
     pub fn start(protocol: Protocol, server: &str, chance: Chance) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             protocol,
             server: server.to_owned(),
             armed: AtomicBool::new(false),
@@ -190,7 +190,7 @@ impl Wire {
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn serve(&self, client: TcpStream) {
         let Ok(server) = TcpStream::connect(&self.server) else {
             return;

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, io::Write, os::unix::fs::PermissionsExt};
 
 use crate::support::{
     Database::{self, MariaDb, Postgres, Sqlite},
-    Place, Ran, assert_balanced,
+    Ran, TestDatabase, assert_balanced,
 };
 
 const ROWS: u64 = 1_000_000;
@@ -23,13 +23,13 @@ const ENTRIES_MARIADB: &str =
     day date NOT NULL, note text, CONSTRAINT qty_is_not_negative CHECK (qty >= 0));
     INSERT INTO entries VALUES (0, 'c0', 0, '2024-01-01', 'row 0')";
 
-fn entries(database: Database) -> Place {
+fn entries(database: Database) -> TestDatabase {
     let sql = if database == MariaDb {
         ENTRIES_MARIADB
     } else {
         ENTRIES
     };
-    Place::with(database, sql, &[])
+    TestDatabase::with(database, sql, &[])
 }
 
 /// Code, column and message: SQLSTATE, or SQLite's name where it is SQLite that refuses the row.
@@ -299,7 +299,7 @@ fn a_million_rows() -> Vec<u8> {
 }
 
 /// How many rows there are, how many of them are what their id says, and sums that tell which ids they are.
-fn loaded(place: &Place) -> String {
+fn loaded(place: &TestDatabase) -> String {
     let day = match place.database {
         Sqlite => "printf('2024-01-%02d', 1 + id % 28)",
         Postgres => "date '2024-01-01' + (id % 28)::int",
@@ -327,7 +327,7 @@ fn wanted(last: u64, missing: &[u64]) -> String {
     format!("{count}|{count}|{sum}|{squares}")
 }
 
-fn records(place: &Place, name: &str) -> BTreeMap<u64, serde_json::Value> {
+fn records(place: &TestDatabase, name: &str) -> BTreeMap<u64, serde_json::Value> {
     let mut records = BTreeMap::new();
     for line in place.read(name).replace(&place.name, "{name}").lines() {
         let record: serde_json::Value = serde_json::from_str(line).expect("a record is JSON");
@@ -343,7 +343,7 @@ fn reason(record: &serde_json::Value) -> (&str, Option<&str>, &str) {
     (must("code"), text("column"), must("message"))
 }
 
-fn report(place: &Place) -> serde_json::Value {
+fn report(place: &TestDatabase) -> serde_json::Value {
     let report = serde_json::from_str(&place.read("report.json")).expect("the report is JSON");
     assert_balanced(&report);
     report
@@ -539,7 +539,7 @@ fn reading_goes_ahead_of_a_database_that_refuses_every_row_no_further_than_the_q
     // a row takes beside its note.
     const AHEAD_BYTES: u64 = 64 << 20;
     for database in [Sqlite, Postgres] {
-        let place = Place::with(database, ENTRIES, &[]);
+        let place = TestDatabase::with(database, ENTRIES, &[]);
         let mut lines = b"id,code,qty,day,note\n".to_vec();
         let note = "n".repeat(NOTE_BYTES);
         let mut row = 0;

@@ -5,7 +5,7 @@ use std::fs;
 use crate::support::{
     ALL, BOTH,
     Database::{MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 const SHOP: &str = "
@@ -22,7 +22,7 @@ const SHOP: &str = "
 #[test]
 fn each_table_has_a_file() {
     for database in BOTH {
-        let place = Place::with(*database, SHOP, &[]);
+        let place = TestDatabase::with(*database, SHOP, &[]);
         let ran =
             place.run("get {db} 1 3 9 4 -t orders --with lines --with customers -o found/ --report r.json");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -62,7 +62,7 @@ fn each_table_has_a_file() {
 #[test]
 fn rows_within_rows_are_json() {
     for database in BOTH {
-        let place = Place::with(*database, SHOP, &[]);
+        let place = TestDatabase::with(*database, SHOP, &[]);
         let ran = place.run(
             "get {db} 1 4 -t orders --with customers --with lines --nested --columns id,lines.article -q",
         );
@@ -89,7 +89,7 @@ fn rows_within_rows_are_json() {
 #[test]
 fn mistakes_are_told() {
     for database in BOTH {
-        let place = Place::with(*database, SHOP, &[]);
+        let place = TestDatabase::with(*database, SHOP, &[]);
         let cases = [
             (
                 "1 -t orders --with lines",
@@ -171,7 +171,7 @@ fn mistakes_are_told() {
 
 #[test]
 fn a_full_disk_leaves_no_file() {
-    let place = Place::new(Sqlite);
+    let place = TestDatabase::new(Sqlite);
     place.run("generate sbtest --rows 20k -o rows.parquet");
     place.load("rows.parquet {db} -t sbtest1 --create --key id");
     fs::remove_file(place.path("rows.parquet")).expect("it goes");
@@ -199,7 +199,7 @@ fn a_full_disk_leaves_no_file() {
 
 #[test]
 fn what_cannot_be_finished_takes_the_others_with_it() {
-    let place = Place::with(Sqlite, SHOP, &[]);
+    let place = TestDatabase::with(Sqlite, SHOP, &[]);
     // All of it fits into buffers, so only the last moment shows that there is no room.
     std::os::unix::fs::symlink("/dev/full", place.path("gone.csv")).expect("a link");
     let ran = place.run("get {db} 1 77 -t orders -o o.csv --missing gone.csv");
@@ -223,7 +223,7 @@ fn a_table_that_references_itself_comes_once() {
         INSERT INTO staff VALUES (2, 1, 'Grace'), (3, 1, 'Edsger');
         INSERT INTO desks VALUES (20, 2), (30, 3)";
     for database in ALL {
-        let place = Place::with(*database, TREE, &[]);
+        let place = TestDatabase::with(*database, TREE, &[]);
         // Its own key leads nowhere else, and is in nobody's way.
         let ran = place.run("get {db} 2 -t staff --with desks -o '{}.csv'");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

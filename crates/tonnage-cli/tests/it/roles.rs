@@ -2,14 +2,14 @@
 
 use crate::support::{
     Database::{MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 const SERVERS: &[crate::support::Database] = &[Postgres, MariaDb];
 
 /// A place with a table, and a role that may write to it and make nothing.
 struct Loader {
-    place: Place,
+    place: TestDatabase,
     role: String,
     /// Of the role.
     url: String,
@@ -17,7 +17,7 @@ struct Loader {
 
 impl Loader {
     fn new(database: crate::support::Database) -> Self {
-        let place = Place::with(
+        let place = TestDatabase::with(
             database,
             "CREATE TABLE t (id bigint PRIMARY KEY, v varchar(20))",
             &[("a.csv", "id,v\n1,a\n2,b\n"), ("b.csv", "id,v\n3,c\n")],
@@ -211,7 +211,7 @@ fn a_ledger_is_made_in_the_first_schema_in_which_the_role_may() {
 
 #[test]
 fn members_of_a_sharded_table_have_ledgers_of_their_own_choice() {
-    let places = [Place::new(Postgres), Place::new(Postgres)];
+    let places = [TestDatabase::new(Postgres), TestDatabase::new(Postgres)];
     for place in &places {
         place.sql("CREATE TABLE t (id bigint PRIMARY KEY, v text)");
     }
@@ -231,7 +231,7 @@ fn members_of_a_sharded_table_have_ledgers_of_their_own_choice() {
 
 #[test]
 fn a_file_that_is_its_own_ledger_has_no_roles() {
-    let place = Place::with(Sqlite, "CREATE TABLE t (id integer)", &[]);
+    let place = TestDatabase::with(Sqlite, "CREATE TABLE t (id integer)", &[]);
     let ran = place.run("init {db}");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     for statement in ran.stdout_exact.split_inclusive(';') {

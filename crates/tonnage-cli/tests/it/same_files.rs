@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 
 use crate::support::{
     Database::{Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 const TABLE: &str =
@@ -20,7 +20,7 @@ fn nothing_that_a_command_is_given_is_written_over() {
             ("other.json", "{\"name\": \"mine\"}"),
             ("targets.toml", "[shop]\nurl = \"sqlite:shop.db\"\n"),
         ];
-        let place = Place::with(database, TABLE, &files);
+        let place = TestDatabase::with(database, TABLE, &files);
         std::fs::hard_link(place.path("orders.csv"), place.path("hard.json")).expect("a link");
         symlink("orders.csv", place.path("soft.json")).expect("a link");
         let mut cases = vec![
@@ -147,7 +147,7 @@ fn nothing_that_a_command_is_given_is_written_over() {
 
 #[test]
 fn a_report_replaces_an_earlier_one() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Sqlite,
         TABLE,
         &[("orders.csv", "id,qty\n1,2\n"), ("keys.csv", "id\n7\n")],
@@ -177,7 +177,7 @@ fn a_report_replaces_an_earlier_one() {
 #[test]
 fn a_condition_does_not_leave_its_place() {
     for database in crate::support::ALL {
-        let place = Place::with(*database, TABLE, &[]);
+        let place = TestDatabase::with(*database, TABLE, &[]);
         place.sql("INSERT INTO orders VALUES (1, 1), (2, 2), (3, 3)");
         let refused = [
             ("--where 'qty=1) or (qty=2'", "the ')' at column 6 closes nothing"),

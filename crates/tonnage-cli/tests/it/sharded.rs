@@ -7,7 +7,7 @@ use std::{os::unix::fs::PermissionsExt, thread::sleep, time::Duration};
 
 use crate::{
     process::{Running, count, report, tonnage},
-    support::{Database, Place, Ran},
+    support::{Database, Ran, TestDatabase},
 };
 
 const TABLE: &str = "CREATE TABLE orders (customer bigint NOT NULL, id bigint NOT NULL, total numeric(10,2), \
@@ -16,7 +16,7 @@ const MEMBERS: usize = 4;
 const ROWS: u64 = 2_000;
 
 /// Four databases; the working directory is the first one's.
-struct Shards(Vec<Place>);
+struct Shards(Vec<TestDatabase>);
 
 impl Shards {
     /// With the same table in each, and a section of `targets.toml` that names them.
@@ -41,7 +41,7 @@ impl Shards {
     }
 
     fn on(database: Database, sql: &str) -> Self {
-        let members = (0..MEMBERS).map(|_| Place::with(database, sql, &[]));
+        let members = (0..MEMBERS).map(|_| TestDatabase::with(database, sql, &[]));
         let shards = Self(members.collect());
         shards.name("orders", &[0, 1, 2, 3]);
         shards
@@ -49,7 +49,7 @@ impl Shards {
 
     /// Names these members, in this order.
     fn name(&self, name: &str, members: &[usize]) {
-        let url = |member: &Place| match member.database {
+        let url = |member: &TestDatabase| match member.database {
             Database::Sqlite => member.path("shop.db").display().to_string(),
             _ => member.url(),
         };
@@ -67,7 +67,7 @@ impl Shards {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("the mode");
     }
 
-    fn place(&self) -> &Place {
+    fn place(&self) -> &TestDatabase {
         &self.0[0]
     }
 
@@ -196,7 +196,7 @@ fn every_row_is_in_the_database_that_its_key_says() {
 
     // The same by their URLs, in other ways and types: an upsert changes every row and adds none.
     let before = shards.counts();
-    let urls: Vec<_> = shards.0.iter().map(Place::url).collect();
+    let urls: Vec<_> = shards.0.iter().map(TestDatabase::url).collect();
     let csv = shards.place().read("orders.csv").replace("note ", "again ");
     shards.place().write("again.csv", csv);
     shards.done("unload @orders -t orders -o all.parquet");
@@ -492,7 +492,7 @@ fn a_load_that_is_killed_goes_on_where_each_member_stands() {
 
 #[test]
 fn files_can_be_members_too() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let members = "a.db b.db c.db --shard-by sensor";
     place.write(
         "readings.csv",

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     process::{Running, tonnage},
-    support::{ALL, Place},
+    support::{ALL, TestDatabase},
 };
 
 /// More than a block, so that some are written while the next is read.
@@ -16,7 +16,7 @@ const ROWS: u64 = 70_000;
 
 const SIGTERM: i32 = 15;
 
-fn command(place: &Place, arguments: &[&str]) -> Command {
+fn command(place: &TestDatabase, arguments: &[&str]) -> Command {
     let mut command = tonnage();
     command
         .current_dir(place.path(""))
@@ -39,8 +39,8 @@ fn started(mut command: Command, rows: u64, twice: Option<u64>) -> (Running, Pip
     (running, pipe)
 }
 
-fn place(database: crate::support::Database) -> Place {
-    Place::with(
+fn place(database: crate::support::Database) -> TestDatabase {
+    TestDatabase::with(
         database,
         "CREATE TABLE t (id integer PRIMARY KEY, v varchar(20))",
         &[],

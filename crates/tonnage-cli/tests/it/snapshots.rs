@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use crate::support::{
     BOTH,
     Database::{self, MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 const ORDERS: &str =
@@ -36,7 +36,7 @@ fn without_version(text: &str) -> String {
 
 #[test]
 fn help() {
-    let place = Place::new(Sqlite);
+    let place = TestDatabase::new(Sqlite);
     for command in [
         "",
         "load",
@@ -62,10 +62,10 @@ fn help() {
 
 #[test]
 fn targets() {
-    let place = Place::new(Sqlite);
+    let place = TestDatabase::new(Sqlite);
     assert_snapshot!("targets", place.run("targets").stdout);
     for database in BOTH {
-        let place = Place::new(*database);
+        let place = TestDatabase::new(*database);
         let ran = place.run("targets {db}");
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
         assert_snapshot!(
@@ -105,7 +105,7 @@ fn plans() {
         ),
     ];
     for database in BOTH {
-        let place = Place::with(*database, ORDERS, &[("orders.csv", CSV)]);
+        let place = TestDatabase::with(*database, ORDERS, &[("orders.csv", CSV)]);
         for (case, arguments) in cases {
             let arguments = format!("{arguments} --dry-run");
             let ran = place.run_with(&arguments, &[], CSV.as_bytes());
@@ -167,7 +167,7 @@ fn the_report_has_every_name() {
         "bound_by",
     ];
     for database in BOTH {
-        let place = Place::with(*database, ORDERS, &[("orders.csv", CSV)]);
+        let place = TestDatabase::with(*database, ORDERS, &[("orders.csv", CSV)]);
         let report = place.load("orders.csv {db} -t orders --mode upsert");
         let mut found = Vec::new();
         names(&report, "", &mut found);
@@ -203,7 +203,7 @@ fn the_report_has_every_name() {
 #[test]
 fn runs() {
     for database in BOTH {
-        let place = Place::with(
+        let place = TestDatabase::with(
             *database,
             ORDERS,
             &[("orders.csv", CSV), ("more.csv", "id\n7\n8\n")],
@@ -220,7 +220,7 @@ fn runs() {
 #[test]
 fn a_run_is_forgotten_by_the_beginning_of_its_id() {
     for database in BOTH {
-        let place = Place::with(*database, ORDERS, &[("more.csv", "id\n7\n8\n")]);
+        let place = TestDatabase::with(*database, ORDERS, &[("more.csv", "id\n7\n8\n")]);
         let report = place.load("more.csv {db} -t orders");
         let id = report["run_id"].as_str().expect("an id");
         // Without the last digits, so that it is not taken for a whole id.
@@ -250,7 +250,7 @@ fn without_speed(text: &str) -> String {
 #[test]
 fn the_summary() {
     for database in BOTH {
-        let place = Place::with(*database, ORDERS, &[("orders.csv", CSV)]);
+        let place = TestDatabase::with(*database, ORDERS, &[("orders.csv", CSV)]);
         let ran = place.run("load orders.csv {db} -t orders -j 1 --rejects bad.jsonl");
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
         assert_snapshot!(format!("summary_{}", name(*database)), without_speed(&ran.stderr));

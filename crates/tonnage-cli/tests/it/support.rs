@@ -34,14 +34,14 @@ pub struct Ran {
 }
 
 /// A directory and an empty database, both gone when it is dropped.
-pub struct Place {
+pub struct TestDatabase {
     pub database: Database,
     directory: TempDir,
     /// The database's name on its server.
     pub name: String,
 }
 
-impl Place {
+impl TestDatabase {
     pub fn new(database: Database) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -250,7 +250,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDatabase {
     fn drop(&mut self) {
         if self.database == Database::Postgres && !std::thread::panicking() {
             let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::support::{
     ALL,
     Database::{MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, note text, total numeric(10,2), placed date); \
@@ -14,7 +14,7 @@ const ORDERS: &str = "CREATE TABLE orders (id integer PRIMARY KEY, note text, to
 #[test]
 fn rows_go_to_standard_output_and_everything_else_does_not() {
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let ran = place.run("unload {db} -t orders -o -");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         assert_eq!(
@@ -40,7 +40,7 @@ fn rows_go_to_standard_output_and_everything_else_does_not() {
 #[test]
 fn what_goes_out_by_any_file_comes_in_again() {
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let wanted = place.sql("SELECT * FROM orders ORDER BY id");
         for output in [
             "o.csv",
@@ -66,7 +66,7 @@ fn what_goes_out_by_any_file_comes_in_again() {
 
 #[test]
 fn files_that_are_there_are_replaced_only_on_request() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Sqlite,
         ORDERS,
         &[("o.csv", "mine"), ("parts/part-00009.parquet", "old")],
@@ -91,7 +91,7 @@ fn files_that_are_there_are_replaced_only_on_request() {
 #[test]
 fn a_full_disk_leaves_no_file() {
     for database in ALL {
-        let place = Place::new(*database);
+        let place = TestDatabase::new(*database);
         place.run("generate sbtest --rows 20k -o rows.parquet");
         place.load("rows.parquet {db} -t sbtest1 --create");
         std::fs::remove_file(place.path("rows.parquet")).expect("it goes");
@@ -125,8 +125,8 @@ fn a_database_is_copied_into_another() {
         (Sqlite, MariaDb),
         (MariaDb, MariaDb),
     ] {
-        let source = Place::with(from, ORDERS, &[]);
-        let place = Place::new(into);
+        let source = TestDatabase::with(from, ORDERS, &[]);
+        let place = TestDatabase::new(into);
         let url = match from {
             Sqlite => source.path("shop.db").display().to_string(),
             _ => source.url(),
@@ -165,7 +165,7 @@ fn a_database_is_copied_into_another() {
 #[test]
 fn a_dry_run_tells_the_plan_and_writes_nothing() {
     for database in [Sqlite, Postgres, MariaDb] {
-        let place = Place::with(database, ORDERS, &[("there.csv", "mine")]);
+        let place = TestDatabase::with(database, ORDERS, &[("there.csv", "mine")]);
         let ran = place.run("unload {db} -t orders -o 'new/' --where 'id < 3' --columns id,total --dry-run");
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         for wanted in [
@@ -211,7 +211,7 @@ fn a_dry_run_tells_the_plan_and_writes_nothing() {
         ),
         (Postgres, "an exported snapshot, which all transactions share"),
     ] {
-        let place = Place::new(database);
+        let place = TestDatabase::new(database);
         place.run("generate sbtest --rows 70k -o rows.parquet");
         place.load("rows.parquet {db} -t sbtest1 --create --key id");
         let ran = place.run("unload {db} -t sbtest1 -j 2 -o 's-{}.csv' --dry-run");
@@ -233,7 +233,7 @@ fn a_dry_run_tells_the_plan_and_writes_nothing() {
 
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
-    let place = Place::new(Sqlite);
+    let place = TestDatabase::new(Sqlite);
     place.run("generate sbtest --rows 50k -o rows.parquet");
     place.load("rows.parquet {db} -t sbtest1 --create");
     let command = format!(

@@ -21,12 +21,12 @@ const ROWS: u64 = 3_000;
 const SLOWLY: [&str; 6] = ["--rate", "300/s", "--batch-rows", "50", "--jobs", "2"];
 
 /// A server that may be killed, and a file.
-struct Place {
+struct CrashableServer {
     cluster: Cluster,
     directory: TempDir,
 }
 
-impl Place {
+impl CrashableServer {
     fn new(sql: &str) -> Self {
         let cluster = Cluster::start("");
         cluster.query("postgres", sql);
@@ -106,7 +106,7 @@ fn rows_that_a_crash_has_emptied_are_not_passed_over() {
         (UNLOGGED, vec!["--restart"]),
         (ONE_OF_TWO, vec!["--restart", "--truncate"]),
     ] {
-        let place = Place::new(table);
+        let place = CrashableServer::new(table);
         place.begin(&[]).kill();
         place.crash();
         place.expect(&["--resume"], 2, "UNLOGGED, was emptied since");
@@ -135,7 +135,7 @@ fn rows_that_a_crash_has_emptied_are_not_passed_over() {
 
 #[test]
 fn a_load_that_meets_the_crash_ends_there() {
-    let place = Place::new(UNLOGGED);
+    let place = CrashableServer::new(UNLOGGED);
     let running = place.begin(&[]);
     place.crash();
     let ended = running.wait();
@@ -155,7 +155,7 @@ fn a_load_that_meets_the_crash_ends_there() {
 
 #[test]
 fn a_table_that_becomes_logged_keeps_its_rows_and_another_is_asked_about() {
-    let place = Place::new(UNLOGGED);
+    let place = CrashableServer::new(UNLOGGED);
     place.begin(&[]).kill();
     place.sql("ALTER TABLE t SET LOGGED");
     place.run(&["--resume"]).expect(0);
@@ -175,7 +175,7 @@ fn a_table_that_becomes_logged_keeps_its_rows_and_another_is_asked_about() {
     place.run(&["--new-files"]).expect(0);
     place.expect_all();
 
-    let place = Place::new(LOGGED);
+    let place = CrashableServer::new(LOGGED);
     place.begin(&[]).kill();
     place.sql("ALTER TABLE t SET UNLOGGED");
     place.expect(&["--resume"], 2, "was made UNLOGGED since");
@@ -186,7 +186,7 @@ fn a_table_that_becomes_logged_keeps_its_rows_and_another_is_asked_about() {
 
 #[test]
 fn a_run_that_had_written_nothing_goes_on() {
-    let place = Place::new(UNLOGGED);
+    let place = CrashableServer::new(UNLOGGED);
     place.sql("ALTER TABLE t ADD CHECK (id < 0) NOT VALID");
     place.run(&[]).expect(1);
     place.sql("ALTER TABLE t DROP CONSTRAINT t_id_check");
@@ -202,7 +202,7 @@ fn a_run_that_had_written_nothing_goes_on() {
 
 #[test]
 fn the_plan_says_that_no_durability_holds() {
-    let place = Place::new(UNLOGGED);
+    let place = CrashableServer::new(UNLOGGED);
     place.sql("CREATE VIEW v AS SELECT * FROM t WHERE id > 0");
     place.expect(&["--durability", "durable"], 2, "public.t is UNLOGGED");
     place.expect(&["--durability", "durable"], 2, "hint: ALTER TABLE");
@@ -233,7 +233,7 @@ fn the_plan_says_that_no_durability_holds() {
 
 #[test]
 fn a_journal_does_not_go_on_behind_rows_that_are_gone() {
-    let place = Place::new(UNLOGGED);
+    let place = CrashableServer::new(UNLOGGED);
     let ingest = |arguments: &[&str]| {
         let mut ingest = tonnage();
         ingest.current_dir(place.directory.path()).arg("ingest");

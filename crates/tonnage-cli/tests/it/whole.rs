@@ -8,7 +8,7 @@ use crate::{
     process::{Running, count, report},
     support::{
         Database::{MariaDb, Postgres, Sqlite},
-        Place,
+        TestDatabase,
     },
 };
 
@@ -49,7 +49,7 @@ fn a_run_that_fails_leaves_the_table_as_it_was_and_can_be_repeated() {
     ];
     for database in [Sqlite, Postgres, MariaDb] {
         for way in ways {
-            let place = Place::with(database, ORDERS, &[]);
+            let place = TestDatabase::with(database, ORDERS, &[]);
             let load = format!("load orders.csv {{db}} -t orders -1 --on-error stop {way}");
             for (row, at) in bad {
                 place.write("orders.csv", orders(row));
@@ -87,7 +87,7 @@ fn a_run_that_fails_leaves_the_table_as_it_was_and_can_be_repeated() {
 #[test]
 fn bad_rows_are_put_aside_and_too_many_undo_all() {
     for database in [Sqlite, Postgres, MariaDb] {
-        let place = Place::with(database, ORDERS, &[("orders.csv", &orders("299,x\n1,5\n"))]);
+        let place = TestDatabase::with(database, ORDERS, &[("orders.csv", &orders("299,x\n1,5\n"))]);
         let load = "load orders.csv {db} -t orders -1 --rejects bad.jsonl --batch-rows 20";
         let ran = place.run(&format!("{load} --max-rejects 1"));
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);

@@ -1,7 +1,7 @@
 //! The form of a table to be made to measure with.
 //!
 //! A form says what is other than usual; [`TableForm::default`] is the table that `tonnage load --create` would make.
-//! What a database cannot make, its [`Gauge::obstacle`](super::Gauge::obstacle) says.
+//! What a database cannot make, its [`Instruments::obstacle`](super::Instruments::obstacle) says.
 
 use std::fmt;
 

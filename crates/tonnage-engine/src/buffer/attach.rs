@@ -80,7 +80,7 @@ pub(super) async fn reach(options: &BufferOptions) -> Result<(Planner, Arc<Plan>
     let target = database.target().clone();
     let table = find_table(&*target, load).await?;
     if let Routed::By(router) = target.router(&table).await?
-        && router.apart()
+        && router.separate_databases()
     {
         return Err(Error::config(format!(
             "a buffer keeps the order of all its rows, which {} databases cannot commit together",
@@ -220,7 +220,7 @@ async fn attach(away: &Away) -> Result<Attached> {
     };
     let (owned, rejects) = take(&away.options, &planner, &plan, Some(&claim)).await?;
     (claim.check)(owned.position)?;
-    away.marker.settle(&columns(&planner.table))?;
+    away.marker.record_run(&columns(&planner.table))?;
     Ok(Attached {
         target: planner.target.clone(),
         handle: owned.handle,

@@ -22,7 +22,7 @@ use super::{
     shape::Shape,
 };
 use crate::{
-    load::{LaneTask, Piece, Progress, RejectsFile, Shared},
+    load::{LaneTask, Piece, Progress, RejectsFile, RunContext},
     plan::Plan,
 };
 use tonnage_core::{
@@ -209,7 +209,7 @@ impl Drain {
 
     async fn write_batches(
         self: &Arc<Self>,
-        lanes: &mut Vec<(Arc<Shared>, LaneTask)>,
+        lanes: &mut Vec<(Arc<RunContext>, LaneTask)>,
         batches: Vec<Batch>,
     ) -> Result<()> {
         for Batch { plan, mut pieces } in batches {
@@ -234,9 +234,9 @@ impl Drain {
         Ok(())
     }
 
-    fn shared(self: &Arc<Self>, plan: Arc<Plan>) -> Shared {
+    fn shared(self: &Arc<Self>, plan: Arc<Plan>) -> RunContext {
         let drain = self.clone();
-        let mut shared = Shared::new(
+        let mut shared = RunContext::new(
             plan,
             self.target.clone(),
             Some(self.handle.clone()),
@@ -288,7 +288,7 @@ fn sent_by(plan: &Plan) -> Vec<usize> {
 }
 
 /// Leaves the first bad row that is more than are allowed, and all that comes after it. Whether there is one.
-fn leave_rejects(shared: &Shared, pieces: &mut Vec<Piece>) -> bool {
+fn leave_rejects(shared: &RunContext, pieces: &mut Vec<Piece>) -> bool {
     for at in 0..pieces.len() {
         let piece = &mut pieces[at];
         let bad: usize = piece.segments.iter().map(|segment| segment.rejects.len()).sum();

@@ -18,14 +18,14 @@ use arrow::{
 use super::row::{Chunk, Rows};
 use crate::{
     load::{Convert, Piece, Segment, reject},
-    plan::{LoadOptions, Plan, Premises, SlotBy, decide},
+    plan::{LoadOptions, Plan, PlanInputs, SlotBy, decide},
 };
 use tonnage_core::{
     convert::suggested,
     error::{Error, ErrorKind, Result, arrow_bug},
     operation::Mode,
     parse::ParseContext,
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::BeyondArrow,
     reject::{Problem, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position},
@@ -58,18 +58,18 @@ impl Planner {
     /// The plan for rows of these columns.
     fn plan(&self, source: &SourceSchema) -> Result<Plan> {
         let target = &*self.target;
-        let plan = decide(&Premises {
+        let plan = decide(&PlanInputs {
             capabilities: target.capabilities(),
             table: self.table.clone(),
             create: None,
             source,
-            passing: None,
+            not_rereadable: None,
             statement: None,
             preparation: Preparation::Keep,
-            foreseen: Foreseen::default(),
+            effects: PreparationEffects::default(),
             routed: Routed::No,
             options: &self.options,
-            further_keys: &|key| target.further_keys(&self.table, key),
+            other_unique_keys: &|key| target.other_unique_keys(&self.table, key),
             support: &|operation, method| target.support(&self.table, operation, method),
             statement_max: &|columns, method, split| {
                 target.statement_max(&self.table, columns, method, split)
@@ -147,7 +147,7 @@ impl Planner {
 
 /// What tells forms apart.
 #[derive(PartialEq)]
-enum Named {
+enum ShapeKey {
     /// The columns that objects name, in table order.
     Objects(Vec<bool>),
     Batches(SchemaRef),
@@ -161,8 +161,8 @@ enum Reader {
 }
 
 /// Rows that go by one plan.
-struct Form {
-    named: Named,
+struct RowShape {
+    named: ShapeKey,
     plan: Arc<Plan>,
     reader: Reader,
 }
@@ -182,7 +182,7 @@ pub(super) struct Forms {
     differ: bool,
     /// The plan for all columns that are always named: also that of rows which have none.
     plan: Arc<Plan>,
-    forms: Vec<Form>,
+    forms: Vec<RowShape>,
     /// The slot's position once what was read is committed.
     position: u64,
 }
@@ -225,12 +225,12 @@ impl Forms {
         for chunk in chunks {
             match &chunk.rows {
                 Rows::Arrow(batch) => {
-                    let form = self.form(Named::Batches(batch.schema()))?;
+                    let form = self.form(ShapeKey::Batches(batch.schema()))?;
                     self.read_batch(form, chunk.first, batch, &mut batches)?;
                 }
                 Rows::Json { text, ends } => {
                     for (rows, named) in self.runs(text, ends) {
-                        let form = self.form(Named::Objects(named))?;
+                        let form = self.form(ShapeKey::Objects(named))?;
                         let start = if rows.start == 0 {
                             0
                         } else {
@@ -270,7 +270,7 @@ impl Forms {
     }
 
     /// The form's place in the list.
-    fn form(&mut self, named: Named) -> Result<usize> {
+    fn form(&mut self, named: ShapeKey) -> Result<usize> {
         if let Some(at) = self.forms.iter().position(|form| form.named == named) {
             return Ok(at);
         }
@@ -283,17 +283,17 @@ impl Forms {
             Err(error) => (self.plan.clone(), Reader::None(problem(&error))),
         };
         let (plan, reader) = form;
-        self.forms.push(Form { named, plan, reader });
+        self.forms.push(RowShape { named, plan, reader });
         Ok(self.forms.len() - 1)
     }
 
-    fn decide(&self, named: &Named) -> Result<(Plan, Reader)> {
+    fn decide(&self, named: &ShapeKey) -> Result<(Plan, Reader)> {
         match named {
-            Named::Batches(schema) => {
+            ShapeKey::Batches(schema) => {
                 let (plan, convert) = self.planner.for_batches(schema)?;
                 Ok((plan, Reader::Batches(convert)))
             }
-            Named::Objects(named) => {
+            ShapeKey::Objects(named) => {
                 let (plan, source) = self.planner.for_objects(named)?;
                 let convert = Convert::new(&plan, &source, &self.planner.context)?;
                 let request = ReadRequest {
@@ -455,7 +455,7 @@ impl Forms {
             rows,
             origin,
             room: None,
-            doom: None,
+            fatal_reject: None,
         }
     }
 }

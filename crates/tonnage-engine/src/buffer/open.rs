@@ -67,7 +67,7 @@ impl Buffer {
         if let Some((journal, asked)) = opened {
             recovery = recover(journal, asked, position)?;
             recovery.uncertain = owned.uncertain.or(recovery.uncertain);
-            journal.marker().settle(&columns(&planner.table))?;
+            journal.marker().record_run(&columns(&planner.table))?;
             tell(journal, &recovery);
         }
         let columns = columns(&planner.table);

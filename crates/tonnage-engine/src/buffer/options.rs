@@ -62,7 +62,7 @@ pub struct JournalOptions {
 /// A buffer being described: [`Connected::buffer`] begins it, [`BufferOptions::open`] opens it.
 #[derive(Clone)]
 pub struct BufferOptions {
-    pub(super) place: Place,
+    pub(super) place: BufferTarget,
     pub(super) load: LoadOptions,
     pub(super) ack: Ack,
     pub(super) when_full: WhenFull,
@@ -76,13 +76,13 @@ pub struct BufferOptions {
 
 /// The database of a buffer.
 #[derive(Clone)]
-pub(super) enum Place {
+pub(super) enum BufferTarget {
     Connected(Connected),
     /// Connected to when the buffer is opened, or when it is back.
     Later(Connector),
 }
 
-impl Place {
+impl BufferTarget {
     /// The database, connected.
     pub async fn connected(&self) -> Result<Connected> {
         match self {
@@ -107,14 +107,14 @@ impl BufferOptions {
     /// A buffer into a table of a database that is connected to when the buffer is opened. With a journal that was in use
     /// before it opens also while the database is away: rows go to the journal, and are drained once the database answers.
     pub fn connecting(connector: Connector, table: TableName) -> Self {
-        Self::of(Place::Later(connector), table)
+        Self::of(BufferTarget::Later(connector), table)
     }
 
     pub(crate) fn new(database: Connected, table: TableName) -> Self {
-        Self::of(Place::Connected(database), table)
+        Self::of(BufferTarget::Connected(database), table)
     }
 
-    fn of(place: Place, table: TableName) -> Self {
+    fn of(place: BufferTarget, table: TableName) -> Self {
         Self {
             place,
             load: LoadOptions::new(table),

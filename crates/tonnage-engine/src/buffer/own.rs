@@ -73,7 +73,7 @@ pub(super) async fn own(
     let opening = uuid::Uuid::now_v7().simple().to_string();
     if let Some(journal) = journal {
         let named = name_opening(target, journal, &identity, &opening).await?;
-        if let Some(Named {
+        if let Some(NamedRun {
             run,
             uncertain,
             is_emptied,
@@ -159,7 +159,7 @@ pub(super) async fn own(
 }
 
 /// The run of a journal, whose record names this opening.
-struct Named {
+struct NamedRun {
     run: RunRecord,
     /// What nobody knows, where a copy of the journal was opened since, or the table was emptied, and that is accepted.
     uncertain: Option<Uncertain>,
@@ -173,7 +173,7 @@ async fn name_opening(
     journal: &Claim<'_>,
     identity: &str,
     opening: &str,
-) -> Result<Option<Named>> {
+) -> Result<Option<NamedRun>> {
     let marker = journal.marker;
     let mut uncertain = None;
     let mut is_emptied = false;
@@ -227,7 +227,7 @@ async fn name_opening(
         match named.await {
             Ok(None) => return Ok(None),
             Ok(Some((run, true))) => {
-                return Ok(Some(Named {
+                return Ok(Some(NamedRun {
                     run,
                     uncertain,
                     is_emptied,
@@ -263,7 +263,7 @@ pub(super) fn refused(marker: &Marker, what: &Uncertain) -> Error {
 
 /// Finishes the runs of buffers without a journal whose processes have ended.
 async fn settle_abandoned(target: &dyn Target) {
-    let settled = async {
+    let finished = async {
         for run in target
             .ledger()
             .runs(&RunQuery::Unfinished)
@@ -288,7 +288,7 @@ async fn settle_abandoned(target: &dyn Target) {
         Ok::<_, Error>(())
     };
     // The next opening can do it as well, and another may be doing it now.
-    if let Err(error) = settled.await {
+    if let Err(error) = finished.await {
         tracing::debug!("a buffer's run is left unfinished: {error}");
     }
 }

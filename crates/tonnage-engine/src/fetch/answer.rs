@@ -22,7 +22,7 @@ use super::{
 };
 use tonnage_core::{
     error::{Error, Result, arrow_bug},
-    getter::{Answer, GetRequest, Getter, Moment},
+    getter::{Answer, GetRequest, Getter, ReadSnapshot},
     retry::pause,
     target::Target,
 };
@@ -61,7 +61,7 @@ pub struct Opener {
     /// The database.
     pub target: Arc<dyn Target>,
     /// The moment.
-    pub moment: Option<Box<dyn Moment>>,
+    pub moment: Option<Box<dyn ReadSnapshot>>,
 }
 
 impl Opener {

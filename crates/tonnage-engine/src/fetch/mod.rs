@@ -16,6 +16,7 @@
 
 mod answer;
 mod ask;
+mod builder;
 mod keys;
 mod lookup;
 mod nest;
@@ -23,7 +24,6 @@ mod plan;
 mod prepare;
 mod related;
 mod report;
-mod sentence;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +42,7 @@ use tokio::sync::mpsc;
 pub use self::ask::{Asked, Asker, Known};
 use self::{answer::Part, lookup::Lookup, nest::Nested};
 pub use self::{
+    builder::BulkGet,
     plan::{
         ATTEMPTS_MAX, BATCH_BYTES, BATCH_ROWS, GetOptions, GetPlan, HELD_BYTES, KeyColumn, NESTED_BYTES,
         NESTED_ROW_BYTES, REQUEST_KEYS, RangeText, SORT_BYTES, WAITING_BATCHES, decide,
@@ -49,7 +50,6 @@ pub use self::{
     prepare::{Prepared, prepare},
     related::{End, Join, On, Related, With},
     report::{GetReport, KeyCounts, RelatedReport},
-    sentence::BulkGet,
 };
 use tonnage_core::{
     error::{Error, Result, arrow_bug},

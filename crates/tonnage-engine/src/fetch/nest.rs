@@ -67,7 +67,7 @@ pub struct Nested {
 /// What all that nest have in common.
 pub struct Shape {
     /// Those of the rows that are got and of each table within, in its place.
-    forms: Vec<Form>,
+    forms: Vec<RowLayout>,
     inner: Vec<Inner>,
     bytes_max: usize,
     /// The same of a single row.
@@ -75,7 +75,7 @@ pub struct Shape {
 }
 
 /// How rows of a table look.
-struct Form {
+struct RowLayout {
     /// With everything that is put into them.
     schema: SchemaRef,
     /// How many of the columns that are read are handed out.
@@ -156,7 +156,7 @@ impl Shape {
         let forms = schemas(read, &plan.related)?
             .into_iter()
             .zip(read)
-            .map(|(schema, read)| Form {
+            .map(|(schema, read)| RowLayout {
                 schema,
                 shown: read.shown().len(),
             });

@@ -74,7 +74,7 @@ pub async fn prepare(
     };
     let keys = empty::with_columns(keys, key);
     let mut plan = decide(got, keys.schema(), options, &needed(0), &context, processors)?;
-    let moment = target.moment(plan.jobs * (1 + joins.len())).await?;
+    let moment = target.read_snapshot(plan.jobs * (1 + joins.len())).await?;
     plan.one_state = moment.is_some();
     if !plan.one_state {
         plan.notes.push(EACH_ITS_OWN.to_owned());

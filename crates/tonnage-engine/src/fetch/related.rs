@@ -399,12 +399,12 @@ impl Joining<'_> {
 
     /// The one way from `table` to those that are joined; none where there is none.
     fn nearest(&self, table: usize) -> Result<Option<Join>> {
-        struct Way<'a> {
+        struct JoinPath<'a> {
             join: Join,
             unlike: Option<&'a str>,
             partial: Option<&'a str>,
         }
-        let mut ways: Vec<Way<'_>> = Vec::new();
+        let mut ways: Vec<JoinPath<'_>> = Vec::new();
         for to in &self.joined {
             let children = self.keys[table]
                 .iter()
@@ -426,12 +426,12 @@ impl Joining<'_> {
                 to_columns: key.columns.clone(),
                 one: true,
             };
-            ways.extend(children.map(|key| Way {
+            ways.extend(children.map(|key| JoinPath {
                 join: child(key),
                 unlike: key.unlike.as_deref(),
                 partial: key.partial.as_deref(),
             }));
-            ways.extend(parents.map(|key| Way {
+            ways.extend(parents.map(|key| JoinPath {
                 join: parent(key),
                 unlike: None,
                 partial: key.partial.as_deref(),
@@ -443,14 +443,14 @@ impl Joining<'_> {
         match ways.as_slice() {
             [] => Ok(None),
             [
-                Way {
+                JoinPath {
                     join,
                     unlike: None,
                     partial: None,
                 },
             ] => Ok(Some(join.clone())),
             [
-                Way {
+                JoinPath {
                     join,
                     partial: Some(why),
                     ..
@@ -464,7 +464,7 @@ impl Joining<'_> {
                 join.on(&names)
             ))),
             [
-                Way {
+                JoinPath {
                     join,
                     unlike: Some(why),
                     ..

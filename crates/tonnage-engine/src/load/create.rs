@@ -15,7 +15,7 @@ use tonnage_core::{
 /// The table that `--create` makes in `target` for a source. `Schema` that names all columns that it cannot have.
 pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Result<TableSpec> {
     let source = from.schema();
-    let likeness = from.likeness();
+    let table_info = from.table_info();
     if source.columns.is_empty() {
         let nothing = format!(
             "{} has no rows, and so no columns to make a table of",
@@ -26,7 +26,7 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
     let mut columns: Vec<ColumnSpec> = Vec::new();
     let mut wrong = Vec::new();
     // The new names of the key of the table that the rows come from.
-    let mut key_of_source: Vec<Option<String>> = likeness
+    let mut key_of_source: Vec<Option<String>> = table_info
         .map(|table| vec![None; table.key.len()])
         .unwrap_or_default();
     let named = source.named && !replaces_header(source, options);
@@ -69,8 +69,8 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
                 continue;
             }
         };
-        let is_required = likeness.is_some_and(|table| table.required.contains(&column.name));
-        let at = likeness.and_then(|table| table.key.iter().position(|part| *part == column.name));
+        let is_required = table_info.is_some_and(|table| table.required.contains(&column.name));
+        let at = table_info.and_then(|table| table.key.iter().position(|part| *part == column.name));
         if let Some(part) = at.and_then(|at| key_of_source.get_mut(at)) {
             *part = Some(name.to_owned());
         }

@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use super::run::Room;
+use super::run::QueuePermit;
 use crate::plan::{OnError, Plan, SlotBy, Sort};
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
@@ -44,9 +44,9 @@ pub struct Piece {
     /// Memory that the rejects of its segments take, about.
     pub rejects_bytes: usize,
     /// Room in the queue, given back when the piece is done.
-    pub room: Option<Room>,
+    pub room: Option<QueuePermit>,
     /// A bad row that ends the run once the rows before it have been tried.
-    pub doom: Option<Arc<Reject>>,
+    pub fatal_reject: Option<Arc<Reject>>,
 }
 
 /// The part of a block that falls to one slot.
@@ -85,7 +85,7 @@ pub struct Dealt {
     /// Rows of this attempt that were found bad here.
     pub rejected: u64,
     /// The first of them, where it ends the run: only the rows before it were dealt.
-    pub doom: Option<Arc<Reject>>,
+    pub fatal_reject: Option<Arc<Reject>>,
 }
 
 /// Which lane a piece is for.
@@ -172,7 +172,7 @@ impl Dealer {
                     by_slot.push((home, Vec::new()));
                 }
             }
-            (key, Some(routing)) if routing.apart() => {
+            (key, Some(routing)) if routing.separate_databases() => {
                 let shards = routing.shards();
                 let keys = match key {
                     Some(key) => {
@@ -216,15 +216,15 @@ impl Dealer {
         }
         let ranks = self.ranks(&rows)?;
         let handled = handled_of(self.positions[usize::from(home)], index).min(rejects.len() as u64) as usize;
-        let doom = match self.plan.on_error {
+        let fatal_reject = match self.plan.on_error {
             OnError::Stop => rejects.get(handled).cloned().map(Arc::new),
             OnError::Reject => None,
         };
 
-        let apart = self.plan.databases() > 1;
+        let separate_databases = self.plan.databases() > 1;
         let lanes = match self.plan.slot_by {
             SlotBy::Key | SlotBy::Shard => self.plan.jobs,
-            SlotBy::One if apart => self.plan.jobs,
+            SlotBy::One if separate_databases => self.plan.jobs,
             SlotBy::Block | SlotBy::One => 1,
         };
         let mut orders: Vec<Vec<u32>> = vec![Vec::new(); lanes];
@@ -255,8 +255,10 @@ impl Dealer {
             };
             let first = orders[lane].len();
             let wanted = indices[skipped_rows..].iter().copied();
-            match &doom {
-                Some(doom) => orders[lane].extend(wanted.filter(|row| origin.row(*row as usize) < doom.row)),
+            match &fatal_reject {
+                Some(fatal_reject) => {
+                    orders[lane].extend(wanted.filter(|row| origin.row(*row as usize) < fatal_reject.row))
+                }
                 None => orders[lane].extend(wanted),
             }
             rejected += (own.len() - skipped_rejects) as u64;
@@ -282,10 +284,10 @@ impl Dealer {
             let (rows, origin) = pick(&rows, &origin, order)?;
             let lane = match self.plan.slot_by {
                 SlotBy::Key | SlotBy::Shard => Lane::Fixed(lane),
-                SlotBy::One if apart => Lane::Fixed(lane),
+                SlotBy::One if separate_databases => Lane::Fixed(lane),
                 SlotBy::Block | SlotBy::One => Lane::Free { slot: home },
             };
-            let doom = doom.clone();
+            let fatal_reject = fatal_reject.clone();
             let rejects_bytes = segments.iter().flat_map(|s| &s.rejects).map(Reject::bytes).sum();
             pieces.push((
                 lane,
@@ -298,7 +300,7 @@ impl Dealer {
                     segments,
                     rejects_bytes,
                     room: None,
-                    doom,
+                    fatal_reject,
                 },
             ));
         }
@@ -306,7 +308,7 @@ impl Dealer {
             pieces,
             resumed,
             rejected,
-            doom,
+            fatal_reject,
         })
     }
 
@@ -365,8 +367,8 @@ impl Convert {
             .iter()
             .map(|c| Arc::from(c.source_name.as_str()))
             .collect();
-        let apart = plan.routing.iter().filter(|routing| routing.apart());
-        let required = apart.flat_map(|routing| &routing.at);
+        let separate_databases = plan.routing.iter().filter(|routing| routing.separate_databases());
+        let required = separate_databases.flat_map(|routing| &routing.at);
         Ok(Self {
             schema: plan.schema(),
             names,

@@ -17,7 +17,7 @@ use tonnage_formats::sources::files::SAMPLE_BYTES;
 
 /// What an input is to one on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Likeness {
+pub(super) enum InputMatch {
     /// The same, under the same name.
     Same,
     /// The same, under another name than it has now.
@@ -32,7 +32,7 @@ pub(super) enum Likeness {
     Other,
 }
 
-impl Likeness {
+impl InputMatch {
     /// What `now` is to `before`.
     pub(super) fn of(before: &InputIdentity, now: &InputIdentity) -> Self {
         let same_size = before.bytes == now.bytes;
@@ -124,7 +124,7 @@ pub(super) fn keys<'a>(inputs: impl IntoIterator<Item = &'a InputIdentity>) -> V
 
 /// What is on record of other runs that share an input with a run that is about to begin.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedInputs {
     /// The run into this table that shares one: the unfinished one, else the newest.
     pub obstacle: Option<Obstacle>,
     /// What to say of runs that share one and are no obstacle.
@@ -166,7 +166,7 @@ impl Obstacle {
 
 /// Looks for runs that share an input with `detail`. `replaces` says that the table is emptied first, so that rows of
 /// finished runs cannot come to be there twice.
-pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bool) -> Result<Shared> {
+pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bool) -> Result<SharedInputs> {
     let records = ledger.inputs(&keys(&detail.inputs)).await?;
     let (mut shared, obstacles) = sift(records, detail, replaces);
     for record in obstacles {
@@ -183,7 +183,7 @@ pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bo
 }
 
 /// The same of a ledger that the connection does not use.
-pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, replaces: bool) -> Shared {
+pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, replaces: bool) -> SharedInputs {
     let (mut shared, obstacles) = sift(other.inputs.clone(), detail, replaces);
     let obstacles = obstacles.into_iter().map(|record| {
         let run = other.runs.iter().find(|run| run.run_id == record.run_id);
@@ -198,11 +198,11 @@ pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, replaces: bool)
 
 /// Of records of inputs those of runs that may be an obstacle, unfinished ones first, then the newest; and what to say of
 /// the others.
-fn sift(records: Vec<InputRecord>, detail: &RunDetail, replaces: bool) -> (Shared, Vec<InputRecord>) {
-    let mut shared = Shared::default();
+fn sift(records: Vec<InputRecord>, detail: &RunDetail, replaces: bool) -> (SharedInputs, Vec<InputRecord>) {
+    let mut shared = SharedInputs::default();
     let mut obstacles: Vec<InputRecord> = Vec::new();
     for record in records {
-        let is_shared = |now: &InputIdentity| Likeness::of(&record.detail.input, now).is_shared();
+        let is_shared = |now: &InputIdentity| InputMatch::of(&record.detail.input, now).is_shared();
         let Some(input) = detail.inputs.iter().find(|now| is_shared(now)) else {
             continue;
         };
@@ -331,18 +331,18 @@ fn of_inputs(before: &[InputIdentity], now: &[InputIdentity]) -> Vec<String> {
     let mut added = Vec::new();
     for input in now {
         let found = before.iter().enumerate().find_map(|(at, known)| {
-            let likeness = Likeness::of(known, input);
-            (!taken[at] && likeness.is_shared()).then_some((at, likeness))
+            let input_match = InputMatch::of(known, input);
+            (!taken[at] && input_match.is_shared()).then_some((at, input_match))
         });
-        let Some((at, likeness)) = found else {
+        let Some((at, input_match)) = found else {
             added.push(input.path.as_str());
             continue;
         };
         taken[at] = true;
         let known = &before[at];
-        match likeness {
-            Likeness::Changed(change) | Likeness::Retargeted(change) => differences.push(change),
-            Likeness::Moved => differences.push(format!("{} was {} then", input.path, known.path)),
+        match input_match {
+            InputMatch::Changed(change) | InputMatch::Retargeted(change) => differences.push(change),
+            InputMatch::Moved => differences.push(format!("{} was {} then", input.path, known.path)),
             _ if known.modified_nanos != input.modified_nanos => {
                 differences.push(format!(
                     "{} has been written to since, though it holds the same",
@@ -427,13 +427,13 @@ mod tests {
             // Files without content are alike, and nothing of them is loaded.
             (input("/d/a", 0, 1, "x"), input("/e/b", 0, 1, "x"), "other"),
         ] {
-            let found = match Likeness::of(&before, &now) {
-                Likeness::Same => same[0],
-                Likeness::Moved => "moved",
-                Likeness::Changed(_) => "changed",
-                Likeness::Retargeted(_) => "retargeted",
-                Likeness::Copy => "copy",
-                Likeness::Other => "other",
+            let found = match InputMatch::of(&before, &now) {
+                InputMatch::Same => same[0],
+                InputMatch::Moved => "moved",
+                InputMatch::Changed(_) => "changed",
+                InputMatch::Retargeted(_) => "retargeted",
+                InputMatch::Copy => "copy",
+                InputMatch::Other => "other",
             };
             assert_eq!(found, wanted, "{before:?} {now:?}");
         }
@@ -445,10 +445,10 @@ mod tests {
             named: Some("/d/latest".to_owned()),
             ..input(path, 9, 1, sample)
         };
-        let told = Likeness::of(&link("/d/a", "x"), &link("/d/b", "y"));
+        let told = InputMatch::of(&link("/d/a", "x"), &link("/d/b", "y"));
         assert_eq!(
             told,
-            Likeness::Retargeted("/d/latest led to /d/a then and leads to /d/b now".to_owned())
+            InputMatch::Retargeted("/d/latest led to /d/a then and leads to /d/b now".to_owned())
         );
     }
 }

@@ -631,7 +631,7 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         slot_by: match plan
             .routing
             .as_ref()
-            .filter(|routing| plan.slot_by == SlotBy::Shard || routing.apart())
+            .filter(|routing| plan.slot_by == SlotBy::Shard || routing.separate_databases())
         {
             Some(routing) => format!("{} {}", plan.slot_by.name(), routing.router.identity()),
             None => plan.slot_by.name().to_owned(),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::{
     deal::reject,
     keys::Keys,
-    lane::{LaneTask, Trouble, ended_with_all, stopped_by},
+    lane::{LaneTask, WriteError, ended_with_all, stopped_by},
     write::{Sent, Write},
 };
 use crate::plan::OnError;
@@ -43,13 +43,13 @@ impl LaneTask {
         keys: Option<&Keys>,
         (first, stride): (usize, usize),
         rejected: &mut Vec<(usize, Reject)>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), WriteError> {
         let (mut row, mut stride) = (first, stride);
         let rows = write.rows.num_rows();
         let (mut has_each, mut each) = (true, false);
         while row < rows {
             if self.shared.stopped() {
-                return Err(Trouble::Failed(Error::new(
+                return Err(WriteError::Failed(Error::new(
                     ErrorKind::Cancelled,
                     "stopped on request",
                 )));
@@ -75,11 +75,11 @@ impl LaneTask {
             };
             if !failure.intact {
                 if self.shared.plan.single_transaction {
-                    return Err(Trouble::Failed(ended_with_all(failure.error)));
+                    return Err(WriteError::Failed(ended_with_all(failure.error)));
                 }
                 let good = row + failure.suspect.unwrap_or(0);
                 if good > 0 {
-                    return Err(Trouble::Ended(good));
+                    return Err(WriteError::Ended(good));
                 }
                 self.rollback().await?;
                 if self.begin(steps, &mut None).await?.is_some() {
@@ -114,7 +114,7 @@ impl LaneTask {
         write: &Write,
         first: usize,
         rejected: &mut Vec<(usize, Reject)>,
-    ) -> Result<Option<usize>, Trouble> {
+    ) -> Result<Option<usize>, WriteError> {
         // Of a file that is all bad not many more are tried than may be.
         let left = usize::try_from(self.shared.rejects_left()).unwrap_or(usize::MAX);
         let most = left.saturating_mul(2).clamp(EACH_ROWS_MIN, EACH_ROWS_MAX);
@@ -156,12 +156,12 @@ impl LaneTask {
         row: usize,
         found: Reject,
         rejected: &mut Vec<(usize, Reject)>,
-    ) -> Option<Trouble> {
+    ) -> Option<WriteError> {
         if self.shared.plan.on_error == OnError::Stop {
-            return Some(Trouble::Failed(stopped_by(&found, &self.shared.plan)));
+            return Some(WriteError::Failed(stopped_by(&found, &self.shared.plan)));
         }
         if !self.shared.take_reject() {
-            return Some(Trouble::Full(row));
+            return Some(WriteError::Full(row));
         }
         self.taken += 1;
         rejected.push((row, found));

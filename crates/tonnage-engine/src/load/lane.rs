@@ -24,9 +24,9 @@ use super::{
     isolate::next_stride,
     keys::{Keys, without},
     rejects::Appended,
-    run::Shared,
+    run::RunContext,
     whole::Whole,
-    write::{Gather, Sent, Write},
+    write::{Sent, Write, WriteBuilder},
 };
 use crate::plan::Plan;
 use tonnage_core::error::arrow_bug;
@@ -40,7 +40,7 @@ use tonnage_core::{
 
 /// One lane of a run.
 pub struct LaneTask {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<RunContext>,
     pub(super) writer: Option<Box<dyn Writer>>,
     keys: Option<RowConverter>,
     /// Of the columns in whose order rows are sent.
@@ -63,7 +63,7 @@ pub struct LaneTask {
 }
 
 /// A commit whose outcome is not known.
-pub(super) struct Doubt {
+pub(super) struct UnknownCommit {
     pub(super) appended: Appended,
     pub(super) advances: Vec<Advance>,
     pub(super) superseded: u64,
@@ -84,9 +84,9 @@ pub(super) struct Applied {
 }
 
 /// Why a write did not end in a commit.
-pub(super) enum Trouble {
+pub(super) enum WriteError {
     /// It did, or did not: only the ledger knows.
-    Doubt(Error, Doubt),
+    UnknownCommit(Error, UnknownCommit),
     /// More rejects than are allowed; the first `usize` rows can still be committed.
     Full(usize),
     /// A refusal has ended the transaction with all that was in it; the first `usize` rows, at least one, can be
@@ -96,7 +96,7 @@ pub(super) enum Trouble {
     Failed(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for WriteError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
@@ -104,7 +104,7 @@ impl From<Error> for Trouble {
 
 impl LaneTask {
     /// A lane that connects when its first rows come, or sooner: see [`LaneTask::connecting`].
-    pub fn new(shared: Arc<Shared>) -> Result<Self> {
+    pub fn new(shared: Arc<RunContext>) -> Result<Self> {
         let plan = &shared.plan;
         let converter = |columns: &[usize]| {
             let fields = columns
@@ -152,7 +152,7 @@ impl LaneTask {
 
     /// Writes what arrives until nothing more does, or the run is stopped.
     pub async fn run(mut self, pieces: &mut mpsc::UnboundedReceiver<Piece>) -> Result<Self> {
-        let mut gather = Gather::new(self.shared.plan.clone());
+        let mut gather = WriteBuilder::new(self.shared.plan.clone());
         let mut open = true;
         if self.connects_first {
             let waiting = Instant::now();
@@ -196,7 +196,7 @@ impl LaneTask {
 
     /// Writes pieces, in order, in as few writes as hold them.
     pub async fn write(&mut self, pieces: Vec<Piece>) -> Result<()> {
-        let mut gather = Gather::new(self.shared.plan.clone());
+        let mut gather = WriteBuilder::new(self.shared.plan.clone());
         pieces.into_iter().for_each(|piece| gather.push(piece));
         while let Some(write) = gather.take(self.rows_max)? {
             let due = self.keep_rate(&write).await;
@@ -209,7 +209,7 @@ impl LaneTask {
     async fn execute(&mut self, write: &Write, due: Option<Instant>) -> Result<()> {
         let begun = Instant::now();
         let attempts = self.shared.plan.attempts();
-        self.settle(write, attempts).await?;
+        self.commit_with_retries(write, attempts).await?;
         let committed = Instant::now();
         let progress = &self.shared.progress;
         progress.writes.record(begun, committed);
@@ -223,7 +223,7 @@ impl LaneTask {
     }
 
     /// Brings one write to its commit, over lost connections and lost lock races.
-    async fn settle(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
+    async fn commit_with_retries(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
         let shared = self.shared.clone();
         let mut doubt = None;
         // What is left of the write once rows at its front are committed.
@@ -247,26 +247,26 @@ impl LaneTask {
                     }
                     return Ok(());
                 }
-                Err(Trouble::Full(rows)) => {
+                Err(WriteError::Full(rows)) => {
                     self.shared.give_back(std::mem::take(&mut self.taken));
                     self.rollback().await?;
                     let head = write.head(rows);
                     drop(turn);
                     if !head.parts.is_empty() {
-                        Box::pin(self.settle(&head, shared.plan.attempts())).await?;
+                        Box::pin(self.commit_with_retries(&head, shared.plan.attempts())).await?;
                     }
                     return Err(self.shared.too_many_rejects());
                 }
-                Err(Trouble::Ended(rows)) => {
+                Err(WriteError::Ended(rows)) => {
                     self.shared.give_back(std::mem::take(&mut self.taken));
                     self.rollback().await?;
                     drop(turn);
                     let (head, tail) = (write.head(rows), write.tail(rows));
-                    Box::pin(self.settle(&head, shared.plan.attempts())).await?;
+                    Box::pin(self.commit_with_retries(&head, shared.plan.attempts())).await?;
                     rest = Some(tail);
                     continue;
                 }
-                Err(Trouble::Doubt(error, doubted)) => {
+                Err(WriteError::UnknownCommit(error, doubted)) => {
                     if self.shared.handle.is_none() {
                         return Err(
                             error.hint("without a ledger nothing says whether the last write is there")
@@ -276,7 +276,7 @@ impl LaneTask {
                     self.writer = None;
                     error
                 }
-                Err(Trouble::Failed(error)) => {
+                Err(WriteError::Failed(error)) => {
                     self.shared.give_back(std::mem::take(&mut self.taken));
                     match error.kind() {
                         ErrorKind::Unsent | ErrorKind::InDoubt => self.writer = None,
@@ -309,10 +309,10 @@ impl LaneTask {
                     tokio::time::sleep(pause).await;
                     self.rows_max = (rows / 2).max(1);
                     attempts.smaller();
-                    Box::pin(self.settle(&write.head(rows / 2), attempts)).await?;
+                    Box::pin(self.commit_with_retries(&write.head(rows / 2), attempts)).await?;
                     // The head is there: the time counts anew.
                     let attempts = shared.plan.attempts();
-                    return Box::pin(self.settle(&write.tail(rows / 2), attempts)).await;
+                    return Box::pin(self.commit_with_retries(&write.tail(rows / 2), attempts)).await;
                 }
             }
             attempts.warn(&error);
@@ -330,10 +330,10 @@ impl LaneTask {
         }
     }
 
-    async fn attempt(&mut self, write: &Write, doubt: &mut Option<Doubt>) -> Result<(), Trouble> {
+    async fn attempt(&mut self, write: &Write, doubt: &mut Option<UnknownCommit>) -> Result<(), WriteError> {
         let shared = self.shared.clone();
         let Some(mut applied) = self.apply(write, doubt).await? else {
-            shared.settle(write);
+            shared.report_rows_done(write);
             return Ok(());
         };
         let fixed: &[Advance] = match applied.changed && shared.handle.is_some() {
@@ -348,12 +348,12 @@ impl LaneTask {
             Ok(()) => {
                 shared.progress.commits.fetch_add(1, Ordering::Relaxed);
                 shared.count(&applied.advances, applied.superseded, &applied.rejects);
-                shared.settle(write);
+                shared.report_rows_done(write);
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::InDoubt => Err(Trouble::Doubt(
+            Err(error) if error.kind() == ErrorKind::InDoubt => Err(WriteError::UnknownCommit(
                 error,
-                Doubt {
+                UnknownCommit {
                     superseded: applied.superseded,
                     appended: applied.appended,
                     advances: applied.advances,
@@ -375,8 +375,8 @@ impl LaneTask {
     pub(super) async fn apply(
         &mut self,
         write: &Write,
-        doubt: &mut Option<Doubt>,
-    ) -> Result<Option<Applied>, Trouble> {
+        doubt: &mut Option<UnknownCommit>,
+    ) -> Result<Option<Applied>, WriteError> {
         let shared = self.shared.clone();
         let single = shared.plan.single_transaction;
         let keys = self.keys(&write.rows)?;
@@ -416,9 +416,9 @@ impl LaneTask {
                         return Err(Error::bug("a write was committed by nobody").into());
                     }
                 } else if !failure.intact {
-                    return Err(Trouble::Failed(ended_with_all(failure.error)));
+                    return Err(WriteError::Failed(ended_with_all(failure.error)));
                 } else if failure.applied > 0 {
-                    return Err(Trouble::Failed(failure.error));
+                    return Err(WriteError::Failed(failure.error));
                 }
                 self.left_out = 0;
                 first = 0;
@@ -427,15 +427,15 @@ impl LaneTask {
             }
             let isolated = self.isolate(write, steps, keys.as_ref(), (first, stride), &mut rejected);
             if let Err(trouble) = isolated.await {
-                if let (true, Trouble::Full(_)) = (single, &trouble) {
+                if let (true, WriteError::Full(_)) = (single, &trouble) {
                     // None of them will be committed, but they tell what is wrong.
                     self.put_aside(write, &rejected)?;
                 }
                 return Err(trouble);
             }
         }
-        if let Some(doom) = &write.doom {
-            return Err(Trouble::Failed(stopped_by(doom, &self.shared.plan)));
+        if let Some(fatal_reject) = &write.fatal_reject {
+            return Err(WriteError::Failed(stopped_by(fatal_reject, &self.shared.plan)));
         }
         let rows: Vec<usize> = rejected.iter().map(|(row, _)| *row).collect();
         let mut counted = match written_otherwise {
@@ -481,8 +481,8 @@ impl LaneTask {
     pub(super) async fn begin(
         &mut self,
         steps: &[Advance],
-        doubt: &mut Option<Doubt>,
-    ) -> Result<Option<Doubt>> {
+        doubt: &mut Option<UnknownCommit>,
+    ) -> Result<Option<UnknownCommit>> {
         let shared = &self.shared;
         if self.writer.is_none() {
             self.writer = Some(connect(shared, self.shard).await?);
@@ -527,7 +527,7 @@ impl LaneTask {
     }
 
     /// Takes back what a commit in doubt would have put aside, which has not happened.
-    fn retract(&self, doubt: &mut Option<Doubt>) -> Result<()> {
+    fn retract(&self, doubt: &mut Option<UnknownCommit>) -> Result<()> {
         if let Some(mut doubt) = doubt.take() {
             if self.shared.rejects.is_some() {
                 self.shared.rejects()?.retract(&mut doubt.appended)?;
@@ -599,7 +599,7 @@ impl LaneTask {
 }
 
 /// Opens a writer, into the database that `shard` is where shards are databases.
-async fn connect(shared: &Shared, shard: Option<usize>) -> Result<Box<dyn Writer>> {
+async fn connect(shared: &RunContext, shard: Option<usize>) -> Result<Box<dyn Writer>> {
     let (plan, handle) = (&shared.plan, shared.handle.as_ref());
     match shard {
         Some(shard) => {

@@ -35,7 +35,7 @@ pub use self::{
     identity::check_owned,
     lane::LaneTask,
     rejects::RejectsFile,
-    run::{Between, Shared},
+    run::{AfterCommit, RunContext},
 };
 use self::{
     create::{provisional, spec},
@@ -48,12 +48,12 @@ use self::{
     stages::Times,
 };
 pub use self::{pace::Pace, run::Progress, select::prepare_files, times::WriteTimes};
-use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, Premises, Sort, decide};
+use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, PlanInputs, Sort, decide};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
     parse::{ParseContext, timezone},
-    preparation::{Foreseen, Preparation, shadow},
+    preparation::{Preparation, PreparationEffects, shadow},
     reject::Reject,
     report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
     slot::{BlockMark, Counts, Position, SlotState},
@@ -77,7 +77,7 @@ pub struct Prepared {
     replaces: Option<Table>,
     plan: Plan,
     watch: Option<Watch>,
-    between: Option<Arc<dyn Between>>,
+    between: Option<Arc<dyn AfterCommit>>,
     selection: Option<Selection>,
 }
 
@@ -88,14 +88,14 @@ pub(crate) type OnRejected = Box<dyn Fn(&[Reject]) + Send + Sync>;
 pub(crate) struct Watch {
     /// See [`OnRejected`].
     pub rejected: OnRejected,
-    /// See [`run::OnSettled`].
-    pub settled: run::OnSettled,
+    /// See [`run::OnRowsDone`].
+    pub rows_done: run::OnRowsDone,
 }
 
 /// What a target says of a load beforehand.
 #[derive(Default)]
-struct Outlook {
-    foreseen: Foreseen,
+struct TargetFindings {
+    effects: PreparationEffects,
     routed: Routed,
 }
 
@@ -139,9 +139,9 @@ async fn prepare_source(
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
         let source = empty::with_columns(source, fillable(&table));
-        let outlook = Outlook {
+        let outlook = TargetFindings {
             routed: target.statement_router(&statement, &table).await?,
-            ..Outlook::default()
+            ..TargetFindings::default()
         };
         let plan = decide_for(
             &*target,
@@ -195,12 +195,12 @@ async fn prepare_source(
     let source = empty::with_columns(source, fillable(&table));
     let outlook = match create {
         // It will have what it is created with.
-        Some(_) => Outlook {
+        Some(_) => TargetFindings {
             routed: target.router(&table).await?,
-            ..Outlook::default()
+            ..TargetFindings::default()
         },
-        None => Outlook {
-            foreseen: target.foresee(&table, options.preparation()?).await?,
+        None => TargetFindings {
+            effects: target.check_preparation(&table, options.preparation()?).await?,
             routed: target.router(&table).await?,
         },
     };
@@ -322,22 +322,22 @@ fn decide_for(
     create: Option<&TableSpec>,
     source: &dyn Source,
     options: &LoadOptions,
-    outlook: Outlook,
+    outlook: TargetFindings,
 ) -> Result<Plan> {
     let table = Arc::new(table);
-    decide(&Premises {
+    decide(&PlanInputs {
         capabilities: target.capabilities(),
         table: table.clone(),
         statement,
         create: create.map(|spec| target.create_statement(spec)).transpose()?,
         source: source.schema(),
-        passing: source.identity().is_none().then(|| source.passing()),
+        not_rereadable: source.identity().is_none().then(|| source.not_rereadable()),
         options,
-        further_keys: &|key| target.further_keys(&table, key),
+        other_unique_keys: &|key| target.other_unique_keys(&table, key),
         support: &|operation, method| target.support(&table, operation, method),
         statement_max: &|columns, method, split| target.statement_max(&table, columns, method, split),
         preparation: options.preparation()?,
-        foreseen: outlook.foreseen,
+        effects: outlook.effects,
         routed: outlook.routed,
         ledger_file: target.ledger_file(),
         settings: &|durability| target.settings(durability),
@@ -378,7 +378,7 @@ impl Prepared {
     }
 
     /// Has lanes do this between their writes; not of a single transaction, which has none.
-    pub fn with_between(mut self, between: Arc<dyn Between>) -> Self {
+    pub fn with_between(mut self, between: Arc<dyn AfterCommit>) -> Self {
         self.between = Some(between);
         self
     }
@@ -440,8 +440,11 @@ impl Prepared {
 
     /// The same load into the table that was made for it.
     async fn onto_made(mut self, table: Table) -> Result<Self> {
-        let outlook = Outlook {
-            foreseen: self.target.foresee(&table, self.plan.preparation).await?,
+        let outlook = TargetFindings {
+            effects: self
+                .target
+                .check_preparation(&table, self.plan.preparation)
+                .await?,
             routed: self.target.router(&table).await?,
         };
         // The table has the types that were asked for, which may read otherwise now: a varchar of SQLite is TEXT.
@@ -561,7 +564,7 @@ impl Prepared {
                 return Err(error);
             }
         };
-        let mut shared = Shared::new(
+        let mut shared = RunContext::new(
             writing,
             target.clone(),
             ownership.handle.clone(),
@@ -569,9 +572,9 @@ impl Prepared {
             progress.clone(),
             stop.clone(),
         );
-        if let Some(Watch { rejected, settled }) = watch {
+        if let Some(Watch { rejected, rows_done }) = watch {
             shared.committed = Some(Box::new(move |_, rejects| rejected(rejects)));
-            shared.settled = Some(settled);
+            shared.rows_done = Some(rows_done);
         }
         shared.between = between;
         let shared = Arc::new(shared);

@@ -99,18 +99,18 @@ pub struct Progress {
 pub type OnCommitted = Box<dyn Fn(&[Advance], &[Reject]) + Send + Sync>;
 
 /// Told that so many rows of a block are durable or put aside, after [`OnCommitted`] was told of their commit.
-pub type OnSettled = Box<dyn Fn(u64, u64) + Send + Sync>;
+pub type OnRowsDone = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What lanes do between their writes.
 #[async_trait]
-pub trait Between: Send + Sync {
+pub trait AfterCommit: Send + Sync {
     /// Lane `lane` has committed a write of these rows, in the plan's columns, and begins no other before this is done. An
     /// error ends the run.
     async fn after(&self, lane: usize, rows: &RecordBatch) -> Result<()>;
 }
 
 /// What the parts of a run share.
-pub struct Shared {
+pub struct RunContext {
     /// The plan.
     pub plan: Arc<Plan>,
     /// The database.
@@ -128,9 +128,9 @@ pub struct Shared {
     /// Told of every commit, once it is known.
     pub committed: Option<OnCommitted>,
     /// Told of every commit, block by block.
-    pub settled: Option<OnSettled>,
+    pub rows_done: Option<OnRowsDone>,
     /// What lanes do between their writes.
-    pub between: Option<Arc<dyn Between>>,
+    pub between: Option<Arc<dyn AfterCommit>>,
     /// Whether a refusal that is no row's fault is waited out, as a lost connection is.
     pub persistent: bool,
     /// Columns in whose order the rows of a write are sent; none where they are sent as they came. Rows that are equal
@@ -146,7 +146,7 @@ pub struct Shared {
     pub rejects_taken: Arc<AtomicU64>,
 }
 
-impl Shared {
+impl RunContext {
     /// Shared state before the first row; `rejected` counts the rejects of earlier attempts.
     pub fn new(
         plan: Arc<Plan>,
@@ -168,7 +168,7 @@ impl Shared {
             progress,
             stop,
             committed: None,
-            settled: None,
+            rows_done: None,
             between: None,
             persistent: false,
             sent_by: Vec::new(),
@@ -182,7 +182,7 @@ impl Shared {
         self.stop.requested() || self.failed.load(Ordering::Relaxed)
     }
 
-    /// Ends once [`Shared::stopped`].
+    /// Ends once [`RunContext::stopped`].
     async fn halted(&self) {
         while !self.stopped() {
             tokio::time::sleep(STOP_LOOK).await;
@@ -250,9 +250,9 @@ impl Shared {
     }
 
     /// Tells which rows of which blocks a committed write was.
-    pub fn settle(&self, write: &Write) {
-        if let Some(settled) = &self.settled {
-            write.blocks().for_each(|(block, rows)| settled(block, rows));
+    pub fn report_rows_done(&self, write: &Write) {
+        if let Some(rows_done) = &self.rows_done {
+            write.blocks().for_each(|(block, rows)| rows_done(block, rows));
         }
     }
 
@@ -279,28 +279,28 @@ impl Shared {
 }
 
 /// Which lane has what, so that a slot with pieces under way stays with its lane and others go where least waits.
-struct Loads {
+struct LaneLoad {
     lanes: Vec<AtomicU64>,
     /// A slot's lane and its pieces there.
     slots: Vec<Mutex<(usize, u64)>>,
 }
 
 /// Room that a piece takes in the queue. Dropping it gives it back.
-pub struct Room {
+pub struct QueuePermit {
     permit: OwnedSemaphorePermit,
-    loads: Arc<Loads>,
+    loads: Arc<LaneLoad>,
     slot: Option<u16>,
     lane: usize,
     bytes: u64,
 }
 
-impl std::fmt::Debug for Room {
+impl std::fmt::Debug for QueuePermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Room({} bytes)", self.bytes)
     }
 }
 
-impl Room {
+impl QueuePermit {
     /// Leaves the room of `left` of `rows` rows here, never more than they take; the rest is returned.
     pub fn split(&mut self, left: usize, rows: usize) -> Option<Self> {
         let share = |of: u64| (u128::from(of) * left as u128 / rows.max(1) as u128) as u64;
@@ -319,7 +319,7 @@ impl Room {
     }
 }
 
-impl Loads {
+impl LaneLoad {
     fn choose(&self, slot: u16) -> usize {
         let mut held = self.slots[usize::from(slot)]
             .lock()
@@ -337,7 +337,7 @@ impl Loads {
     }
 }
 
-impl Drop for Room {
+impl Drop for QueuePermit {
     fn drop(&mut self) {
         self.loads.lanes[self.lane].fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(slot) = self.slot {
@@ -351,7 +351,7 @@ impl Drop for Room {
 
 /// Moves every row of `source` that the dealer's positions leave to do. Ends when all are committed, when the run was asked to
 /// stop, or with the error that ended it.
-pub async fn run(shared: Arc<Shared>, source: Box<dyn Source>, dealer: Dealer) -> Result<()> {
+pub async fn run(shared: Arc<RunContext>, source: Box<dyn Source>, dealer: Dealer) -> Result<()> {
     let (blocks_in, blocks_out) = mpsc::channel(BLOCKS_QUEUED);
     let mut senders = Vec::new();
     let mut lanes = JoinSet::new();
@@ -453,7 +453,7 @@ pub(super) fn beside<T: Send + 'static>(
 }
 
 /// How the reader has ended; a run that was stopped does not wait for it without end.
-async fn end_of(shared: &Shared, reader: oneshot::Receiver<Result<()>>) -> Result<()> {
+async fn end_of(shared: &RunContext, reader: oneshot::Receiver<Result<()>>) -> Result<()> {
     let given_up = async {
         shared.halted().await;
         tokio::time::sleep(READER_WAIT_MAX).await;
@@ -469,7 +469,7 @@ async fn end_of(shared: &Shared, reader: oneshot::Receiver<Result<()>>) -> Resul
 }
 
 /// The next block; none at the end, and once the run was stopped.
-async fn next_block(shared: &Shared, blocks: &mut mpsc::Receiver<Block>) -> Option<Block> {
+async fn next_block(shared: &RunContext, blocks: &mut mpsc::Receiver<Block>) -> Option<Block> {
     tokio::select! {
         biased;
         block = blocks.recv() => block,
@@ -478,7 +478,7 @@ async fn next_block(shared: &Shared, blocks: &mut mpsc::Receiver<Block>) -> Opti
 }
 
 /// The reader's thread.
-fn read(shared: &Shared, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Block>) -> Result<()> {
+fn read(shared: &RunContext, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Block>) -> Result<()> {
     let ended = read_blocks(shared, &mut *source, blocks);
     *shared
         .progress
@@ -488,7 +488,7 @@ fn read(shared: &Shared, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Bloc
     ended
 }
 
-fn read_blocks(shared: &Shared, source: &mut dyn Source, blocks: &mpsc::Sender<Block>) -> Result<()> {
+fn read_blocks(shared: &RunContext, source: &mut dyn Source, blocks: &mpsc::Sender<Block>) -> Result<()> {
     while !shared.stopped() {
         let reading = Instant::now();
         let read = source.next();
@@ -534,7 +534,7 @@ pub(super) fn truncate(block: &mut Block, limit: u64) {
 
 /// The dealer's thread.
 fn deal(
-    shared: &Shared,
+    shared: &RunContext,
     mut dealer: Dealer,
     mut blocks: mpsc::Receiver<Block>,
     lanes: &[mpsc::UnboundedSender<Piece>],
@@ -542,7 +542,7 @@ fn deal(
 ) -> Result<()> {
     let room = Arc::new(Semaphore::new(shared.plan.queue_bytes_max / ROOM_UNIT + 1));
     let room_max = room_max(&shared.plan);
-    let loads = Arc::new(Loads {
+    let loads = Arc::new(LaneLoad {
         lanes: lanes.iter().map(|_| AtomicU64::new(0)).collect(),
         slots: (0..shared.plan.slots).map(|_| Mutex::new((0, 0))).collect(),
     });
@@ -560,7 +560,7 @@ fn deal(
             .resumed
             .fetch_add(dealt.resumed, Ordering::Relaxed);
         let mut full = false;
-        if dealt.doom.is_none() && dealt.rejected > 0 {
+        if dealt.fatal_reject.is_none() && dealt.rejected > 0 {
             let given = shared.take_rejects(dealt.rejected);
             if given < dealt.rejected {
                 full = true;
@@ -579,7 +579,7 @@ fn deal(
                 Lane::Free { slot } => (loads.choose(slot), Some(slot)),
             };
             loads.lanes[lane].fetch_add(bytes as u64, Ordering::Relaxed);
-            piece.room = Some(Room {
+            piece.room = Some(QueuePermit {
                 permit,
                 loads: loads.clone(),
                 slot,
@@ -593,7 +593,7 @@ fn deal(
         if full {
             return Err(shared.too_many_rejects());
         }
-        if dealt.doom.is_some() {
+        if dealt.fatal_reject.is_some() {
             break;
         }
     }
@@ -608,7 +608,11 @@ fn room_max(plan: &Plan) -> usize {
 }
 
 /// Waits for room, but not for lanes that have stopped.
-async fn wait_for_room(shared: &Shared, room: &Arc<Semaphore>, wanted: u32) -> Option<OwnedSemaphorePermit> {
+async fn wait_for_room(
+    shared: &RunContext,
+    room: &Arc<Semaphore>,
+    wanted: u32,
+) -> Option<OwnedSemaphorePermit> {
     loop {
         let permit = room.clone().acquire_many_owned(wanted);
         match tokio::time::timeout(Duration::from_millis(200), permit).await {

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use super::{
     Prepared,
-    earlier::{Into, Likeness, keys},
+    earlier::{InputMatch, Into, keys},
     identity::Ownership,
     prepare, prepare_source,
 };
@@ -163,14 +163,14 @@ async fn select(
     let mut new = Vec::new();
     for (file, input) in files.iter().zip(&selection.inputs) {
         let of = |(into, record): &&(Into, InputRecord)| {
-            (*into, Likeness::of(&record.detail.input, input), record.clone())
+            (*into, InputMatch::of(&record.detail.input, input), record.clone())
         };
         let found: Vec<_> = finished.iter().map(of).collect();
-        let is_same = |likeness: &Likeness| matches!(likeness, Likeness::Same | Likeness::Moved);
+        let is_same = |input_match: &InputMatch| matches!(input_match, InputMatch::Same | InputMatch::Moved);
         let of_run = |record: &InputRecord| emptied.iter().find(|emptied| emptied.run_id == record.run_id);
         let loaded = || {
             let loaded = found.iter();
-            loaded.filter(|(into, likeness, _)| *into == Into::Object && is_same(likeness))
+            loaded.filter(|(into, input_match, _)| *into == Into::Object && is_same(input_match))
         };
         if loaded().any(|(.., record)| of_run(record).is_none()) {
             continue;
@@ -178,15 +178,15 @@ async fn select(
         if let Some(emptied) = loaded().find_map(|(.., record)| of_run(record)) {
             return Err(was_emptied(file, emptied));
         }
-        for (into, likeness, record) in &found {
-            match likeness {
-                Likeness::Same | Likeness::Moved => return Err(another_table(&name, input, record)),
-                Likeness::Changed(change) => return Err(has_changed(change, *into, record)),
-                Likeness::Copy => selection.notes.push(format!(
+        for (into, input_match, record) in &found {
+            match input_match {
+                InputMatch::Same | InputMatch::Moved => return Err(another_table(&name, input, record)),
+                InputMatch::Changed(change) => return Err(has_changed(change, *into, record)),
+                InputMatch::Copy => selection.notes.push(format!(
                     "{} holds the same as {}, which run {} has loaded; it is loaded as a file of its own",
                     file.shown, record.detail.input.path, record.run_id
                 )),
-                Likeness::Retargeted(_) | Likeness::Other => {}
+                InputMatch::Retargeted(_) | InputMatch::Other => {}
             }
         }
         new.push(file.clone());
@@ -239,7 +239,7 @@ async fn unfinished(
     inputs: &[InputIdentity],
 ) -> Result<Option<RunRecord>> {
     for (_, record) in records.iter().filter(|(_, record)| !record.finished) {
-        let is_shared = |now| Likeness::of(&record.detail.input, now).is_shared();
+        let is_shared = |now| InputMatch::of(&record.detail.input, now).is_shared();
         if !inputs.iter().any(is_shared) {
             continue;
         }
@@ -342,7 +342,7 @@ impl Selection {
                 && self
                     .inputs
                     .iter()
-                    .any(|now| Likeness::of(&record.detail.input, now).is_shared())
+                    .any(|now| InputMatch::of(&record.detail.input, now).is_shared())
         });
         let Some(rival) = rival else { return Ok(()) };
         target.ledger().forget_unbegun(handle).await?;

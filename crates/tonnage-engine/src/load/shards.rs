@@ -20,7 +20,7 @@ use tonnage_core::{
 #[derive(Default)]
 pub struct Shards {
     each: Vec<Shard>,
-    apart: bool,
+    separate_databases: bool,
 }
 
 #[derive(Default)]
@@ -36,11 +36,11 @@ struct Shard {
 impl Shards {
     /// Those that `plan` deals rows to; none where it deals by none.
     pub fn of(plan: &Plan) -> Self {
-        let apart = plan.databases() > 1;
+        let separate_databases = plan.databases() > 1;
         let dealt = plan
             .routing
             .as_ref()
-            .filter(|_| apart || plan.slot_by == SlotBy::Shard);
+            .filter(|_| separate_databases || plan.slot_by == SlotBy::Shard);
         let names = dealt.map_or(&[][..], |routing| routing.router.shards());
         let shard = |name: &String| Shard {
             name: name.clone(),
@@ -48,13 +48,13 @@ impl Shards {
         };
         Self {
             each: names.iter().map(shard).collect(),
-            apart,
+            separate_databases,
         }
     }
 
     /// The shard of lane `lane`, where it writes to no other.
     pub fn of_lane(&self, lane: usize) -> Option<usize> {
-        self.apart.then(|| lane % self.each.len().max(1))
+        self.separate_databases.then(|| lane % self.each.len().max(1))
     }
 
     /// The name of the shard that lane `lane` writes to, where it is one only.

@@ -12,7 +12,7 @@ use std::{sync::atomic::Ordering, time::Instant};
 
 use super::{
     identity::Ownership,
-    lane::{Doubt, LaneTask, Trouble},
+    lane::{LaneTask, UnknownCommit, WriteError},
     rejects::{Appended, RejectsFile},
     run::Progress,
     write::Write,
@@ -50,9 +50,9 @@ impl LaneTask {
                 Ok(())
             }
             Ok(None) => Err(Error::bug("a write was committed before its transaction")),
-            Err(Trouble::Failed(error) | Trouble::Doubt(error, _)) => Err(error),
-            Err(Trouble::Full(_)) => Err(self.shared.too_many_rejects()),
-            Err(Trouble::Ended(_)) => Err(Error::bug(
+            Err(WriteError::Failed(error) | WriteError::UnknownCommit(error, _)) => Err(error),
+            Err(WriteError::Full(_)) => Err(self.shared.too_many_rejects()),
+            Err(WriteError::Ended(_)) => Err(Error::bug(
                 "a part of one transaction was to be committed by itself",
             )),
         }
@@ -95,7 +95,7 @@ impl LaneTask {
         if steps.is_empty() {
             return Err(lost.hint("without a ledger nothing says whether its rows are there"));
         }
-        let mut doubt = Some(Doubt {
+        let mut doubt = Some(UnknownCommit {
             appended: Appended::default(),
             advances: steps.clone(),
             superseded: 0,

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use super::{deal::Piece, run::Room};
+use super::{deal::Piece, run::QueuePermit};
 use crate::plan::Plan;
 use arrow::{array::RecordBatch, compute::concat_batches};
 use tonnage_core::error::arrow_bug;
@@ -47,9 +47,9 @@ pub struct Write {
     /// What they are, in order.
     pub parts: Vec<Part>,
     /// A bad row that ends the run once the rows before it have been tried.
-    pub doom: Option<Arc<Reject>>,
+    pub fatal_reject: Option<Arc<Reject>>,
     /// Given back when the write is done with, committed or not.
-    _room: Vec<Room>,
+    _room: Vec<QueuePermit>,
 }
 
 impl Write {
@@ -149,7 +149,7 @@ impl Write {
         Self {
             rows: self.rows.slice(0, rows),
             parts,
-            doom: None,
+            fatal_reject: None,
             _room: Vec::new(),
         }
     }
@@ -184,19 +184,19 @@ impl Write {
         Self {
             rows: self.rows.slice(rows, self.rows.num_rows() - rows),
             parts,
-            doom: self.doom.clone(),
+            fatal_reject: self.fatal_reject.clone(),
             _room: Vec::new(),
         }
     }
 }
 
 /// Pieces waiting to become writes.
-pub struct Gather {
+pub struct WriteBuilder {
     plan: Arc<Plan>,
     pieces: VecDeque<Piece>,
 }
 
-impl Gather {
+impl WriteBuilder {
     /// Nothing waiting.
     pub fn new(plan: Arc<Plan>) -> Self {
         Self {
@@ -217,7 +217,7 @@ impl Gather {
 
     /// Whether the pieces make a full write, so that waiting for more would gain nothing.
     pub fn full(&self) -> bool {
-        if self.pieces.iter().any(|p| p.doom.is_some()) {
+        if self.pieces.iter().any(|p| p.fatal_reject.is_some()) {
             return true;
         }
         let rows: usize = self.pieces.iter().map(rows_left).sum();
@@ -236,13 +236,13 @@ impl Gather {
         let mut slices: Vec<RecordBatch> = Vec::new();
         let mut parts = Vec::new();
         let mut room = Vec::new();
-        let mut doom = None;
+        let mut fatal_reject = None;
         let mut at = 0;
         while let Some(piece) = self.pieces.front_mut() {
             let (rows, row_bytes) = (rows_left(piece), row_bytes(piece));
             let before = rows;
             let fits = rows <= rows_left_max && rows * row_bytes + piece.rejects_bytes <= bytes_left;
-            if !parts.is_empty() && (!fits || piece.doom.is_some()) {
+            if !parts.is_empty() && (!fits || piece.fatal_reject.is_some()) {
                 break;
             }
             let mut take = match fits {
@@ -302,7 +302,7 @@ impl Gather {
                     break;
                 }
             }
-            doom = piece.doom.clone();
+            fatal_reject = piece.fatal_reject.clone();
             if !piece.segments.is_empty() {
                 let left = rows_left(piece);
                 room.extend(piece.room.as_mut().and_then(|room| room.split(left, before)));
@@ -311,7 +311,7 @@ impl Gather {
             if let Some(mut piece) = self.pieces.pop_front() {
                 room.extend(piece.room.take());
             }
-            if doom.is_some() {
+            if fatal_reject.is_some() {
                 break;
             }
         }
@@ -326,7 +326,7 @@ impl Gather {
         Ok(Some(Write {
             rows,
             parts,
-            doom,
+            fatal_reject,
             _room: room,
         }))
     }

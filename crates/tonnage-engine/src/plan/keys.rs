@@ -3,16 +3,16 @@
 //! Some databases cannot be told by which unique key a row is to be recognised: whichever it meets decides. Where a
 //! table has further ones that is refused, or asked for and disclosed.
 
-use super::Premises;
+use super::PlanInputs;
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
 };
 
 /// What is given up where rows go by any key, as it was asked for; none where they go by the key of `operation`.
-pub(super) fn any(premises: &Premises, operation: &Operation) -> Result<Option<String>> {
+pub(super) fn any(inputs: &PlanInputs, operation: &Operation) -> Result<Option<String>> {
     const OPTION: &str = "--any-unique-key";
-    let asked = premises.options.any_unique_key;
+    let asked = inputs.options.any_unique_key;
     let (Operation::Upsert { key } | Operation::Ignore { key }) = operation else {
         return match asked {
             false => Ok(None),
@@ -26,9 +26,9 @@ pub(super) fn any(premises: &Premises, operation: &Operation) -> Result<Option<S
             .hint("it goes with --mode upsert and --mode ignore")),
         };
     };
-    let table = &premises.table.name;
+    let table = &inputs.table.name;
     let shown = |columns: &[String]| format!("({})", columns.join(", "));
-    let further = match ((premises.further_keys)(key), asked) {
+    let further = match ((inputs.other_unique_keys)(key), asked) {
         (None, false) => return Ok(None),
         (None, true) => {
             return Err(Error::config(format!(

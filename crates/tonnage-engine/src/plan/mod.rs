@@ -22,13 +22,13 @@ pub use self::{
 use tonnage_core::{
     error::{Error, Result},
     operation::{Durability, Method, Mode, Operation, Split, Support},
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     retry::Attempts,
     router::Routing,
     source::SourceSchema,
     statement::Statement,
     table::{Equality, LessDurable, Loss, Table},
-    target::{Capabilities, FurtherKeys, Routed, StatementMax, WriteColumn, WriteRequest},
+    target::{Capabilities, OtherUniqueKeys, Routed, StatementMax, WriteColumn, WriteRequest},
 };
 use tonnage_formats::sources::{Scan, csv::suspicious_delimiter};
 
@@ -156,10 +156,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Databases that rows go to: more than one where shards are [apart](tonnage_core::router::Router::apart).
+    /// Databases that rows go to: more than one where shards are [apart](tonnage_core::router::Router::separate_databases).
     pub fn databases(&self) -> usize {
-        let apart = self.routing.as_ref().filter(|routing| routing.apart());
-        apart.map_or(1, Routing::shards)
+        let separate_databases = self
+            .routing
+            .as_ref()
+            .filter(|routing| routing.separate_databases());
+        separate_databases.map_or(1, Routing::shards)
     }
 
     /// Lanes that write at a time.
@@ -196,7 +199,7 @@ impl Plan {
 }
 
 /// What [`decide`] decides from.
-pub struct Premises<'a> {
+pub struct PlanInputs<'a> {
     /// What the database can do.
     pub capabilities: &'a Capabilities,
     /// The table, there or about to be created; for a statement its parameters.
@@ -208,12 +211,12 @@ pub struct Premises<'a> {
     /// What the source holds.
     pub source: &'a SourceSchema,
     /// Why the source cannot be read again; none where it can.
-    pub passing: Option<&'static str>,
+    pub not_rereadable: Option<&'static str>,
     /// What was asked for.
     pub options: &'a LoadOptions,
     /// The unique keys besides a key by which a row is taken for one that is there:
-    /// [`Target::further_keys`](tonnage_core::target::Target::further_keys).
-    pub further_keys: &'a dyn Fn(&[String]) -> FurtherKeys,
+    /// [`Target::other_unique_keys`](tonnage_core::target::Target::other_unique_keys).
+    pub other_unique_keys: &'a dyn Fn(&[String]) -> OtherUniqueKeys,
     /// Whether the target can do an operation by a method.
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
     /// What a statement carries of so many columns: [`Target::statement_max`](tonnage_core::target::Target::statement_max).
@@ -223,7 +226,7 @@ pub struct Premises<'a> {
     /// What is to be done to the table around its rows.
     pub preparation: Preparation,
     /// What the target says that this will do.
-    pub foreseen: Foreseen,
+    pub effects: PreparationEffects,
     /// The local file that holds the ledger; none where it is beside the rows.
     pub ledger_file: Option<PathBuf>,
     /// The settings a writer changes.
@@ -233,21 +236,21 @@ pub struct Premises<'a> {
 }
 
 /// Decides. Everything that can be refused before the first row is refused here, except values themselves.
-pub fn decide(premises: &Premises) -> Result<Plan> {
-    let Premises {
+pub fn decide(inputs: &PlanInputs) -> Result<Plan> {
+    let PlanInputs {
         capabilities,
         table,
         options,
         ..
-    } = premises;
-    let (columns, operation) = match &premises.statement {
+    } = inputs;
+    let (columns, operation) = match &inputs.statement {
         Some(statement) => (
-            statement::match_parameters(table, premises.source, options)?,
+            statement::match_parameters(table, inputs.source, options)?,
             statement::operation(statement, table, options)?,
         ),
         None => {
-            let columns = match_columns(table, premises.source, options)?;
-            let operation = operation(table, premises.source, &columns, options)?;
+            let columns = match_columns(table, inputs.source, options)?;
+            let operation = operation(table, inputs.source, &columns, options)?;
             (columns, operation)
         }
     };
@@ -255,9 +258,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
         _ => columns,
     };
-    let by_any_key = keys::any(premises, &operation)?;
-    let method = method(capabilities, &operation, options, premises.support)?;
-    let statement_max = (premises.statement_max)(columns.len(), method, options.split)?;
+    let by_any_key = keys::any(inputs, &operation)?;
+    let method = method(capabilities, &operation, options, inputs.support)?;
+    let statement_max = (inputs.statement_max)(columns.len(), method, options.split)?;
     let durability = durability(capabilities, table, options)?;
     let position = |name: &String| columns.iter().position(|c| c.name == *name);
 
@@ -288,20 +291,20 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         _ => SlotBy::Key,
     };
     let mut notes = table.notes.clone();
-    let routing = match &premises.routed {
+    let routing = match &inputs.routed {
         Routed::No => None,
         Routed::Not(why) => {
             notes.push(why.clone());
             None
         }
-        Routed::By(router) => shards::routing(router, premises.source, &columns, &operation)?,
+        Routed::By(router) => shards::routing(router, inputs.source, &columns, &operation)?,
     };
     let slot_by = match (&routing, slot_by) {
         (Some(_), SlotBy::Block) => SlotBy::Shard,
         (_, by) => by,
     };
-    let apart = routing.as_ref().filter(|routing| routing.apart());
-    let databases = apart.map_or(1, Routing::shards);
+    let separate_databases = routing.as_ref().filter(|routing| routing.separate_databases());
+    let databases = separate_databases.map_or(1, Routing::shards);
     let one_job = if databases > 1 {
         "one job a database"
     } else {
@@ -312,30 +315,30 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         Some(routing) => (usize::from(SLOTS) / routing.shards()).max(1) * routing.shards(),
         None => usize::from(SLOTS),
     } as u16;
-    notes.extend(premises.source.header.iter().flatten().cloned());
-    if replaces_header(premises.source, options) {
+    notes.extend(inputs.source.header.iter().flatten().cloned());
+    if replaces_header(inputs.source, options) {
         notes.push(format!(
             "--columns takes the place of the names in the header of {}",
-            premises.source.shown
+            inputs.source.shown
         ));
     }
     notes.extend(check_numbered(
         table,
-        premises.source,
+        inputs.source,
         &columns,
         &operation,
         options,
     )?);
     if options.create != Create::No
-        && let Some(delimiter) = suspicious_delimiter(premises.source)
+        && let Some(delimiter) = suspicious_delimiter(inputs.source)
     {
         notes.push(format!(
             "the header of {} is one field with '{1}' in it: --delimiter '{1}' would cut it",
-            premises.source.shown,
+            inputs.source.shown,
             delimiter.escape_default()
         ));
     }
-    let is_inferred = premises.create.is_some() && premises.source.text && options.scan == Scan::Sample;
+    let is_inferred = inputs.create.is_some() && inputs.source.text && options.scan == Scan::Sample;
     let asked = |name: &str| {
         options
             .types
@@ -347,9 +350,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         .filter(|column| is_inferred && !asked(&column.name))
         .map(|column| column.name.clone())
         .collect();
-    if premises.create.is_some() {
+    if inputs.create.is_some() {
         for column in &columns {
-            let from = &premises.source.columns[column.source];
+            let from = &inputs.source.columns[column.source];
             let asked = options.types.iter().any(|(name, _)| *name == column.name);
             if let Some((word, ty)) = &from.null_word
                 && !asked
@@ -424,7 +427,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         &table.name,
         routing.as_ref(),
         jobs_max,
-        premises.processors,
+        inputs.processors,
     )?;
     notes.extend(lanes.notes);
     let jobs = lanes.lanes;
@@ -497,7 +500,7 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     }
 
     let mut guarantees_lost: Vec<String> = by_any_key.into_iter().collect();
-    let ledger = match (options.ledger, &premises.ledger_file) {
+    let ledger = match (options.ledger, &inputs.ledger_file) {
         (LedgerPlace::Target | LedgerPlace::Local, Some(file)) => {
             notes.push(format!(
                 "the ledger is {}: on another machine, or without that file, nothing knows of the run",
@@ -524,12 +527,12 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
     if options.ledger == LedgerPlace::None {
         guarantees_lost
             .push("no ledger: an interrupted run cannot be resumed, and a connection lost during a commit leaves open whether its rows are there".to_owned());
-    } else if let Some(why) = premises.passing {
+    } else if let Some(why) = inputs.not_rereadable {
         guarantees_lost.push(format!("{why}: an interrupted run cannot be resumed"));
     }
     guarantees_lost.extend(durability.given_up().map(str::to_owned));
     guarantees_lost.extend(table.less_durable.as_ref().map(LessDurable::given_up));
-    if premises.preparation.truncates() {
+    if inputs.preparation.truncates() {
         notes.push(match options.single_transaction {
             true => format!(
                 "{} is emptied in the transaction of its rows, and may be locked until that ends",
@@ -541,10 +544,10 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
             ),
         });
     }
-    notes.extend(premises.foreseen.notes.iter().cloned());
-    let mut settings_changed = (premises.settings)(durability);
-    settings_changed.extend(premises.foreseen.settings.iter().cloned());
-    if premises.preparation.option().is_some() && premises.passing.is_some() {
+    notes.extend(inputs.effects.notes.iter().cloned());
+    let mut settings_changed = (inputs.settings)(durability);
+    settings_changed.extend(inputs.effects.settings.iter().cloned());
+    if inputs.preparation.option().is_some() && inputs.not_rereadable.is_some() {
         notes.push(
             "if the run is interrupted, `tonnage runs TARGET --forget RUN` puts the table right".to_owned(),
         );
@@ -581,9 +584,9 @@ pub fn decide(premises: &Premises) -> Result<Plan> {
         attempts_max: ATTEMPTS_MAX,
         attempts_time_max: ATTEMPTS_TIME_MAX,
         ledger,
-        preparation: premises.preparation,
+        preparation: inputs.preparation,
         single_transaction: options.single_transaction,
-        create: premises.create.clone(),
+        create: inputs.create.clone(),
         inferred,
         // A lane holds less than a write while it waits for more, so one further block always finds room.
         queue_bytes_max: jobs * batch_bytes + (jobs + 2) * BLOCK_BYTES,

@@ -26,7 +26,7 @@ pub(super) fn routing(
             writes_max: usize::MAX,
         }))
     };
-    if !router.apart() {
+    if !router.separate_databases() {
         let wanted = *operation == Operation::Insert;
         if !wanted || !router.brought().iter().all(|name| position(name).is_some()) {
             return Ok(None);
@@ -93,7 +93,7 @@ pub(super) fn lanes(
         return Ok(in_all(options.jobs, jobs_max, processors));
     };
     let shards = routing.shards();
-    if !routing.apart() {
+    if !routing.separate_databases() {
         let Some(per_shard) = per_shard else {
             return Ok(in_all(options.jobs, jobs_max, processors));
         };
@@ -153,7 +153,7 @@ mod tests {
     #[derive(Debug)]
     struct Places {
         names: Vec<String>,
-        apart: bool,
+        separate_databases: bool,
     }
 
     impl Router for Places {
@@ -169,8 +169,8 @@ mod tests {
             &[]
         }
 
-        fn apart(&self) -> bool {
-            self.apart
+        fn separate_databases(&self) -> bool {
+            self.separate_databases
         }
 
         fn identity(&self) -> String {
@@ -203,11 +203,11 @@ mod tests {
             (4, false, [Some(7), Some(2)], (4, 4)),
             (4, false, [Some(3), Some(2)], (3, 3)),
         ];
-        for (shards, apart, [jobs, jobs_per_shard], expected) in cases.iter().cloned() {
+        for (shards, separate_databases, [jobs, jobs_per_shard], expected) in cases.iter().cloned() {
             let routing = Routing {
                 router: Arc::new(Places {
                     names: (0..shards).map(|at| at.to_string()).collect(),
-                    apart,
+                    separate_databases,
                 }),
                 at: Vec::new(),
                 writes_max: usize::MAX,
@@ -219,7 +219,10 @@ mod tests {
             };
             let lanes = lanes(&options, &"t", Some(&routing), 64, 4).expect("lanes");
             let found = (lanes.lanes, lanes.writes_max);
-            assert_eq!(found, expected, "{shards} {apart} {jobs:?} {jobs_per_shard:?}");
+            assert_eq!(
+                found, expected,
+                "{shards} {separate_databases} {jobs:?} {jobs_per_shard:?}"
+            );
         }
         let options = LoadOptions {
             jobs_per_shard: Some(1),

@@ -305,9 +305,9 @@ impl BulkPut {
                 let calls = calls.clone();
                 Box::new(move |rejects| rejects.iter().for_each(|reject| calls.call(&*target, reject)))
             },
-            settled: {
+            rows_done: {
                 let tally = tally.clone();
-                Box::new(move |block, entries| tally.settled(block, entries))
+                Box::new(move |block, entries| tally.rows_done(block, entries))
             },
         };
         let Ended { mut report, error } = prepared

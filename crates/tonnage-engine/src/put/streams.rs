@@ -140,7 +140,7 @@ impl Source for Streams {
         None
     }
 
-    fn passing(&self) -> &'static str {
+    fn not_rereadable(&self) -> &'static str {
         "the streams come from the program"
     }
 

@@ -55,7 +55,7 @@ impl Tally {
     }
 
     /// So many entries of a block are durable, or were handed to a callback.
-    pub fn settled(&self, block: u64, entries: u64) {
+    pub fn rows_done(&self, block: u64, entries: u64) {
         let done = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let Some((stream, left)) = state.blocks.get_mut(&block) else {
@@ -122,13 +122,13 @@ mod tests {
         tally.read(0, 0, 5);
         tally.read(1, 1, 2);
         tally.read(0, 2, 1);
-        tally.settled(2, 1);
-        tally.settled(0, 2);
+        tally.rows_done(2, 1);
+        tally.rows_done(0, 2);
         tally.ended(0);
         assert_eq!(told(), [2]);
-        tally.settled(0, 3);
+        tally.rows_done(0, 3);
         assert_eq!(told(), [2, 0]);
-        tally.settled(1, 2);
+        tally.rows_done(1, 2);
         assert_eq!(told(), [2, 0], "more may come of it");
         tally.ended(1);
         assert_eq!((told(), tally.completed()), (vec![2, 0, 1], 3));

@@ -26,7 +26,7 @@ pub const HASH: &str = "xxh3";
 
 /// The forms that values are hashed in. Values of types of one form are equal if and only if their forms are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum HashForm {
     /// One byte, 0 or 1.
     Truth,
     /// Eight bytes in two's complement, least byte first.
@@ -38,18 +38,18 @@ pub(super) enum Form {
 }
 
 /// The form of values of `ty`; none where values that differ in their bytes may be equal.
-pub(super) fn form(ty: &ColumnType) -> Option<Form> {
+pub(super) fn form(ty: &ColumnType) -> Option<HashForm> {
     match ty {
-        ColumnType::Bool => Some(Form::Truth),
+        ColumnType::Bool => Some(HashForm::Truth),
         ColumnType::Int16
         | ColumnType::Int32
         | ColumnType::Int64
         | ColumnType::Date
         | ColumnType::Time
         | ColumnType::Timestamp
-        | ColumnType::TimestampTz => Some(Form::Integer),
-        ColumnType::Decimal { .. } => Some(Form::Decimal),
-        ColumnType::Text { .. } | ColumnType::Bytes | ColumnType::Uuid => Some(Form::Bytes),
+        | ColumnType::TimestampTz => Some(HashForm::Integer),
+        ColumnType::Decimal { .. } => Some(HashForm::Decimal),
+        ColumnType::Text { .. } | ColumnType::Bytes | ColumnType::Uuid => Some(HashForm::Bytes),
         _ => None,
     }
 }
@@ -95,7 +95,7 @@ impl Router for ShardKey {
         &[]
     }
 
-    fn apart(&self) -> bool {
+    fn separate_databases(&self) -> bool {
         true
     }
 

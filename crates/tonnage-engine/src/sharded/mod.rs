@@ -12,8 +12,8 @@
 mod alike;
 mod create;
 mod foreign_keys;
-mod gauge;
 mod getter;
+mod instruments;
 mod key;
 mod ledger;
 mod scan;
@@ -35,16 +35,16 @@ use tonnage_core::driver::Connector;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Split, Support},
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement},
     table::{ForeignKey, LessDurable, Table, TableIdentity, TableName, TableSpec},
     target::{
-        Capabilities, FurtherKeys, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
+        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
         ledger_is_beside,
     },
     types::ColumnType,
@@ -378,14 +378,14 @@ impl Target for ShardedTarget {
         Support::Yes
     }
 
-    fn further_keys(&self, table: &Table, key: &[String]) -> FurtherKeys {
+    fn other_unique_keys(&self, table: &Table, key: &[String]) -> OtherUniqueKeys {
         let own = self.kept(&table.name.to_string());
         let mut members = self.members.iter().zip(own);
         members.find_map(|(member, own)| {
             member
                 .target
                 .get()?
-                .further_keys(own.as_deref().unwrap_or(table), key)
+                .other_unique_keys(own.as_deref().unwrap_or(table), key)
         })
     }
 
@@ -449,7 +449,7 @@ impl Target for ShardedTarget {
     }
 
     /// No state is that of several databases.
-    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         Ok(None)
     }
 
@@ -497,20 +497,20 @@ impl Target for ShardedTarget {
         Ok(())
     }
 
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
         if let Some(option) = preparation.option() {
             return Err(self
                 .refuse_transaction_over_all(option)
                 .hint(format!("leave {option} out, or load each database by itself")));
         }
-        let mut foreseen = Foreseen::default();
+        let mut effects = PreparationEffects::default();
         for (member, own) in self.members.iter().zip(self.kept(&table.name.to_string())) {
             if let (Some(target), Some(own)) = (member.target.get(), own) {
-                let one = target.foresee(&own, preparation).await;
-                foreseen = one.map_err(|error| error.at(&member.name))?;
+                let one = target.check_preparation(&own, preparation).await;
+                effects = one.map_err(|error| error.at(&member.name))?;
             }
         }
-        Ok(foreseen)
+        Ok(effects)
     }
 
     fn statement_max(
@@ -670,7 +670,7 @@ impl Target for ShardedTarget {
         getter::open(self, request).await
     }
 
-    fn gauge(&self) -> Option<&dyn Gauge> {
+    fn instruments(&self) -> Option<&dyn Instruments> {
         Some(self)
     }
 

@@ -13,7 +13,7 @@ use tonnage_core::{
     ledger::InputIdentity,
     reader::{BeyondArrow, ReadColumn, ScanRequest},
     slot::BlockMark,
-    source::{Block, Likeness, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
     stop::Stop,
     target::Target,
 };
@@ -22,7 +22,7 @@ use tonnage_core::{
 pub struct DatabaseSource {
     batches: Batches,
     schema: SourceSchema,
-    likeness: Likeness,
+    table_info: SourceTableInfo,
     /// What a user should know of how it is read, a sentence each.
     notes: Vec<String>,
     request: Option<ReadRequest>,
@@ -59,7 +59,7 @@ impl DatabaseSource {
                 text: false,
                 header: None,
             },
-            likeness: Likeness {
+            table_info: SourceTableInfo {
                 key: snapshot.key.clone(),
                 required: required.map(|column| column.name.clone()).collect(),
             },
@@ -87,12 +87,12 @@ impl Source for DatabaseSource {
         None
     }
 
-    fn passing(&self) -> &'static str {
+    fn not_rereadable(&self) -> &'static str {
         "the input is a database, which may change"
     }
 
-    fn likeness(&self) -> Option<&Likeness> {
-        Some(&self.likeness)
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        Some(&self.table_info)
     }
 
     fn options(&self) -> Vec<String> {

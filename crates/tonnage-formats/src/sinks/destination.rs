@@ -41,12 +41,12 @@ enum Stream {
 
 /// The bytes as they arrive in the file.
 struct Raw {
-    place: Place,
+    place: OutputKind,
     bytes: u64,
     closed: bool,
 }
 
-enum Place {
+enum OutputKind {
     Stdout(io::Stdout),
     Special(File),
     Regular(Partial),
@@ -71,7 +71,7 @@ impl Destination {
         }
         Self::compressed(
             "standard output".to_owned(),
-            Raw::new(Place::Stdout(stdout)),
+            Raw::new(OutputKind::Stdout(stdout)),
             compression,
         )
     }
@@ -94,14 +94,14 @@ impl Destination {
         let place = match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
                 let file = OpenOptions::new().write(true).open(path);
-                Place::Special(file.map_err(|e| cannot(&shown, "open", &e))?)
+                OutputKind::Special(file.map_err(|e| cannot(&shown, "open", &e))?)
             }
             // A link keeps pointing where it points, and the file there is the one replaced.
             Ok(_) => {
                 let target = fs::canonicalize(path).map_err(|e| cannot(&shown, "resolve", &e))?;
-                Place::Regular(Partial::create(target, overwrite, &shown)?)
+                OutputKind::Regular(Partial::create(target, overwrite, &shown)?)
             }
-            Err(_) => Place::Regular(Partial::create(path.to_owned(), overwrite, &shown)?),
+            Err(_) => OutputKind::Regular(Partial::create(path.to_owned(), overwrite, &shown)?),
         };
         Self::compressed(shown, Raw::new(place), compression)
     }
@@ -147,7 +147,7 @@ impl Destination {
             Stream::Zstd(encoder) => encoder.finish().map_err(failed)?,
         };
         raw.flush().map_err(failed)?;
-        if let Place::Regular(partial) = raw.place {
+        if let OutputKind::Regular(partial) = raw.place {
             partial.finish(&shown)?;
         }
         Ok(raw.bytes)
@@ -173,7 +173,7 @@ impl Write for Destination {
 }
 
 impl Raw {
-    fn new(place: Place) -> Self {
+    fn new(place: OutputKind) -> Self {
         Self {
             place,
             bytes: 0,
@@ -191,9 +191,9 @@ impl Raw {
             return Ok(swallowed);
         }
         let done = match &mut self.place {
-            Place::Stdout(stdout) => work(stdout),
-            Place::Special(file) => work(file),
-            Place::Regular(partial) => work(&mut partial.file),
+            OutputKind::Stdout(stdout) => work(stdout),
+            OutputKind::Special(file) => work(file),
+            OutputKind::Regular(partial) => work(&mut partial.file),
         };
         match done {
             Err(e) if e.kind() == IoKind::BrokenPipe => {
@@ -289,7 +289,7 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let mut destination = Destination {
             shown: "a pipe".to_owned(),
-            stream: Stream::Plain(Raw::new(Place::Special(file))),
+            stream: Stream::Plain(Raw::new(OutputKind::Special(file))),
         };
         destination.write_all(b"seen").unwrap();
         assert!(!destination.is_closed());

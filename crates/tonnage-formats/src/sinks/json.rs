@@ -32,7 +32,7 @@ const SLICE_ROWS: usize = 128;
 
 /// How a column's values stand in an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ValueForm {
     /// As numbers or truth values.
     Plain,
     /// As numbers, where they are finite.
@@ -59,7 +59,7 @@ struct Column {
 enum Values {
     /// Each a value.
     Single {
-        form: Form,
+        form: ValueForm,
         encode: cells::Encode,
         cells: Cells,
     },
@@ -78,7 +78,7 @@ struct Object {
 
 /// Where rows stand that are encoded.
 #[derive(Clone, Copy)]
-struct Place {
+struct RowPlacement {
     /// Rows of the file before those of the batch; none for rows within others.
     rows_before: Option<u64>,
     /// What stands between two rows.
@@ -103,7 +103,7 @@ impl Encoder {
     }
 
     fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
-        let place = Place {
+        let place = RowPlacement {
             rows_before: Some(self.rows_before),
             between: b"\n",
         };
@@ -150,7 +150,7 @@ impl Object {
         &mut self,
         arrays: &[ArrayRef],
         rows: Range<usize>,
-        place: Place,
+        place: RowPlacement,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         for start in rows.clone().step_by(SLICE_ROWS) {
@@ -161,7 +161,7 @@ impl Object {
                 };
                 cells.clear();
                 cells.rows_before = place.rows_before.unwrap_or_default();
-                if !matches!(form, Form::Text | Form::Numeric | Form::Json) {
+                if !matches!(form, ValueForm::Text | ValueForm::Numeric | ValueForm::Json) {
                     encode(array.as_ref(), slice.clone(), &self.style, cells)
                         .map_err(|e| e.at(format_args!("column {}", column.name)))?;
                 }
@@ -178,7 +178,7 @@ impl Object {
         &mut self,
         arrays: &[ArrayRef],
         rows: Range<usize>,
-        place: Place,
+        place: RowPlacement,
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let first = rows.start;
@@ -228,13 +228,13 @@ impl Object {
 }
 
 /// Of rows within others.
-const WITHIN: Place = Place {
+const WITHIN: RowPlacement = RowPlacement {
     rows_before: None,
     between: b",",
 };
 
 fn push_value(
-    form: Form,
+    form: ValueForm,
     cells: &Cells,
     array: &ArrayRef,
     row: usize,
@@ -242,24 +242,24 @@ fn push_value(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     match form {
-        Form::Plain => out.extend_from_slice(cells.get(row - first)),
-        Form::Float => {
+        ValueForm::Plain => out.extend_from_slice(cells.get(row - first)),
+        ValueForm::Float => {
             let text = cells.get(row - first);
             match text.last() {
                 Some(last) if last.is_ascii_digit() => out.extend_from_slice(text),
                 _ => push_quoted(out, text),
             }
         }
-        Form::Quoted => push_quoted(out, cells.get(row - first)),
-        Form::Text => push_string(out, text(array, row)?),
-        Form::Numeric => {
+        ValueForm::Quoted => push_quoted(out, cells.get(row - first)),
+        ValueForm::Text => push_string(out, text(array, row)?),
+        ValueForm::Numeric => {
             let text = text(array, row)?;
             match is_number(text.as_bytes()) {
                 true => out.extend_from_slice(text.as_bytes()),
                 false => push_string(out, text),
             }
         }
-        Form::Json => push_json(out, text(array, row)?)?,
+        ValueForm::Json => push_json(out, text(array, row)?)?,
     }
     Ok(())
 }
@@ -280,17 +280,17 @@ fn other_type() -> Error {
     Error::bug("an array is not of its field's type")
 }
 
-fn form(field: &Field) -> Form {
+fn form(field: &Field) -> ValueForm {
     match field.data_type() {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => match ColumnType::of_field(field) {
-            Some(ColumnType::Json) => Form::Json,
-            Some(ColumnType::Numeric) => Form::Numeric,
-            _ => Form::Text,
+            Some(ColumnType::Json) => ValueForm::Json,
+            Some(ColumnType::Numeric) => ValueForm::Numeric,
+            _ => ValueForm::Text,
         },
-        DataType::Float16 | DataType::Float32 | DataType::Float64 => Form::Float,
-        DataType::Boolean => Form::Plain,
-        other if other.is_integer() || other.is_decimal() => Form::Plain,
-        _ => Form::Quoted,
+        DataType::Float16 | DataType::Float32 | DataType::Float64 => ValueForm::Float,
+        DataType::Boolean => ValueForm::Plain,
+        other if other.is_integer() || other.is_decimal() => ValueForm::Plain,
+        _ => ValueForm::Quoted,
     }
 }
 

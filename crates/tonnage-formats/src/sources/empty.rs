@@ -8,7 +8,7 @@ use tonnage_core::{
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, Likeness, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
 
 /// Nothing, for any columns.
@@ -51,12 +51,12 @@ impl Source for Empty {
         self.inner.identity()
     }
 
-    fn passing(&self) -> &'static str {
-        self.inner.passing()
+    fn not_rereadable(&self) -> &'static str {
+        self.inner.not_rereadable()
     }
 
-    fn likeness(&self) -> Option<&Likeness> {
-        self.inner.likeness()
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        self.inner.table_info()
     }
 
     fn options(&self) -> Vec<String> {

@@ -120,7 +120,7 @@ impl Guess {
 
     /// Takes a string into account whose quotes say that it is no number and no truth value.
     pub fn see_string(&mut self, value: &[u8]) {
-        let kind = moment(value).or_else(|| uuid(value)).unwrap_or(Kind::Text);
+        let kind = date_or_time(value).or_else(|| uuid(value)).unwrap_or(Kind::Text);
         self.kinds |= kind as u16;
         self.extent.see_text(value);
         self.measure(kind, value);
@@ -181,7 +181,7 @@ impl Guess {
 fn kind(value: &[u8]) -> Kind {
     match value {
         [b'0'..=b'9' | b'-' | b'.', ..] => number(value)
-            .or_else(|| moment(value))
+            .or_else(|| date_or_time(value))
             .or_else(|| uuid(value))
             .or_else(|| word(value)),
         _ => word(value).or_else(|| uuid(value)),
@@ -256,7 +256,7 @@ fn two(text: &[u8]) -> Option<u32> {
 }
 
 /// A date, a time or both.
-fn moment(value: &[u8]) -> Option<Kind> {
+fn date_or_time(value: &[u8]) -> Option<Kind> {
     if let [_, _, b':', ..] = value {
         let (seconds, rest) = clock(value)?;
         return (seconds && rest.is_empty()).then_some(Kind::Time);

@@ -76,7 +76,7 @@ impl<I: Iterator<Item = Row> + Send> Source for RowSource<I> {
         None
     }
 
-    fn passing(&self) -> &'static str {
+    fn not_rereadable(&self) -> &'static str {
         "the rows come from the program"
     }
 

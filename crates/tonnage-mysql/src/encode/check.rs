@@ -270,7 +270,7 @@ impl ColumnEncoder {
         match &self.kind {
             Kind::Characters(most) => self
                 .each(array, |text| match longer(text, *most) {
-                    Some(length) => Err(Trouble::Long(length, u64::from(*most))),
+                    Some(length) => Err(TextFault::Long(length, u64::from(*most))),
                     None => Ok(()),
                 })
                 .map(|()| array.clone()),
@@ -279,7 +279,7 @@ impl ColumnEncoder {
             Kind::Text(most) => self
                 .each(array, |text| {
                     match text.len() as u64 > *most && text.ends_with(' ') {
-                        true => Err(Trouble::LongBytes(text.len() as u64, *most)),
+                        true => Err(TextFault::LongBytes(text.len() as u64, *most)),
                         false => Ok(()),
                     }
                 })
@@ -287,7 +287,7 @@ impl ColumnEncoder {
             Kind::Label(labels) => self
                 .each(array, |text| match labels.iter().any(|label| label == text) {
                     true => Ok(()),
-                    false => Err(Trouble::NoLabel),
+                    false => Err(TextFault::NoLabel),
                 })
                 .map(|()| array.clone()),
             Kind::Labels(labels) => self
@@ -295,7 +295,7 @@ impl ColumnEncoder {
                     let known = |member: &str| labels.iter().any(|label| label == member);
                     match text.is_empty() || text.split(',').all(known) {
                         true => Ok(()),
-                        false => Err(Trouble::NoLabel),
+                        false => Err(TextFault::NoLabel),
                     }
                 })
                 .map(|()| array.clone()),
@@ -308,7 +308,7 @@ impl ColumnEncoder {
             } if self.ty == ColumnType::Numeric => self
                 .each(array, |text| match fits(text, *precision, *scale, *unsigned) {
                     true => Ok(()),
-                    false => Err(Trouble::Number),
+                    false => Err(TextFault::Number),
                 })
                 .map(|()| array.clone()),
             _ => Ok(array.clone()),
@@ -318,36 +318,36 @@ impl ColumnEncoder {
     fn addresses(&self, array: &StringArray, is_one: impl Fn(&str) -> bool) -> Checked<StringArray> {
         self.each(array, |text| match is_one(text) {
             true => Ok(()),
-            false => Err(Trouble::NoAddress),
+            false => Err(TextFault::NoAddress),
         })
         .map(|()| array.clone())
     }
 
-    fn each(&self, array: &StringArray, check: impl Fn(&str) -> Result<(), Trouble>) -> Checked<()> {
+    fn each(&self, array: &StringArray, check: impl Fn(&str) -> Result<(), TextFault>) -> Checked<()> {
         for (row, text) in array.iter().enumerate() {
             let Some(text) = text else { continue };
             let wrong = |code, message| Wrong { row, code, message };
             match check(text) {
                 Ok(()) => {}
-                Err(Trouble::Long(length, most)) => {
+                Err(TextFault::Long(length, most)) => {
                     return Err(self.too_long(row, length, most, "characters"));
                 }
-                Err(Trouble::LongBytes(length, most)) => {
+                Err(TextFault::LongBytes(length, most)) => {
                     return Err(self.too_long(row, length, most, "bytes"));
                 }
-                Err(Trouble::NoLabel) => {
+                Err(TextFault::NoLabel) => {
                     return Err(wrong(
                         sqlstate::INVALID_TEXT,
                         format!("{} is no label of column '{}'", shown(text), self.name),
                     ));
                 }
-                Err(Trouble::NoAddress) => {
+                Err(TextFault::NoAddress) => {
                     return Err(wrong(
                         sqlstate::INVALID_TEXT,
                         format!("{} is no address as column '{}' takes it", shown(text), self.name),
                     ));
                 }
-                Err(Trouble::Number) => {
+                Err(TextFault::Number) => {
                     return Err(wrong(
                         sqlstate::OUT_OF_RANGE,
                         format!("{} does not fit column '{}' exactly", shown(text), self.name),
@@ -361,7 +361,7 @@ impl ColumnEncoder {
     fn padded(&self, array: &StringArray, most: u32) -> Checked<StringArray> {
         let mut trimmed = false;
         self.each(array, |text| match longer(text.trim_end_matches(' '), most) {
-            Some(length) => Err(Trouble::Long(length, u64::from(most))),
+            Some(length) => Err(TextFault::Long(length, u64::from(most))),
             None => Ok(()),
         })?;
         for text in array.iter().flatten() {
@@ -381,7 +381,7 @@ impl ColumnEncoder {
 }
 
 /// Why a text cannot be sent.
-enum Trouble {
+enum TextFault {
     Long(u64, u64),
     LongBytes(u64, u64),
     NoLabel,

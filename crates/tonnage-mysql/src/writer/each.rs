@@ -7,7 +7,7 @@
 use arrow::array::RecordBatch;
 use mysql_async::{Statement, prelude::Queryable};
 
-use super::{MysqlWriter, Path, ROLLBACK_TO, SAVEPOINT, State, Stop, too_large};
+use super::{MysqlWriter, PreparedStrategy, ROLLBACK_TO, SAVEPOINT, State, Stop, too_large};
 use crate::{encode, errors, sizes::packet_rows_bytes};
 use tonnage_core::{
     error::{Error, Result},
@@ -16,7 +16,7 @@ use tonnage_core::{
 };
 
 /// The statement of one row.
-pub(super) enum OneRow {
+pub(super) enum SingleRow {
     /// Its text.
     Text(String),
     /// Once it was needed.
@@ -33,10 +33,10 @@ impl MysqlWriter {
             return Ok(None);
         };
         let statement = match one {
-            OneRow::Prepared(statement) => statement,
-            OneRow::Text(text) => self.link.conn.prep(text).await.map_err(errors::statement)?,
+            SingleRow::Prepared(statement) => statement,
+            SingleRow::Text(text) => self.link.conn.prep(text).await.map_err(errors::statement)?,
         };
-        self.one_row = Some(OneRow::Prepared(statement.clone()));
+        self.one_row = Some(SingleRow::Prepared(statement.clone()));
         let rows = self.ordered(rows)?;
         let Encodable {
             encoded,
@@ -59,7 +59,7 @@ impl MysqlWriter {
             }));
         self.link.plain(SAVEPOINT).await?;
         let most = packet_rows_bytes(self.packet_bytes_max);
-        let mut path = Path::Row(statement);
+        let mut path = PreparedStrategy::Row(statement);
         let mut refused = Vec::new();
         for row in 0..count {
             let place = places.as_ref().map_or(row, |places| places[row] as usize);

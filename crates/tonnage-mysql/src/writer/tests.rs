@@ -23,7 +23,7 @@ use tonnage_core::{
 #[test]
 fn only_polardb_x_is_told_not_to_split_and_only_where_asked() {
     let parts = || {
-        Way::Rows(ManyRows {
+        WriteStrategy::Rows(ManyRows {
             head: "INSERT INTO `t` (`id`) VALUES ".to_owned(),
             row: "(?)".to_owned(),
             tail: String::new(),
@@ -38,7 +38,7 @@ fn only_polardb_x_is_told_not_to_split_and_only_where_asked() {
         ("8.0.36", Split::None, plain),
     ] {
         let version = Version::parse(version).unwrap();
-        let Way::Rows(parts) = parts().for_split(&version, split) else {
+        let WriteStrategy::Rows(parts) = parts().for_split(&version, split) else {
             panic!("it is another way");
         };
         assert_eq!(parts.statement(2), wanted, "{} {split:?}", version.shown);
@@ -80,7 +80,7 @@ async fn writer(table: &str, tail: &str, account: Account, counting: Counting) -
         columns: vec![column("id"), column("v")],
         order: vec![0, 1],
         one: None,
-        way: Way::Rows(ManyRows {
+        way: WriteStrategy::Rows(ManyRows {
             head: format!("INSERT INTO {table} (id, v) VALUES "),
             row: "(?, ?)".to_owned(),
             tail: tail.to_owned(),

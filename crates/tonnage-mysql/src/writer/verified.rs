@@ -2,7 +2,7 @@
 
 use mysql_async::{Conn, Row, prelude::Queryable};
 
-use super::{BEGIN, MysqlWriter, Path};
+use super::{BEGIN, MysqlWriter, PreparedStrategy};
 use crate::{
     catalog::{self, Described},
     definition::GONE,
@@ -132,7 +132,7 @@ impl MysqlWriter {
 
     fn are_the_same(&self, answers: Vec<Vec<Row>>) -> Result<bool> {
         match (&self.path, &self.definition) {
-            (Path::Altered(_), _) => Ok(false),
+            (PreparedStrategy::Altered(_), _) => Ok(false),
             (_, Some(definition)) => definition.is(answers),
             (_, None) => Ok(true),
         }
@@ -165,7 +165,7 @@ impl MysqlWriter {
         self.link.give_up().await;
         let name = &self.subject.table.name;
         let what = match (&self.path, &self.subject.operation) {
-            (Path::Altered(what), _) => Some(what.clone()),
+            (PreparedStrategy::Altered(what), _) => Some(what.clone()),
             (_, Operation::Statement { .. }) => None,
             _ => {
                 let schema = name.schema.clone().unwrap_or_default();

@@ -4,7 +4,7 @@
 
 use tokio_postgres::GenericClient;
 
-use super::{SCHEMA, Tables, found, locate, witness};
+use super::{SCHEMA, Tables, crash_marker, found, locate};
 use crate::{
     catalog::{INPUTS, get},
     errors,
@@ -165,7 +165,7 @@ pub(super) async fn setup(
         Some((schema, true)) => {
             let tables = Tables::within(&schema, true);
             setup.statements = statements(&tables);
-            setup.statements.push(witness::definition(&tables));
+            setup.statements.push(crash_marker::definition(&tables));
             tables
         }
         Some((schema, false)) => {
@@ -184,7 +184,7 @@ pub(super) async fn setup(
                 true => setup.statements.extend(left(client, &tables).await?),
             }
             setup.statements.extend(statements(&tables));
-            setup.statements.push(witness::definition(&tables));
+            setup.statements.push(crash_marker::definition(&tables));
             tables
         }
     };

@@ -459,7 +459,7 @@ impl Router for Partitions {
         Ok((0..rows).map(shard).collect())
     }
 
-    fn apart(&self) -> bool {
+    fn separate_databases(&self) -> bool {
         false
     }
 }

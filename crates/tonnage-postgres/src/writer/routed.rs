@@ -4,9 +4,9 @@ use std::collections::hash_map::Entry;
 
 use arrow::array::RecordBatch;
 
-use super::{PartitionCopy, Path, PostgresWriter, Runs, State, carrying};
+use super::{PartitionCopy, PostgresWriter, PreparedStrategy, Runs, State, table_statements};
 use crate::{
-    definition::{Definition, Watched},
+    definition::{Definition, DefinitionQuery},
     statements,
 };
 use tonnage_core::error::{Error, Result};
@@ -15,7 +15,7 @@ impl PostgresWriter {
     /// The rows of a partition that stand together; none where the rows go to one table. The COPY of a partition is
     /// prepared when its first rows come.
     pub(super) async fn runs(&mut self, rows: &RecordBatch) -> Result<Runs> {
-        let Path::Partitions {
+        let PreparedStrategy::Partitions {
             partitions,
             routing,
             copies,
@@ -33,9 +33,9 @@ impl PostgresWriter {
                 let table = partitions
                     .table(shard)
                     .ok_or_else(|| Error::bug("a row was routed to a partition that is not there"))?;
-                let watched = Watched {
+                let watched = DefinitionQuery {
                     table,
-                    apart: true,
+                    as_partition: true,
                     beside: None,
                 };
                 let prepared = async {
@@ -49,7 +49,7 @@ impl PostgresWriter {
                     };
                     let copy = statements::copy(table, &self.columns);
                     Ok(Some(PartitionCopy {
-                        copy: carrying::statement(&self.client, &copy).await?,
+                        copy: table_statements::statement(&self.client, &copy).await?,
                         definition,
                         verified: false,
                     }))

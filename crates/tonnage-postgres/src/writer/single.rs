@@ -1,6 +1,6 @@
 //! A transaction that goes on over all writes of a run.
 
-use super::{Path, PostgresWriter, State};
+use super::{PostgresWriter, PreparedStrategy, State};
 use crate::{errors, ledger::borrowed, statements};
 use tonnage_core::{
     error::Result,
@@ -30,7 +30,7 @@ impl PostgresWriter {
     /// Empties the stage before a further write of a single transaction. Outside a savepoint TRUNCATE gives its pages
     /// back at once; rows that were deleted would stay until the end, to be passed over by every later write.
     pub(super) async fn clear_stage(&mut self) -> Result<()> {
-        if !(self.single_transaction && self.staged && matches!(self.path, Path::Stage { .. })) {
+        if !(self.single_transaction && self.staged && matches!(self.path, PreparedStrategy::Stage { .. })) {
             return Ok(());
         }
         let cleared = self

@@ -1,6 +1,6 @@
 //! The claim that a transaction begins with, and whether the table is what it was.
 
-use super::{Path, PostgresWriter, Runs};
+use super::{PostgresWriter, PreparedStrategy, Runs};
 use crate::{catalog, errors, ledger::borrowed};
 use tonnage_core::{
     error::{Error, Result},
@@ -27,7 +27,7 @@ impl PostgresWriter {
     /// Whether the table is what it was.
     pub(super) async fn holds(&self) -> Result<bool> {
         match (&self.path, &self.definition) {
-            (Path::Altered(_), _) => Ok(false),
+            (PreparedStrategy::Altered(_), _) => Ok(false),
             (_, Some(definition)) => definition.holds(&self.client).await,
             (_, None) => Ok(true),
         }
@@ -35,7 +35,7 @@ impl PostgresWriter {
 
     /// Whether the partitions that the rows of `runs` go to are what they were.
     pub(super) async fn partitions_hold(&self, runs: &Runs) -> Result<bool> {
-        let Path::Partitions { copies, .. } = &self.path else {
+        let PreparedStrategy::Partitions { copies, .. } = &self.path else {
             return Ok(true);
         };
         let unverified = |shard: &u16| copies.get(shard).filter(|copy| !copy.verified);
@@ -53,7 +53,7 @@ impl PostgresWriter {
 
     /// That the partitions of `runs` need not be asked again in this transaction.
     pub(super) fn verified(&mut self, runs: &Runs) {
-        if let Path::Partitions { copies, .. } = &mut self.path {
+        if let PreparedStrategy::Partitions { copies, .. } = &mut self.path {
             for (_, shard) in runs {
                 if let Some(copy) = copies.get_mut(shard) {
                     copy.verified = true;
@@ -67,7 +67,7 @@ impl PostgresWriter {
         self.give_up().await;
         let name = &self.table.name;
         let what = match (&self.path, &self.operation) {
-            (Path::Altered(what), _) => Some(what.clone()),
+            (PreparedStrategy::Altered(what), _) => Some(what.clone()),
             (_, Operation::Statement { .. }) => None,
             _ => match catalog::describe(&self.client, name).await {
                 Ok(now) => altered(&self.table, now.as_ref().map(|now| &now.table)),

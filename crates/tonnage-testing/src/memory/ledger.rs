@@ -68,7 +68,7 @@ impl State {
     }
 
     /// Gives the table what is owed to it; says what it is then.
-    fn settle(&mut self, pending: Pending) -> Result<TableIdentity> {
+    fn finish_preparation(&mut self, pending: Pending) -> Result<TableIdentity> {
         let Pending {
             table,
             shadow,
@@ -283,7 +283,7 @@ impl Ledger for Memory {
             Some(at) => {
                 if let Some(pending) = state.runs[at].detail.pending.clone() {
                     let before = state.runs[at].detail.identity();
-                    state.runs[at].detail.table_identity = state.settle(pending)?;
+                    state.runs[at].detail.table_identity = state.finish_preparation(pending)?;
                     state.runs[at].detail.pending = None;
                     if state.runs[at].identity == before {
                         state.runs[at].identity = state.runs[at].detail.identity();

@@ -28,17 +28,17 @@ use self::{getter::MemoryGetter, view::View};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     extent::Extent,
-    getter::{GetRequest, Getter, Moment},
-    instruments::Gauge,
+    getter::{GetRequest, Getter, ReadSnapshot},
+    instruments::Instruments,
     ledger::{Ledger, RunHandle, RunRecord},
     operation::{Durability, Method, Operation, Split, Support},
-    preparation::{Foreseen, Preparation},
+    preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
     statement::{Dialect, Statement},
     table::{Column, Equality, ForeignKey, Key, Table, TableIdentity, TableName, TableSpec, altered},
     target::{
-        Capabilities, Claim, EachOutcome, Failure, FurtherKeys, Guard, KeyPart, Outcome, Refused, Routed,
+        Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, OtherUniqueKeys, Outcome, Refused, Routed,
         Rows, StatementMax, Target, WriteRequest, Writer, ledger_is_beside, one_statement,
     },
     types::ColumnType,
@@ -430,12 +430,12 @@ impl Target for Memory {
         Ok(())
     }
 
-    async fn foresee(&self, table: &Table, preparation: Preparation) -> Result<Foreseen> {
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
         let notes = match preparation {
             Preparation::RebuildIndexes { .. } => self.indexes(&table.name.name),
             _ => Vec::new(),
         };
-        Ok(Foreseen {
+        Ok(PreparationEffects {
             notes,
             settings: Vec::new(),
         })
@@ -487,7 +487,7 @@ impl Target for Memory {
     }
 
     /// The one key that is named decides.
-    fn further_keys(&self, _: &Table, _: &[String]) -> FurtherKeys {
+    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
         None
     }
 
@@ -524,11 +524,11 @@ impl Target for Memory {
         Err(Error::bug("a statement for a database that runs none"))
     }
 
-    async fn moment(&self, _: usize) -> Result<Option<Box<dyn Moment>>> {
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         Ok(None)
     }
 
-    fn gauge(&self) -> Option<&dyn Gauge> {
+    fn instruments(&self) -> Option<&dyn Instruments> {
         None
     }
 

@@ -17,7 +17,7 @@ use tonnage_core::{
 /// Rows of a split.
 const SPLIT_ROWS: usize = 1_000;
 
-struct Shared {
+struct ScanContext {
     columns: Vec<ReadColumn>,
     /// Where each column is in a row.
     places: Vec<usize>,
@@ -27,7 +27,7 @@ struct Shared {
 
 struct MemoryReader {
     memory: Memory,
-    shared: Arc<Shared>,
+    shared: Arc<ScanContext>,
     next: usize,
     end: usize,
 }
@@ -71,7 +71,7 @@ pub(super) fn scan(memory: &Memory, request: &ScanRequest) -> Result<Snapshot> {
     let rows_max = request
         .limit
         .map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(ScanContext {
         places: wanted.into_iter().map(|(at, _)| at).collect(),
         rows: stored.rows.iter().take(rows_max).cloned().collect(),
         columns: columns.clone(),

@@ -9,7 +9,7 @@ use tonnage::{
     buffer::{Ack, BufferOptions},
 };
 
-use crate::postgres::Place;
+use crate::postgres::TestDatabase;
 
 const SCHEMA: &str = "CREATE TABLE readings (id bigint NOT NULL, device text, state text DEFAULT 'new');
      CREATE TABLE events (id bigint PRIMARY KEY, what text)";
@@ -128,7 +128,7 @@ async fn sqlite() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres() {
-    let place = Place::on(crate::postgres::Server::System).await;
+    let place = TestDatabase::on(crate::postgres::Server::System).await;
     place.run(SCHEMA).await;
     let directory = tempfile::tempdir().unwrap();
     let database = Database::connect(&place.url).await.unwrap();

@@ -12,7 +12,7 @@ use tonnage_testing::memory::Memory;
 
 use self::sequence::Sequence;
 #[cfg(feature = "postgres")]
-use crate::postgres::{Place, Server};
+use crate::postgres::{Server, TestDatabase};
 
 const STEPS: usize = 80;
 const SEEDS: u64 = 12;
@@ -82,7 +82,7 @@ async fn postgres_18() {
 
 #[cfg(feature = "postgres")]
 async fn on_postgres(server: Server) -> Subject {
-    let place = Arc::new(Place::on(server).await);
+    let place = Arc::new(TestDatabase::on(server).await);
     Subject {
         target: place.target.clone(),
         count: Count::rows(move || {
@@ -97,7 +97,7 @@ async fn on_postgres(server: Server) -> Subject {
 async fn mysql() {
     check(|| {
         Box::pin(async {
-            let place = Arc::new(crate::mysql::Place::new().await);
+            let place = Arc::new(crate::mysql::TestDatabase::new().await);
             Subject {
                 target: place.target.clone(),
                 count: Count::rows(move || {
@@ -113,7 +113,7 @@ async fn mysql() {
 #[cfg(feature = "cassandra")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_local_file() {
-    let place = crate::cassandra::Place::new(&["CREATE TABLE t (id bigint PRIMARY KEY)"]).await;
+    let place = crate::cassandra::TestDatabase::new(&["CREATE TABLE t (id bigint PRIMARY KEY)"]).await;
     let count = std::sync::atomic::AtomicUsize::new(0);
     check(|| {
         let number = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -14,7 +14,7 @@ use tonnage::{
     put::{AfterFailure, BulkPut, PutReport},
 };
 
-use crate::postgres::{Place, Server};
+use crate::postgres::{Server, TestDatabase};
 
 const TABLE: &str = "CREATE TABLE events (tenant bigint NOT NULL, id bigint NOT NULL, \
                      state text NOT NULL CHECK (state <> 'bäd'), PRIMARY KEY (tenant, id))";
@@ -29,15 +29,15 @@ const BAD: &str = "bäd";
 
 /// What callbacks were told, in the order in which they were called.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum Call {
     Completed(usize),
     KeyExists(usize, u64),
     Failed(usize, u64),
 }
 
-type Heard = Arc<Mutex<Vec<Told>>>;
+type Heard = Arc<Mutex<Vec<Call>>>;
 
-fn tell(heard: &Heard) -> impl Fn(Told) + Send + Sync + 'static {
+fn tell(heard: &Heard) -> impl Fn(Call) + Send + Sync + 'static {
     let heard = heard.clone();
     move |told| heard.lock().expect("no callback panics").push(told)
 }
@@ -47,9 +47,9 @@ fn listening(put: BulkPut, after: AfterFailure) -> (BulkPut, Heard) {
     let heard = Heard::default();
     let (completed, failed) = (tell(&heard), tell(&heard));
     let put = put
-        .on_completed(move |stream| completed(Told::Completed(stream)))
+        .on_completed(move |stream| completed(Call::Completed(stream)))
         .on_failed(move |_, entry| {
-            failed(Told::Failed(entry.stream, entry.row));
+            failed(Call::Failed(entry.stream, entry.row));
             after
         });
     (put, heard)
@@ -77,12 +77,12 @@ type Rows = BTreeMap<(i64, i64), String>;
 
 /// A database to put into, and how its rows are seen without this crate.
 enum Kind {
-    Postgres(Vec<Place>),
+    Postgres(Vec<TestDatabase>),
     Sqlite(tempfile::TempDir),
     #[cfg(feature = "mysql")]
-    MariaDb(crate::mysql::Place),
+    MariaDb(crate::mysql::TestDatabase),
     #[cfg(feature = "cassandra")]
-    Cassandra(Box<crate::cassandra::Place>),
+    Cassandra(Box<crate::cassandra::TestDatabase>),
 }
 
 impl Kind {
@@ -92,14 +92,14 @@ impl Kind {
         let _waiting = WAITING.lock().await;
         let mut shards = Vec::new();
         for _ in 0..3 {
-            shards.push(Place::on(Server::System).await);
+            shards.push(TestDatabase::on(Server::System).await);
         }
         let mut kinds = vec![
             Self::Sqlite(tempfile::tempdir().expect("a directory")),
-            Self::Postgres(vec![Place::on(Server::System).await]),
+            Self::Postgres(vec![TestDatabase::on(Server::System).await]),
             Self::Postgres(shards),
             #[cfg(feature = "mysql")]
-            Self::MariaDb(crate::mysql::Place::new().await),
+            Self::MariaDb(crate::mysql::TestDatabase::new().await),
         ];
         for kind in &kinds {
             kind.execute(TABLE).await;
@@ -111,7 +111,9 @@ impl Kind {
 
     #[cfg(feature = "cassandra")]
     async fn cassandra() -> Self {
-        Self::Cassandra(Box::new(crate::cassandra::Place::new(&[TABLE_OF_ASCII]).await))
+        Self::Cassandra(Box::new(
+            crate::cassandra::TestDatabase::new(&[TABLE_OF_ASCII]).await,
+        ))
     }
 
     /// Whether an insert replaces what is there.
@@ -252,28 +254,28 @@ async fn entries_are_written_or_handed_over_before_their_stream_is_completed() {
         let (mut put, heard) = listening(put, AfterFailure::Continue);
         if !kind.replaces() {
             let exists = tell(&heard);
-            put = put.on_key_exists(move |entry| exists(Told::KeyExists(entry.stream, entry.row)));
+            put = put.on_key_exists(move |entry| exists(Call::KeyExists(entry.stream, entry.row)));
         }
         let report = put.run().await.expect("the put");
         let rows = kind.rows().await;
         let heard = heard.lock().expect("no callback panics").clone();
 
-        let ended = |stream| [Told::Completed(stream), Told::Failed(stream, 1_235)];
+        let ended = |stream| [Call::Completed(stream), Call::Failed(stream, 1_235)];
         let mut expected: BTreeSet<_> = (0..STREAMS as usize).flat_map(ended).collect();
         if !kind.replaces() {
-            expected.extend((0..STREAMS as usize).map(|stream| Told::KeyExists(stream, 2_001)));
-            expected.extend([Told::KeyExists(0, 6), Told::KeyExists(3, 10)]);
+            expected.extend((0..STREAMS as usize).map(|stream| Call::KeyExists(stream, 2_001)));
+            expected.extend([Call::KeyExists(0, 6), Call::KeyExists(3, 10)]);
         }
         assert_eq!(heard.iter().cloned().collect::<BTreeSet<_>>(), expected);
         assert_eq!(heard.len(), expected.len(), "each once: {heard:?}");
         for stream in 0..STREAMS as usize {
-            let of = |told: &Told| match told {
-                Told::Completed(at) | Told::KeyExists(at, _) | Told::Failed(at, _) => *at == stream,
+            let of = |told: &Call| match told {
+                Call::Completed(at) | Call::KeyExists(at, _) | Call::Failed(at, _) => *at == stream,
             };
             let last = heard.iter().rfind(|told| of(told));
             assert_eq!(
                 last,
-                Some(&Told::Completed(stream)),
+                Some(&Call::Completed(stream)),
                 "completed comes last: {heard:?}"
             );
         }
@@ -432,7 +434,7 @@ async fn a_failure_that_aborts_ends_the_put() {
             let told = heard
                 .lock()
                 .expect("no callback panics")
-                .contains(&Told::Failed(0, 2));
+                .contains(&Call::Failed(0, 2));
             assert_eq!(told, with_callback);
             kind.clear().await;
         }

@@ -86,7 +86,7 @@ async fn of_sqlite() {
 #[cfg(feature = "postgres")]
 mod of_postgres {
     use super::{ROWS, check, check_columns};
-    use crate::postgres::{Place, Server};
+    use crate::postgres::{Server, TestDatabase};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn on_the_systems_server() {
@@ -99,7 +99,7 @@ mod of_postgres {
     }
 
     async fn on(server: Server) {
-        let place = Place::on(server).await;
+        let place = TestDatabase::on(server).await;
         place
             .run(&format!(
                 "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false); \
@@ -124,7 +124,7 @@ mod of_postgres {
 #[cfg(feature = "mysql")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_mariadb() {
-    let place = crate::mysql::Place::new().await;
+    let place = crate::mysql::TestDatabase::new().await;
     place
         .run(&format!(
             "CREATE TABLE skewed (k bigint, same varchar(40), absent double, few int, day date, PRIMARY KEY (day, k));\n\

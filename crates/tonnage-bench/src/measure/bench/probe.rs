@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Bench, Running, gauge, stopped, tables::Made};
+use super::{Bench, Running, instruments, stopped, tables::Made};
 use crate::measure::{
     figures::{Cell, WritePath},
     judge::judge,
@@ -70,9 +70,9 @@ impl Running<'_> {
             return Err(stopped());
         }
         let name = format!("{}_look_{}", self.bench.prefix, index + 1);
-        let gauge = gauge(&*self.bench.target)?;
+        let instruments = instruments(&*self.bench.target)?;
         let looked = self.look(setting, &name).await;
-        let discarded = gauge.discard(&name).await;
+        let discarded = instruments.discard(&name).await;
         let path = match looked {
             Ok(path) => path,
             Err(_) if self.stop.requested() => return Err(stopped()),
@@ -118,11 +118,11 @@ impl Running<'_> {
         let table = table.ok_or_else(|| Error::bug(format!("{name} is not there once made")))?;
         let all = || table.columns.iter().map(|column| column.name.clone()).collect();
         let columns = self.columns(setting, setting.operation).unwrap_or_else(all);
-        let gauge = gauge(&*target)?;
-        let causes = gauge
+        let instruments = instruments(&*target)?;
+        let causes = instruments
             .causes(&table, setting.operation, setting.method, &columns)
             .await?;
-        let seen = look(gauge, &table, setting.operation, prepared, &self.stop).await?;
+        let seen = look(instruments, &table, setting.operation, prepared, &self.stop).await?;
         Ok(judge(setting.operation, setting.method, seen, &causes).into())
     }
 }

@@ -32,7 +32,7 @@ use tonnage_core::{
 };
 use tonnage_engine::{
     fetch::{Asked, Asker, Known, REQUEST_KEYS},
-    load::{Between, Prepared, WriteTimes},
+    load::{AfterCommit, Prepared, WriteTimes},
 };
 use tonnage_formats::generate::random::{Random, base};
 
@@ -147,7 +147,7 @@ impl Reading {
 }
 
 #[async_trait]
-impl Between for Reading {
+impl AfterCommit for Reading {
     async fn after(&self, lane: usize, rows: &RecordBatch) -> Result<()> {
         let job = self.jobs.get(lane);
         let mut job = job.ok_or_else(|| Error::bug("a job without reads"))?.lock().await;

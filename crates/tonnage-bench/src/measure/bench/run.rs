@@ -14,7 +14,7 @@ use futures::future::join_all;
 use super::{
     Running,
     bounds::{Over, offered},
-    gauge, processors,
+    instruments, processors,
     reading::{Reading, reads},
     tables::Made,
 };
@@ -33,7 +33,7 @@ use tonnage_core::{
 };
 use tonnage_engine::{
     fetch::Known,
-    load::{Between, Ended, Prepared, Progress, WriteTimes, prepare},
+    load::{AfterCommit, Ended, Prepared, Progress, WriteTimes, prepare},
     plan::{LedgerPlace, LoadOptions, Rate},
 };
 
@@ -188,7 +188,7 @@ impl Running<'_> {
         as_asked(setting, &load)?;
         let reading = self.reading(setting, (by, &table), rows, &load).await?;
         if let Some(reading) = &reading {
-            let between: Arc<dyn Between> = reading.clone();
+            let between: Arc<dyn AfterCommit> = reading.clone();
             load = load.with_between(between);
         }
         Ok(Part {
@@ -226,7 +226,7 @@ impl Running<'_> {
 
         let log_before = log(&*target).await?;
         let at_seconds = self.first_run.elapsed().as_secs_f64();
-        let before = self.meter.begin(gauge(&*target)?).await?;
+        let before = self.meter.begin(instruments(&*target)?).await?;
         let round_trips_before = round_trips(self);
         let began = Instant::now();
         let ended = self.for_their_time(parts).await;
@@ -247,7 +247,7 @@ impl Running<'_> {
             let after = after?;
             let client = after.client_since(&before);
             let log_after = log(&*target).await?;
-            let taken = (gauge(&*target)?, before, after);
+            let taken = (instruments(&*target)?, before, after);
             let costs = self.meter.end(taken, (wall, processors())).await?;
             Ok::<_, Error>((costs, client, log_after))
         };
@@ -289,7 +289,7 @@ impl Running<'_> {
         // Not known of all where it is not of one.
         let mut disk_bytes = Some(0);
         for (of_part, table) in &tables {
-            let disk = gauge(&**of_part)?.disk(table).await?;
+            let disk = instruments(&**of_part)?.disk(table).await?;
             disk_bytes = disk_bytes.zip(disk).map(|(sum, disk)| sum + disk.bytes);
         }
         let offered = offered(rate, &pace);
@@ -377,8 +377,8 @@ impl Running<'_> {
 }
 
 async fn log(target: &dyn Target) -> Result<Option<u64>> {
-    match target.gauge() {
-        Some(gauge) => Ok(gauge.log().await?.map(|mark| mark.bytes)),
+    match target.instruments() {
+        Some(instruments) => Ok(instruments.log().await?.map(|mark| mark.bytes)),
         None => Ok(None),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{Bench, BenchOptions, Running, gauge};
+use super::{Bench, BenchOptions, Running, instruments};
 use crate::measure::{
     own::Own,
     rows::AllRows,
@@ -59,10 +59,10 @@ impl Obstacles {
         own: Option<Arc<Own>>,
         rows: u64,
     ) -> Result<Self> {
-        let gauge = gauge(target)?;
+        let instruments = instruments(target)?;
         let mut forms = Vec::new();
         for form in matrix.tables() {
-            if let Some(why) = gauge.obstacle(&form).await? {
+            if let Some(why) = instruments.obstacle(&form).await? {
                 forms.push((form, why));
             }
         }
@@ -163,7 +163,7 @@ impl Running<'_> {
     /// Makes a table of a run, for `rows` of it.
     pub(super) async fn make(&self, setting: &Setting, name: &str, rows: Range<u64>) -> Result<Made> {
         let bench = self.bench;
-        let of_database = gauge(&*bench.target)?;
+        let of_database = instruments(&*bench.target)?;
         let own = match setting.workload {
             RowKind::Own => bench.own.as_ref(),
             RowKind::Workload(_) => None,
@@ -195,7 +195,7 @@ impl Running<'_> {
         };
         let mut making = super::super::form::making(form, table.clone(), columns, key);
         making.partitions = self.partitions(setting, rows)?;
-        gauge(&*target)?.make(&making).await?;
+        instruments(&*target)?.make(&making).await?;
         Ok(Made {
             target,
             table,

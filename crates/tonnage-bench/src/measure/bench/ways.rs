@@ -2,17 +2,17 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use super::gauge;
+use super::instruments;
 use crate::measure::{
+    latency_proxy::{LatencyProxy, Length},
     setting::Setting,
-    way::{Length, Way},
 };
 use tonnage_core::{error::Result, target::Target};
 
 /// The database by a longer way.
 pub(super) struct Remote {
     micros: u64,
-    pub(super) way: Way,
+    pub(super) way: LatencyProxy,
     /// Connects by that way.
     pub(super) target: Arc<dyn Target>,
 }
@@ -38,9 +38,9 @@ impl Ways {
                 round_trip: Duration::from_micros(micros),
                 bandwidth,
             };
-            let gauge = gauge(target)?;
-            let way = Way::open(gauge.address()?, length)?;
-            let target = gauge.by_way_of(way.local()).await?;
+            let instruments = instruments(target)?;
+            let way = LatencyProxy::open(instruments.address()?, length)?;
+            let target = instruments.through_proxy(way.local()).await?;
             ways.0.push(Remote { micros, way, target });
         }
         Ok(ways)

@@ -4,13 +4,13 @@ use super::{ORDERS, assert_untouched};
 use crate::{
     database,
     process::{Running, tonnage},
-    support::{ALL, Database, Place},
+    support::{ALL, Database, TestDatabase},
 };
 
 #[test]
 fn what_a_killed_run_has_left_is_removed_where_that_is_asked_for() {
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let left = match database {
             Database::Sqlite => {
                 for file in ["shop.db.tonnage_bench_12ab_3", "shop.db.tonnage_bench_12ab_3-wal"] {

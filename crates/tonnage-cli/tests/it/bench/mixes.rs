@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ORDERS, assert_untouched, bench};
-use crate::support::{ALL, Database, Place};
+use crate::support::{ALL, Database, TestDatabase};
 
 const ROWS: u64 = 100;
 
@@ -48,7 +48,7 @@ fn assert_account(cell: &Value, jobs: u64) {
 #[test]
 fn a_mix_reads_exactly_its_share_and_finds_all_of_it() {
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let line = format!(
             "--rows {ROWS} --duration 10m --repeat 1 --batch-rows 40 --jobs 1 --method single,batch --yes --workload ycsb \
              --operation insert,update,upsert --touch latest --reads 50,90"
@@ -91,7 +91,7 @@ fn a_mix_reads_exactly_its_share_and_finds_all_of_it() {
 #[test]
 fn rows_of_every_kind_are_read_whichever_of_them_are_met() {
     for database in ALL {
-        let place = Place::new(*database);
+        let place = TestDatabase::new(*database);
         let report = bench(
             &place,
             &format!(
@@ -116,7 +116,7 @@ fn rows_of_every_kind_are_read_whichever_of_them_are_met() {
 #[test]
 fn several_jobs_and_tables_read_what_they_owe() {
     for database in [Database::Postgres, Database::MariaDb] {
-        let place = Place::new(database);
+        let place = TestDatabase::new(database);
         let report = bench(
             &place,
             &format!(

@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use super::{ORDERS, assert_untouched, bench};
-use crate::support::{ALL, Database, Place};
+use crate::support::{ALL, Database, TestDatabase};
 
 #[test]
 fn what_is_offered_at_a_rate_is_answered_by_its_time() {
     const RATE: f64 = 2_000.0;
     for database in ALL {
-        let place = Place::with(*database, ORDERS, &[]);
+        let place = TestDatabase::with(*database, ORDERS, &[]);
         let line =
             "--rows 200 --duration 10m --repeat 2 --method single,array --batch-rows 20 --jobs 1 --yes";
         let ran = place.run(&format!("bench {{db}} {line} --rate 2k/s -o out"));
@@ -66,7 +66,7 @@ fn what_is_offered_at_a_rate_is_answered_by_its_time() {
 
 #[test]
 fn a_rate_that_nobody_holds_is_not_recommended_for() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let line = "--rows 50 --duration 10m --repeat 1 --method single --rate 1G --yes";
     let report = bench(&place, line);
     let run = &report["cells"][0]["runs"][0];

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{ORDERS, SMALL, assert_untouched, bench};
-use crate::support::{Database, Place};
+use crate::support::{Database, TestDatabase};
 
 /// The cell of a bench that was asked for one round trip beside the way as it is.
 fn remote(report: &Value) -> &Value {
@@ -27,7 +27,7 @@ fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
         (Database::Postgres, single, 3.0),
         (Database::MariaDb, single, 3.0),
     ] {
-        let place = Place::with(database, ORDERS, &[]);
+        let place = TestDatabase::with(database, ORDERS, &[]);
         let trips = |rows: u64| {
             let report = bench(
                 &place,
@@ -55,7 +55,7 @@ fn a_row_costs_the_round_trips_that_its_statements_wait_for() {
 
 #[test]
 fn a_longer_way_asks_the_same_of_the_server() {
-    let place = Place::with(Database::Postgres, ORDERS, &[]);
+    let place = TestDatabase::with(Database::Postgres, ORDERS, &[]);
     let authority = std::env::var("TONNAGE_TEST_POSTGRES_CA").expect("the authority");
     let options = format!("{SMALL} --method native --jobs 2 --rtt 1ms --bandwidth 50MB/s --report -");
     let verified = format!("sslmode=verify-full&sslrootcert={authority}");

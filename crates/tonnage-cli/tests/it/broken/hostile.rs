@@ -19,7 +19,7 @@ use arrow::{
 use crate::{
     packing::{PACKINGS, arrow_file, arrow_stream},
     process::tonnage,
-    support::{Database, Place},
+    support::{Database, TestDatabase},
 };
 
 /// The address space that the program has for such a file, in KiB. Beside what it holds, every thread takes some, and
@@ -41,7 +41,7 @@ type Feed<'a> = &'a dyn Fn(&mut dyn Write);
 
 /// Loads `file` (or what `feed` writes, from standard input) with little memory.
 #[track_caller]
-fn check(place: &Place, file: &str, options: &str, feed: Option<Feed<'_>>, end: &End) {
+fn check(place: &TestDatabase, file: &str, options: &str, feed: Option<Feed<'_>>, end: &End) {
     let program = tonnage();
     let rejects = file.replace('-', "stdin");
     let arguments = format!(
@@ -103,7 +103,7 @@ fn check(place: &Place, file: &str, options: &str, feed: Option<Feed<'_>>, end: 
 }
 
 fn check_bytes(file: &str, bytes: &[u8], options: &str, end: &End) {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     place.write(file, bytes);
     check(&place, file, options, None, end);
 }
@@ -148,7 +148,7 @@ fn a_small_file_that_unpacks_to_one_huge_record_costs_that_record_only() {
 
 #[test]
 fn a_field_of_two_gigabytes_from_a_pipe_is_one_bad_row() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let feed = |pipe: &mut dyn Write| {
         let part = vec![b'x'; MIB];
         let _ = pipe.write_all(b"id,name\n1,a\n2,");
@@ -324,7 +324,7 @@ fn a_parquet_footer_that_claims_too_much_is_refused() {
 
 #[test]
 fn a_file_with_holes_is_not_believed_to_be_full() {
-    let place = Place::new(Database::Sqlite);
+    let place = TestDatabase::new(Database::Sqlite);
     let write = |name: &str, parts: &[(u64, &[u8])]| {
         let mut file = File::create(place.path(name)).expect("a file");
         for (at, bytes) in parts {

@@ -21,7 +21,7 @@ use super::{
     Fault, TIME_MAX, restored, round, rounds, seed,
     servers::{Cluster, Maria, Server},
     tally::{RoundDirectory, Tally},
-    target::Way,
+    target::ProxyChain,
     until,
     wire::Event,
 };
@@ -45,7 +45,7 @@ const LOOK: Duration = Duration::from_millis(1);
 trait Fallible {
     fn url(&self) -> String;
     /// A way to it that can be cut, and its URL by that way; none where there is no server, or one of others too.
-    fn way(&self) -> Option<(&Way, String)> {
+    fn way(&self) -> Option<(&ProxyChain, String)> {
         None
     }
     /// What it is to the buffer that it is taken away.
@@ -578,13 +578,13 @@ fn numbers(rows: Vec<Row>) -> Vec<u64> {
 /// A server of the test's own, and a way to it.
 struct Own {
     server: Server,
-    way: Way,
+    way: ProxyChain,
 }
 
 impl Own {
     fn new(server: Server, protocol: Protocol) -> Self {
         server.rows(READINGS);
-        let way = Way::to(&server.address(), protocol);
+        let way = ProxyChain::to(&server.address(), protocol);
         Self { server, way }
     }
 }
@@ -594,7 +594,7 @@ impl Fallible for Own {
         self.server.url()
     }
 
-    fn way(&self) -> Option<(&Way, String)> {
+    fn way(&self) -> Option<(&ProxyChain, String)> {
         let (server, way) = (self.server.address(), format!("127.0.0.1:{}", self.way.wire.port));
         Some((&self.way, self.url().replace(&server, &way)))
     }

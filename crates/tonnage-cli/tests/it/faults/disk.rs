@@ -14,7 +14,7 @@ use std::{
 use super::servers::{Cluster, Maria, Server};
 use crate::{
     process::{Running, count, tonnage},
-    support::{Database, Place},
+    support::{Database, TestDatabase},
 };
 
 const ROWS: u64 = 3_000;
@@ -36,15 +36,15 @@ fn numbers() -> String {
         .collect()
 }
 
-fn place(database: Database) -> Place {
-    Place::with(
+fn place(database: Database) -> TestDatabase {
+    TestDatabase::with(
         database,
         "CREATE TABLE numbers (id integer PRIMARY KEY)",
         &[("numbers.csv", &numbers())],
     )
 }
 
-fn check(place: &Place) {
+fn check(place: &TestDatabase) {
     let found = place.sql("SELECT count(*), sum(id) FROM numbers");
     let good = (0..ROWS).filter(|row| row % BAD > 0);
     assert_eq!(found, [format!("{}|{}", good.clone().count(), good.sum::<u64>())]);
@@ -199,7 +199,7 @@ impl Server {
 /// The load ends with the server's error and an exact account, and goes on once there is room.
 fn runs_out_of_room(mut server: Server, lack: Lack) {
     let lack = server.cramp(lack);
-    let place = Place::with(Database::Sqlite, "", &[]);
+    let place = TestDatabase::with(Database::Sqlite, "", &[]);
     let note = "n".repeat(NOTE);
     let lines = (0..ROWS).map(|row| format!("{row},{note}\n"));
     place.write("numbers.csv", format!("id,note\n{}", lines.collect::<String>()));
@@ -282,7 +282,7 @@ fn a_report_that_cannot_be_written_is_told_and_the_run_is_finished() {
 
 #[test]
 fn what_a_journal_without_room_has_acknowledged_is_drained_later() {
-    let place = Place::with(
+    let place = TestDatabase::with(
         Database::Postgres,
         "CREATE TABLE numbers (id integer NOT NULL)",
         &[],

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     process::{Ended, Running, count, report, tonnage},
-    support::{Database, Place},
+    support::{Database, TestDatabase},
 };
 
 const ROWS: u64 = 2_000;
@@ -30,7 +30,7 @@ const CONNECTIONS_MIN: usize = 10;
 /// A server with a table, and an account, `loader`, that is nobody special.
 struct Crowded {
     server: Server,
-    place: Place,
+    place: TestDatabase,
 }
 
 /// A session of somebody else's.
@@ -79,7 +79,7 @@ impl Crowded {
     }
 
     fn on(server: Server) -> Self {
-        let place = Place::with(Database::Sqlite, "", &[]);
+        let place = TestDatabase::with(Database::Sqlite, "", &[]);
         let lines = (0..ROWS).map(|id| format!("{id},{},note {id}\n", id * 7));
         place.write(
             "items.csv",

@@ -3,7 +3,7 @@
 
 use super::{
     servers::{Cluster, Maria},
-    target::Way,
+    target::ProxyChain,
     wire::Event,
 };
 use crate::{
@@ -20,7 +20,7 @@ const ATTEMPTS_MAX: u32 = 5;
 
 /// Cuts a statement farther and farther behind its beginning, until it comes to its end before. `to` gives the URL of a
 /// database by a port, `query` asks it.
-fn cut_anywhere(way: &Way, to: fn(u16) -> String, query: impl Fn(&str) -> Vec<Row>) {
+fn cut_anywhere(way: &ProxyChain, to: fn(u16) -> String, query: impl Fn(&str) -> Vec<Row>) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let lines = (1..=ROWS).map(|id| format!("{id},{}\n", id * 100));
     let text = format!("id,more\n{}", lines.collect::<String>());
@@ -70,7 +70,7 @@ fn cut_anywhere(way: &Way, to: fn(u16) -> String, query: impl Fn(&str) -> Vec<Ro
 #[test]
 fn a_statement_that_is_cut_anywhere_in_postgres_runs_once_a_row() {
     let cluster = Cluster::start("");
-    let way = Way::to(&cluster.address(), Protocol::Postgres);
+    let way = ProxyChain::to(&cluster.address(), Protocol::Postgres);
     let to = |port| format!("postgresql://tonnage@127.0.0.1:{port}/postgres?sslmode=disable");
     cut_anywhere(&way, to, |sql| cluster.query("postgres", sql));
 }
@@ -78,7 +78,7 @@ fn a_statement_that_is_cut_anywhere_in_postgres_runs_once_a_row() {
 #[test]
 fn a_statement_that_is_cut_anywhere_in_mariadb_runs_once_a_row() {
     let maria = Maria::start();
-    let way = Way::to(&maria.address(), Protocol::MariaDb);
+    let way = ProxyChain::to(&maria.address(), Protocol::MariaDb);
     let to = |port| format!("mariadb://tonnage:tonnage@127.0.0.1:{port}/tonnage?sslmode=disable");
     cut_anywhere(&way, to, |sql| maria.query(sql));
 }

@@ -141,7 +141,7 @@ pub fn run_stalled(target: &mut Target, seed: u64) {
     let mut met = Vec::new();
     let (mut round, mut story) = begin(target, seed, &mut met);
     let mut running = round.start_slowly();
-    let moment = round.moment(&mut running);
+    let moment = round.random_step(&mut running);
     let way = round.target.way.as_ref().expect("a way to the server");
     way.wire.stop();
     // The second time leaves at once.
@@ -237,7 +237,7 @@ impl Round<'_> {
     }
 
     /// Waits for a moment of it; says which.
-    fn moment(&mut self, running: &mut Running) -> String {
+    fn random_step(&mut self, running: &mut Running) -> String {
         if self.chance.below(4) == 0 {
             // Also while it connects, takes the run over or mends the rejects file.
             let micros = self.chance.below(80_000);
@@ -277,7 +277,7 @@ impl Round<'_> {
         match fault {
             Fault::Kill => {
                 let mut running = self.start_slowly();
-                let moment = self.moment(&mut running);
+                let moment = self.random_step(&mut running);
                 self.kill(running);
                 format!("killed {moment}")
             }
@@ -320,13 +320,13 @@ impl Round<'_> {
                     return self.end_with_report(running, &told);
                 }
                 let mut running = self.start_slowly();
-                let moment = self.moment(&mut running);
+                let moment = self.random_step(&mut running);
                 self.target.pause(time);
                 self.end(running, &format!("a node {told} {moment}"))
             }
             Fault::Second => {
                 let mut first = self.start_slowly();
-                let moment = self.moment(&mut first);
+                let moment = self.random_step(&mut first);
                 let second = self.start(&Setting::default());
                 let told = format!("a second one {moment}");
                 let told = self.end(second, &told);
@@ -365,7 +365,7 @@ impl Round<'_> {
                     ..Setting::default()
                 });
                 if self.chance.below(2) == 0 {
-                    let moment = self.moment(&mut running);
+                    let moment = self.random_step(&mut running);
                     self.kill(running);
                     return format!("a clock off by {clock}, killed {moment}");
                 }
@@ -433,7 +433,7 @@ impl Round<'_> {
                 self.target.save(backup, &self.scenario);
             }
             let mut running = self.start_slowly();
-            moments.push(self.moment(&mut running));
+            moments.push(self.random_step(&mut running));
             self.kill(running);
         }
         self.target.restore(backup, &self.scenario);
@@ -483,7 +483,7 @@ impl Round<'_> {
 
     fn hit_server(&mut self) -> String {
         let mut running = self.start_slowly();
-        let moment = self.moment(&mut running);
+        let moment = self.random_step(&mut running);
         self.target.fail();
         let away = Duration::from_millis(self.chance.below(700));
         sleep(away);

@@ -28,12 +28,12 @@ pub struct Target {
     pub name: &'static str,
     pub(super) kind: Kind,
     /// The way to the server; none where there is no server, or where its clients find their own way.
-    pub way: Option<Way>,
+    pub way: Option<ProxyChain>,
     rounds: u64,
 }
 
 /// Two wires, one behind the other.
-pub struct Way {
+pub struct ProxyChain {
     pub wire: Wire,
     /// Knows a COMMIT when it sees one.
     pub proxy: Proxy,
@@ -69,7 +69,7 @@ const PARTITIONS: &str = " PARTITION BY HASH (id); \
      CREATE TABLE items_1 PARTITION OF items FOR VALUES WITH (MODULUS 3, REMAINDER 1); \
      CREATE TABLE items_2 PARTITION OF items FOR VALUES WITH (MODULUS 3, REMAINDER 2)";
 
-impl Way {
+impl ProxyChain {
     pub fn to(server: &str, protocol: Protocol) -> Self {
         let proxy = Proxy::start(protocol, server, Chance::of(0));
         let wire = Wire::start(&format!("127.0.0.1:{}", proxy.port));
@@ -124,7 +124,7 @@ impl Target {
             // The ledger's tables too.
             cluster.query("postgres", "ALTER ROLE tonnage SET default_tablespace = 'small'");
         }
-        let way = Way::to(&cluster.address(), Protocol::Postgres);
+        let way = ProxyChain::to(&cluster.address(), Protocol::Postgres);
         let kind = Kind::Postgres {
             cluster,
             members,
@@ -136,7 +136,7 @@ impl Target {
 
     pub fn mariadb() -> Self {
         let maria = Maria::start();
-        let way = Way::to(&maria.address(), Protocol::MariaDb);
+        let way = ProxyChain::to(&maria.address(), Protocol::MariaDb);
         Self::of("MariaDB", Kind::MariaDb(maria), Some(way))
     }
 
@@ -149,7 +149,7 @@ impl Target {
         Self::of("Cassandra", kind, None)
     }
 
-    fn of(name: &'static str, kind: Kind, way: Option<Way>) -> Self {
+    fn of(name: &'static str, kind: Kind, way: Option<ProxyChain>) -> Self {
         Self {
             name,
             kind,

@@ -27,11 +27,11 @@ pub enum Event {
 /// See the module. Its threads end with their connections.
 pub struct Wire {
     pub port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<WireState>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WireState {
     server: String,
     /// The next event, and how many bytes before it.
     due: Mutex<Option<(u64, Event)>>,
@@ -43,9 +43,9 @@ impl Wire {
     pub fn start(server: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("an address").port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WireState {
             server: server.to_owned(),
-            ..Shared::default()
+            ..WireState::default()
         });
         let accepting = shared.clone();
         // Ends with the test's process.
@@ -80,7 +80,7 @@ impl Wire {
     }
 }
 
-impl Shared {
+impl WireState {
     fn serve(self: &Arc<Self>, client: TcpStream) {
         let Ok(server) = TcpStream::connect(&self.server) else {
             return;

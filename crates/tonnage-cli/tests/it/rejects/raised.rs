@@ -2,7 +2,7 @@
 
 use crate::support::{
     Database::{MariaDb, Postgres, Sqlite},
-    Place,
+    TestDatabase,
 };
 
 /// 300 rows, of which every hundredth is bad.
@@ -19,7 +19,7 @@ fn rows() -> String {
 
 /// Loads the rows with `options`; the codes of those that were put aside.
 #[track_caller]
-fn codes(place: &Place, url: &str, options: &str) -> Vec<String> {
+fn codes(place: &TestDatabase, url: &str, options: &str) -> Vec<String> {
     place.write("rows.csv", rows());
     // Of the load before.
     let _ = std::fs::remove_file(place.path("bad.jsonl"));
@@ -53,7 +53,7 @@ fn what_postgres_raises_of_a_row_is_its_own() {
     for code in [
         "P0001", "42501", "0A000", "55000", "AB123", "28000", "57P03", "XX000", "40001",
     ] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             Postgres,
             &format!(
                 "CREATE TABLE t (id integer PRIMARY KEY, note text);
@@ -73,7 +73,7 @@ fn what_postgres_raises_of_a_row_is_its_own() {
 
 #[test]
 fn rows_that_row_security_refuses_are_bad_rows() {
-    let place = Place::new(Postgres);
+    let place = TestDatabase::new(Postgres);
     let role = format!("secured_{}", place.name());
     place.sql(&format!(
         "CREATE TABLE t (id integer PRIMARY KEY, note text); ALTER TABLE t ENABLE ROW LEVEL SECURITY;
@@ -118,7 +118,7 @@ fn what_mariadb_signals_of_a_row_is_its_own() {
         ("02000", "1643"),
         ("ABC12", "1644"),
     ] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             MariaDb,
             &format!(
                 // A semicolon within would end the statement here.
@@ -146,7 +146,7 @@ fn what_mariadb_signals_of_a_row_is_its_own() {
 #[test]
 fn a_row_that_ends_the_transaction_of_sqlite_ends_no_other() {
     for action in ["ABORT", "FAIL", "ROLLBACK"] {
-        let place = Place::with(
+        let place = TestDatabase::with(
             Sqlite,
             &format!(
                 "CREATE TABLE t (id INTEGER PRIMARY KEY, note TEXT); CREATE TABLE log (id);
@@ -172,7 +172,7 @@ fn a_row_that_ends_the_transaction_of_sqlite_ends_no_other() {
         assert_eq!(place.sql("SELECT count(*) FROM log"), ["0"], "{action}");
     }
     // All of one transaction is what it says, so a row that ends it ends the run.
-    let place = Place::with(
+    let place = TestDatabase::with(
         Sqlite,
         "CREATE TABLE t (id INTEGER PRIMARY KEY, note TEXT);
          CREATE TRIGGER refuse BEFORE INSERT ON t WHEN new.note = 'bad' BEGIN SELECT RAISE(ROLLBACK, 'not this one'); END",

@@ -30,7 +30,7 @@ use super::{
     Storage, failed,
     meta::Newest,
     recover::{Segment, file_name},
-    write::Place,
+    write::SegmentStore,
 };
 use tonnage_core::error::{Error, ErrorKind, Result};
 
@@ -58,14 +58,14 @@ pub struct Spare {
 
 /// See the module.
 pub struct Ahead {
-    shared: Arc<Shared>,
+    shared: Arc<AheadState>,
     /// Whether segments are to be prepared: not for the few rows that many openings bring.
     is_wanted: bool,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    place: Arc<Place>,
+struct AheadState {
+    place: Arc<SegmentStore>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -92,14 +92,14 @@ enum Task {
     /// Note which segment is there.
     Note(Newest),
     /// Use the file of a finished segment again, or remove it.
-    Settle(Segment),
+    Recycle(Segment),
     /// Make a file of this length, which is counted already.
     Make(u64),
 }
 
 impl Ahead {
     /// With `number` for the next segment. Nothing is prepared before it is started.
-    pub fn new(place: Arc<Place>, number: u64) -> Self {
+    pub fn new(place: Arc<SegmentStore>, number: u64) -> Self {
         let state = State {
             ready: VecDeque::new(),
             finished: VecDeque::new(),
@@ -110,7 +110,7 @@ impl Ahead {
             length: FIRST_BYTES.min(place.segment_bytes),
             not_before: None,
         };
-        let shared = Shared {
+        let shared = AheadState {
             place,
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -236,7 +236,7 @@ impl State {
             return Some(Task::Note(newest));
         }
         if let Some(segment) = self.finished.pop_front() {
-            return Some(Task::Settle(segment));
+            return Some(Task::Recycle(segment));
         }
         let is_due = self.is_wanted
             && self.ready.len() < SPARES_LEAST
@@ -249,7 +249,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl AheadState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -263,7 +263,7 @@ impl Shared {
                     "the newest segment is not noted",
                     self.place.marker.note_newest(newest),
                 ),
-                Task::Settle(segment) => ("a finished segment stays", self.settle(segment, area)),
+                Task::Recycle(segment) => ("a finished segment stays", self.recycle(segment, area)),
                 Task::Make(length) => ("no segment is prepared ahead", self.make(length, area)),
             };
             match done {
@@ -293,7 +293,7 @@ impl Shared {
     }
 
     /// Makes a finished segment's file the next one, or removes it.
-    fn settle(&self, mut segment: Segment, area: &Area) -> Result<()> {
+    fn recycle(&self, mut segment: Segment, area: &Area) -> Result<()> {
         let is_kept = segment.is_reusable
             && segment.length >= self.place.segment_bytes
             && self.lock().ready.len() < SPARES_MAX;

@@ -245,7 +245,7 @@ pub fn encode(to: &mut Vec<u8>, first: u64, rows: &Rows, tag: Option<(&str, u64)
 
 /// Where in a segment frames go.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct FrameOffsets {
     /// Where their group begins, with the segment's header if it brings that.
     pub group: u64,
     /// Where the first of the frames begins.
@@ -253,7 +253,7 @@ pub struct Place {
 }
 
 /// Makes `frames`, as they were encoded, those of a segment and a place in it. They may be sealed again for another.
-pub fn seal(mut frames: &mut [u8], id: SegmentId, place: Place) {
+pub fn seal(mut frames: &mut [u8], id: SegmentId, place: FrameOffsets) {
     let mut at = place.frames;
     while let Some(length) = frame_bytes(frames)
         && let Some((frame, rest)) = std::mem::take(&mut frames).split_at_mut_checked(length)
@@ -434,7 +434,7 @@ pub(super) mod tests {
         journal: JournalId(*b"0123456789abcdef"),
         number: 3,
     };
-    const PLACE: Place = Place {
+    const PLACE: FrameOffsets = FrameOffsets {
         group: 100,
         frames: 164,
     };
@@ -548,7 +548,7 @@ pub(super) mod tests {
         }
         assert_eq!(found(&renamed, later, PLACE.frames), None);
         // Sealed again they are the other's, and only that.
-        let place = Place { group: 0, frames: 64 };
+        let place = FrameOffsets { group: 0, frames: 64 };
         seal(&mut bytes, later, place);
         assert_eq!(found(&bytes, later, 64), Some(7));
         assert_eq!(found(&bytes, ID, PLACE.frames), None);

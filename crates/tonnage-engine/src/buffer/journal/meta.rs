@@ -193,7 +193,7 @@ impl Marker {
     }
 
     /// Notes that the ledger has a run of the journal and names its last opening, and the columns of its table.
-    pub fn settle(&self, columns: &[String]) -> Result<()> {
+    pub fn record_run(&self, columns: &[String]) -> Result<()> {
         self.change(|meta| {
             meta.begun = true;
             meta.columns = columns.to_vec();

@@ -261,7 +261,7 @@ impl Journal {
         let segments = Arc::new(Mutex::new(segments));
         let reader = Reader::new(self.id, segments.clone());
         let writer = Writer::new(
-            write::Place {
+            write::SegmentStore {
                 home: self.home,
                 marker: self.marker.clone(),
                 id: self.id,

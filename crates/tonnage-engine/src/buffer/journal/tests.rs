@@ -10,7 +10,7 @@ use super::{
         producers::{PRODUCER_NAME_BYTES_MAX, Producers},
         row::{Chunk, Rows},
     },
-    format::{self, JournalId, Place, SegmentHeader, tests::old_segment},
+    format::{self, FrameOffsets, JournalId, SegmentHeader, tests::old_segment},
     recover::{self, Found, file_name},
 };
 
@@ -73,7 +73,7 @@ impl Written {
             let place = (frames_at + begins, frames_at + bytes.len(), self.next - 1);
             self.frames.push(place);
         }
-        let place = Place {
+        let place = FrameOffsets {
             group: start as u64,
             frames: frames_at as u64,
         };

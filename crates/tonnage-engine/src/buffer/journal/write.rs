@@ -35,7 +35,7 @@ const BLOCK_BYTES: u64 = 4096;
 const WANTED_FROM: u64 = 64;
 
 /// Where segments are made.
-pub struct Place {
+pub struct SegmentStore {
     pub home: Home,
     /// For noting which segments there are.
     pub marker: Marker,
@@ -49,7 +49,7 @@ pub struct Place {
 
 /// See the module.
 pub struct Writer {
-    place: Arc<Place>,
+    place: Arc<SegmentStore>,
     /// All segments, the one at hand last.
     segments: Arc<Mutex<Vec<Segment>>>,
     /// As they stand behind what is written.
@@ -61,7 +61,7 @@ pub struct Writer {
 }
 
 /// Why a group is not in the journal.
-enum Trouble {
+enum AppendError {
     /// Nothing of it is there: it can be tried again.
     Undone(Error),
     /// Nobody knows what is there.
@@ -71,7 +71,7 @@ enum Trouble {
 impl Writer {
     /// Makes the segment that row `next` goes to.
     pub fn new(
-        place: Place,
+        place: SegmentStore,
         segments: Arc<Mutex<Vec<Segment>>>,
         producers: Producers,
         next: u64,
@@ -145,8 +145,8 @@ impl Writer {
         loop {
             match self.append(chunks, area) {
                 Ok(appended) => return Ok(appended),
-                Err(Trouble::Poisoned(error)) => return Err(error),
-                Err(Trouble::Undone(error)) => {
+                Err(AppendError::Poisoned(error)) => return Err(error),
+                Err(AppendError::Undone(error)) => {
                     tracing::warn!("rows wait for the journal: {error}");
                     let state = area.lock();
                     if let Some(failure) = &state.failed {
@@ -161,19 +161,19 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, chunks: &[Chunk], area: &Area) -> Result<Appended, Trouble> {
+    fn append(&mut self, chunks: &[Chunk], area: &Area) -> Result<Appended, AppendError> {
         if self.is_over() {
-            self.rotate(chunks[0].first, area).map_err(Trouble::Undone)?;
+            self.rotate(chunks[0].first, area).map_err(AppendError::Undone)?;
         }
         let Some(segment) = locked(&self.segments).last().cloned() else {
-            return Err(Trouble::Poisoned(Error::bug("a journal without a segment")));
+            return Err(AppendError::Poisoned(Error::bug("a journal without a segment")));
         };
         let id = self.place.id.segment(segment.number);
         let header = match segment.bytes {
             0 => self.header(chunks[0].first, segment.length).encode(id),
             _ => Vec::new(),
         };
-        let place = format::Place {
+        let place = format::FrameOffsets {
             group: segment.bytes,
             frames: segment.bytes + header.len() as u64,
         };
@@ -192,7 +192,7 @@ impl Writer {
         self.frames.truncate(length);
         if let Err(error) = written {
             if self.file.cut(segment.bytes).is_err() {
-                return Err(Trouble::Poisoned(poisoned(&segment.path, &error)));
+                return Err(AppendError::Poisoned(poisoned(&segment.path, &error)));
             }
             if let Some(at_hand) = locked(&self.segments).last_mut() {
                 at_hand.length = segment.bytes;
@@ -201,12 +201,12 @@ impl Writer {
             let mut state = area.lock();
             state.shrink_journal(segment.length - segment.bytes);
             state.journal_room = 0;
-            return Err(Trouble::Undone(failed(&segment.path, &error)));
+            return Err(AppendError::Undone(failed(&segment.path, &error)));
         }
         self.file
             .sync()
-            .map_err(|error| Trouble::Poisoned(poisoned(&segment.path, &error)))?;
-        self.is_there(&segment).map_err(Trouble::Poisoned)?;
+            .map_err(|error| AppendError::Poisoned(poisoned(&segment.path, &error)))?;
+        self.is_there(&segment).map_err(AppendError::Poisoned)?;
         let grown = end.max(segment.length);
         if let Some(at_hand) = locked(&self.segments).last_mut() {
             at_hand.bytes = end;
@@ -356,7 +356,7 @@ fn poisoned(path: &std::path::Path, error: &std::io::Error) -> Error {
 
 /// Makes a segment that grows, in one step: it has its name once its header is on disk.
 fn create(
-    place: &Place,
+    place: &SegmentStore,
     producers: &Producers,
     first: u64,
     number: u64,

@@ -1,7 +1,7 @@
 //! The engine against the reference target: whatever fails, every row stands once and the account is exact.
 
+mod after_commit;
 mod altered;
-mod between;
 mod dice;
 mod numbers;
 mod pace;

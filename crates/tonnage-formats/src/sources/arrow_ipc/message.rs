@@ -71,7 +71,7 @@ type Held = HashMap<i64, u64>;
 /// One file or stream, open behind its schema.
 pub(super) struct Messages {
     shown: Arc<str>,
-    form: Form,
+    form: Container,
     schema: SchemaRef,
     version: MetadataVersion,
     /// Made when it is known which columns are wanted.
@@ -82,7 +82,7 @@ pub(super) struct Messages {
     dictionaries: Held,
 }
 
-enum Form {
+enum Container {
     /// Messages one after another to a mark of the end; also the file form where it comes through a pipe.
     Stream(Stream),
     /// With a footer that says where each message is.
@@ -164,7 +164,7 @@ impl Messages {
         let (schema, version) = parsed.map_err(|why| no_arrow(&why))?;
         Ok(Self {
             shown: input.shown.clone(),
-            form: Form::Stream(stream),
+            form: Container::Stream(stream),
             schema,
             version,
             decoder: None,
@@ -235,7 +235,7 @@ impl Messages {
         hash.update(&encoded);
         Ok(Self {
             shown: shown.clone(),
-            form: Form::File(Indexed {
+            form: Container::File(Indexed {
                 file,
                 bytes,
                 hash,
@@ -254,8 +254,8 @@ impl Messages {
     /// The file that is read, if it is one.
     pub fn file(&self) -> Option<&File> {
         match &self.form {
-            Form::File(indexed) => Some(&indexed.file),
-            Form::Stream(stream) => stream.bytes.file(),
+            Container::File(indexed) => Some(&indexed.file),
+            Container::Stream(stream) => stream.bytes.file(),
         }
     }
 
@@ -268,7 +268,7 @@ impl Messages {
     pub fn project(&mut self, columns: &[usize]) -> Result<()> {
         let mut decoder =
             FileDecoder::new(self.schema.clone(), self.version).with_projection(columns.to_vec());
-        if let Form::File(indexed) = &mut self.form {
+        if let Container::File(indexed) = &mut self.form {
             for index in 0..indexed.dictionaries.len() {
                 let block = indexed.dictionaries[index];
                 let held = &mut self.dictionaries;
@@ -296,8 +296,8 @@ impl Messages {
             .ok_or_else(|| Error::bug("Arrow messages were read before it was said which columns"))?;
         let held = &mut self.dictionaries;
         let batch = match &mut self.form {
-            Form::File(indexed) => indexed.batch(decoder, held),
-            Form::Stream(stream) => stream.batch(decoder, held),
+            Container::File(indexed) => indexed.batch(decoder, held),
+            Container::Stream(stream) => stream.batch(decoder, held),
         };
         let batch = batch.map_err(|flaw| flaw.at(&self.shown, self.rows))?;
         self.rows += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
@@ -308,7 +308,7 @@ impl Messages {
     /// how many rows they had.
     pub fn skip(&mut self, rows: u64) -> Result<u64> {
         let mut skipped = 0;
-        if let Form::File(indexed) = &mut self.form {
+        if let Container::File(indexed) = &mut self.form {
             while let Some(block) = indexed.batches.get(indexed.next).copied() {
                 let at_row = self.rows + skipped;
                 let count = indexed
@@ -332,19 +332,21 @@ impl Messages {
     /// Of the footer, the dictionaries and the batches so far, or of all that was read of a stream.
     pub fn hash(&self) -> u64 {
         match &self.form {
-            Form::File(indexed) => indexed.hash.digest(),
-            Form::Stream(stream) => stream.hash.digest(),
+            Container::File(indexed) => indexed.hash.digest(),
+            Container::Stream(stream) => stream.hash.digest(),
         }
     }
 
     /// The hash that a file which has just been opened has once all of it has been read with these columns.
     pub fn whole_hash(mut self, columns: &[usize]) -> Result<u64> {
         match &mut self.form {
-            Form::File(_) => {
+            Container::File(_) => {
                 self.project(columns)?;
                 self.skip(u64::MAX)?;
             }
-            Form::Stream(stream) => while stream.next().map_err(|flaw| flaw.at(&self.shown, 0))?.is_some() {},
+            Container::Stream(stream) => {
+                while stream.next().map_err(|flaw| flaw.at(&self.shown, 0))?.is_some() {}
+            }
         }
         Ok(self.hash())
     }
@@ -352,8 +354,8 @@ impl Messages {
     /// Bytes of the file behind which reading stands, as they lie on the disk.
     pub fn disk_bytes(&self) -> u64 {
         match &self.form {
-            Form::Stream(stream) => stream.bytes.taken(),
-            Form::File(indexed) => match indexed.batches.get(indexed.next) {
+            Container::Stream(stream) => stream.bytes.taken(),
+            Container::File(indexed) => match indexed.batches.get(indexed.next) {
                 // Not beyond the file, as was checked.
                 Some(block) => block.offset() as u64,
                 None => indexed.bytes,

@@ -20,7 +20,7 @@ use tonnage_core::{error::ErrorKind, types::ColumnType};
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Form {
+enum Layout {
     File,
     Stream,
     /// A stream within a zstd file.
@@ -29,21 +29,21 @@ enum Form {
     PackedFile,
 }
 
-const FORMS: [Form; 4] = [Form::File, Form::Stream, Form::Packed, Form::PackedFile];
+const FORMS: [Layout; 4] = [Layout::File, Layout::Stream, Layout::Packed, Layout::PackedFile];
 
-fn encoded(form: Form, batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
+fn encoded(form: Layout, batches: &[RecordBatch], compression: Option<CompressionType>) -> Vec<u8> {
     let schema = batches[0].schema();
     let options = IpcWriteOptions::default()
         .try_with_compression(compression)
         .expect("both are built in");
-    if matches!(form, Form::File | Form::PackedFile) {
+    if matches!(form, Layout::File | Layout::PackedFile) {
         let mut writer = FileWriter::try_new_with_options(Vec::new(), &schema, options).expect("a schema");
         batches
             .iter()
             .for_each(|batch| writer.write(batch).expect("rows"));
         let bytes = writer.into_inner().expect("a footer");
         return match form {
-            Form::File => bytes,
+            Layout::File => bytes,
             _ => zstd::encode_all(bytes.as_slice(), 1).expect("bytes"),
         };
     }
@@ -53,7 +53,7 @@ fn encoded(form: Form, batches: &[RecordBatch], compression: Option<CompressionT
         .for_each(|batch| writer.write(batch).expect("rows"));
     let bytes = writer.into_inner().expect("an end");
     match form {
-        Form::Packed => zstd::encode_all(bytes.as_slice(), 1).expect("bytes"),
+        Layout::Packed => zstd::encode_all(bytes.as_slice(), 1).expect("bytes"),
         _ => bytes,
     }
 }
@@ -241,7 +241,7 @@ fn a_file_that_changed_is_refused() {
 fn the_schema_is_that_of_the_file_with_values_for_dictionaries() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("a.arrow");
-    fs::write(&path, encoded(Form::File, &batches(0, &[3]), None)).expect("room");
+    fs::write(&path, encoded(Layout::File, &batches(0, &[3]), None)).expect("room");
     let source = open(&[&path]).expect("a whole file");
     let schema = source.schema();
     assert!(schema.named && !schema.text);
@@ -269,10 +269,10 @@ fn files_that_differ_or_are_no_arrow_are_named() {
         fs::write(&path, bytes).expect("room");
         path
     };
-    let good = path("a.arrow", &encoded(Form::File, &batches(0, &[3]), None));
+    let good = path("a.arrow", &encoded(Layout::File, &batches(0, &[3]), None));
     let fewer = sample(0, 3).project(&[0, 1]).expect("two columns");
-    let fewer = path("b.arrow", &encoded(Form::File, &[fewer], None));
-    let two = encoded(Form::Stream, &batches(0, &[3]), None);
+    let fewer = path("b.arrow", &encoded(Layout::File, &[fewer], None));
+    let two = encoded(Layout::Stream, &batches(0, &[3]), None);
     let cases: [(&[&Path], &str); 4] = [
         (&[&good, &fewer], "b.arrow has no column 'kind', "),
         (
@@ -317,10 +317,10 @@ fn damage_is_an_error_and_never_a_panic() {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("orders.arrow");
     for (form, compression) in [
-        (Form::File, None),
-        (Form::Stream, None),
-        (Form::File, Some(CompressionType::LZ4_FRAME)),
-        (Form::Stream, Some(CompressionType::ZSTD)),
+        (Layout::File, None),
+        (Layout::Stream, None),
+        (Layout::File, Some(CompressionType::LZ4_FRAME)),
+        (Layout::Stream, Some(CompressionType::ZSTD)),
     ] {
         let whole = encoded(form, &batches(0, &[20, 20]), compression);
         fs::write(&path, &whole).expect("room");

@@ -30,7 +30,7 @@ const REJECTED_FIELDS_MAX: usize = 1 << 20;
 
 /// Where a record lies in its block.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RecordSpan {
     /// Its row in the block, from 0.
     row: u32,
     start: u32,
@@ -42,8 +42,8 @@ struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Records {
     fields: Fields,
-    good: Vec<Place>,
-    bad: Vec<(Place, Flaw)>,
+    good: Vec<RecordSpan>,
+    bad: Vec<(RecordSpan, Flaw)>,
     /// Blank lines between them.
     blank_lines: u64,
 }
@@ -188,7 +188,7 @@ impl Records {
                 Idle::End => return Some(Cut::At(*at)),
             }
             // Blocks and records are bounded so that their places fit.
-            let place = |end: usize| Place {
+            let place = |end: usize| RecordSpan {
                 row: rows as u32,
                 start: *at as u32,
                 end: end as u32,
@@ -268,7 +268,7 @@ impl Records {
     }
 
     /// The fields of good record `row` by name; its bytes where they are not all UTF-8.
-    fn data(&self, row: usize, place: Place, text: &[u8], shape: &Shape<'_>) -> RejectData {
+    fn data(&self, row: usize, place: RecordSpan, text: &[u8], shape: &Shape<'_>) -> RejectData {
         let names = &shape.columns.names;
         let spans = self.fields.spans.get(row * names.len()..).unwrap_or_default();
         let fields: Option<Vec<_>> = names
@@ -287,7 +287,7 @@ impl Records {
 }
 
 impl Shape<'_> {
-    fn reject(&self, origin: &Origin, place: Place, problem: Problem, data: RejectData) -> Reject {
+    fn reject(&self, origin: &Origin, place: RecordSpan, problem: Problem, data: RejectData) -> Reject {
         Reject {
             file: self.shown.clone(),
             row: origin.first_row + u64::from(place.row),

@@ -139,7 +139,7 @@ enum Cell {
 
 /// Where a line lies in its block.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct LineSpan {
     /// Its row in the block, from 0.
     row: u32,
     start: u32,
@@ -149,12 +149,12 @@ struct Place {
 /// The rows of a block. Kept from block to block for the room it has taken.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    places: Vec<Place>,
+    places: Vec<LineSpan>,
     /// One a column requested and good row, row by row.
     cells: Vec<Cell>,
     decoded: Vec<u8>,
-    good: Vec<Place>,
-    bad: Vec<(Place, Flaw)>,
+    good: Vec<LineSpan>,
+    bad: Vec<(LineSpan, Flaw)>,
     /// For each column of the source the number of the line that had it last.
     had: Vec<usize>,
     /// The columns in the order in which the last line had them: most lines have one order.
@@ -247,7 +247,7 @@ impl Lines {
                 }
                 Line::Row { end, next } => {
                     // Blocks and lines are bounded so that their places fit.
-                    self.places.push(Place {
+                    self.places.push(LineSpan {
                         row: rows as u32,
                         start: at as u32,
                         end: end as u32,
@@ -272,7 +272,7 @@ impl Lines {
         self.places.clear();
         let mut at = start as u32;
         for (row, end) in ends.iter().enumerate() {
-            self.places.push(Place {
+            self.places.push(LineSpan {
                 row: row as u32,
                 start: at,
                 end: *end,
@@ -301,18 +301,18 @@ impl Lines {
         let options = RecordBatchOptions::new().with_row_count(Some(self.good.len()));
         let rows = RecordBatch::try_new_with_options(shape.schema.clone(), arrays, &options)
             .map_err(|cause| Error::bug(format!("columns of a block do not fit together: {cause}")))?;
-        let numbers = |of: fn(&Place) -> u32| self.good.iter().map(of).collect::<Vec<_>>().into();
+        let numbers = |of: fn(&LineSpan) -> u32| self.good.iter().map(of).collect::<Vec<_>>().into();
         origin.rows = numbers(|place| place.row);
         origin.offsets = origin.first_offset.map(|_| numbers(|place| place.start));
         let rows = keep_good(rows, &mut origin, &problems)?;
-        let reject = |place: &Place, problem: Problem, data: RejectData| Reject {
+        let reject = |place: &LineSpan, problem: Problem, data: RejectData| Reject {
             file: shape.shown.clone(),
             row: origin.first_row + u64::from(place.row),
             offset: origin.first_offset.map(|first| first + u64::from(place.start)),
             problem,
             data,
         };
-        let bytes = |place: &Place| &text[place.start as usize..place.end as usize];
+        let bytes = |place: &LineSpan| &text[place.start as usize..place.end as usize];
         let mut rejects = Vec::with_capacity(self.bad.len() + problems.len());
         for (place, flaw) in &self.bad {
             rejects.push(reject(place, problem(flaw), data(bytes(place), shape)));

@@ -43,7 +43,7 @@ pub struct ParquetSource {
     files: Vec<ParquetFile>,
     schema: SourceSchema,
     request: Option<ReadRequest>,
-    at: Place,
+    at: BlockStart,
     /// Open at `at`, if open.
     reader: Option<BlockReader>,
     /// The rolling hash before each file that is known so far, the first included.
@@ -52,7 +52,7 @@ pub struct ParquetSource {
 
 /// Where the next block begins.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct BlockStart {
     /// Number of the block.
     block: u64,
     /// Index of the file.
@@ -93,7 +93,7 @@ impl ParquetSource {
                 header: None,
             },
             request: None,
-            at: Place::default(),
+            at: BlockStart::default(),
             reader: None,
             hashes: vec![0],
         })
@@ -105,7 +105,7 @@ impl ParquetSource {
     }
 
     /// Leaves files that have no more rows behind, as long as there is another.
-    fn settle(&mut self) -> Result<()> {
+    fn skip_finished_files(&mut self) -> Result<()> {
         while self.at.file + 1 < self.files.len() && self.at.row >= self.files[self.at.file].rows {
             let following = self.at.file + 1;
             if self.hashes.len() == following && self.at.row > 0 {
@@ -187,7 +187,7 @@ impl Source for ParquetSource {
     fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
         self.reader = None;
         if index == 0 && *mark == BlockMark::default() {
-            self.at = Place::default();
+            self.at = BlockStart::default();
             return Ok(());
         }
         let number = mark.file as usize;
@@ -231,7 +231,7 @@ impl Source for ParquetSource {
                 file.shown
             )));
         }
-        self.at = Place {
+        self.at = BlockStart {
             block: index,
             file: number,
             row: mark.offset,
@@ -242,7 +242,7 @@ impl Source for ParquetSource {
     }
 
     fn next(&mut self) -> Result<Option<Block>> {
-        self.settle()?;
+        self.skip_finished_files()?;
         let before = self.hash_before(self.at.file)?;
         let request = self.request.as_ref().ok_or_else(not_requested)?;
         let file = &self.files[self.at.file];
@@ -277,7 +277,7 @@ impl Source for ParquetSource {
         self.at.row += rows;
         self.at.rows += rows;
         self.at.hash = hash;
-        self.settle()?;
+        self.skip_finished_files()?;
         Ok(Some(Block {
             index,
             rows: rows_read,

@@ -3,12 +3,12 @@ use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt};
 use super::*;
 
 /// A directory to work in, a home and a few variables.
-struct Place {
+struct TestHome {
     directory: tempfile::TempDir,
     variables: BTreeMap<String, String>,
 }
 
-impl Place {
+impl TestHome {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("home/.config/tonnage")).unwrap();
@@ -66,7 +66,7 @@ const OWN: &str = "home/.config/tonnage/targets.toml";
 
 #[test]
 fn the_file_in_the_directory_comes_before_the_one_in_the_home() {
-    let mut place = Place::new();
+    let mut place = TestHome::new();
     place.write(
         OWN,
         "[shop]\nurl = 'old.db'\n[\"odd name\"]\nurl = 'odd.db'\n",
@@ -93,7 +93,7 @@ fn the_file_in_the_directory_comes_before_the_one_in_the_home() {
 #[test]
 #[cfg(feature = "postgres")]
 fn a_password_comes_from_a_variable_or_a_file_and_says_so() {
-    let mut place = Place::new();
+    let mut place = TestHome::new();
     place.variables.insert("SHOP".to_owned(), "s3cret".to_owned());
     place.write(
         OWN,
@@ -120,7 +120,7 @@ fn a_password_comes_from_a_variable_or_a_file_and_says_so() {
 
 #[test]
 fn a_section_may_name_several_databases() {
-    let place = Place::new();
+    let place = TestHome::new();
     let text = "[all]\nmembers = ['a.db', '@b']\nshard_by = ['tenant', 'id']\nhash = 'xxh3'\n\
                 [one]\nmembers = ['a.db', 'b.db']\nshard_by = 'id'\n";
     place.write("targets.toml", text, 0o644);
@@ -140,7 +140,7 @@ fn a_section_may_name_several_databases() {
 
 #[test]
 fn what_is_not_right_is_named_by_file_and_line() {
-    let place = Place::new();
+    let place = TestHome::new();
     assert_eq!(
         place.refused("shop"),
         (

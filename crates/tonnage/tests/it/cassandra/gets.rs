@@ -13,12 +13,12 @@ use tonnage::{
     table::TableName,
 };
 
-use super::{Place, counts};
+use super::{TestDatabase, counts};
 use crate::gets::{Case, check, check_composite, collect, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_several_types() {
-    let place = Place::new(&[
+    let place = TestDatabase::new(&[
         "CREATE TABLE ints (k bigint PRIMARY KEY, v text)",
         "CREATE TABLE texts (k text PRIMARY KEY, v text)",
         "CREATE TABLE uuids (k uuid PRIMARY KEY, v text)",
@@ -74,7 +74,7 @@ async fn keys_of_several_types() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_several_columns() {
-    let place = Place::new(&["CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b))"]).await;
+    let place = TestDatabase::new(&["CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b))"]).await;
     let mut text = "a,b,v\n".to_owned();
     for a in 0..100 {
         (0..50).for_each(|b| text.push_str(&format!("{a},{b},{a}-{b}\n")));
@@ -119,7 +119,7 @@ async fn keys_of_several_columns() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_of_static_columns_alone_is_a_row_without_the_others() {
-    let place = Place::new(&[
+    let place = TestDatabase::new(&[
         "CREATE TABLE t (a int, b int, s text static, v text, PRIMARY KEY (a, b))",
         "INSERT INTO t (a, s) VALUES (1, 'alone')",
         "INSERT INTO t (a, b, s, v) VALUES (2, 5, 'shared', 'row')",
@@ -140,7 +140,7 @@ async fn a_partition_of_static_columns_alone_is_a_row_without_the_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_read_as_asked_is_refused_before_a_file_is_made() {
-    let place = Place::new(&[
+    let place = TestDatabase::new(&[
         "CREATE TABLE t (a int PRIMARY KEY, v text)",
         "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND a IS NOT NULL PRIMARY KEY (v, a)",
         "INSERT INTO t (a, v) VALUES (1, 'one')",
@@ -213,7 +213,7 @@ async fn large_rows_come_a_few_at_a_time_from_the_beginning() {
     /// Rows of a page before anything is known of their size, and once it is: of 100 kB in 300 kB.
     const FIRST: usize = 16;
     const OTHERS: usize = 3;
-    let place = Place::new(&["CREATE TABLE t (p int, c int, v text, PRIMARY KEY (p, c))"]).await;
+    let place = TestDatabase::new(&["CREATE TABLE t (p int, c int, v text, PRIMARY KEY (p, c))"]).await;
     let value = "x".repeat(100_000);
     let lines = (0..ROWS).map(|row| format!("1,{row},{value}\n"));
     let file = place.write("t.csv", &format!("p,c,v\n{}", lines.collect::<String>()));

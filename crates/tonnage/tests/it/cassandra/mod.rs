@@ -59,7 +59,7 @@ async fn up() -> String {
 }
 
 /// A keyspace of a test's own.
-pub struct Place {
+pub struct TestDatabase {
     pub url: String,
     pub session: Session,
     pub directory: TempDir,
@@ -68,7 +68,7 @@ pub struct Place {
     _guard: Box<dyn Any + Send>,
 }
 
-impl Place {
+impl TestDatabase {
     pub async fn new(ddl: &[&str]) -> Self {
         Self::with(ddl, Box::new(cluster().read_owned().await)).await
     }

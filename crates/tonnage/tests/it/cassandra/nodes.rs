@@ -14,21 +14,21 @@ use tonnage::{
     table::TableName,
 };
 
-use super::{NODES, Place, directory, script, session::until_whole};
+use super::{NODES, TestDatabase, directory, script, session::until_whole};
 
 const ROWS: u64 = 30_000;
 
 type Running = tokio::task::JoinHandle<tonnage::Result<tonnage::load::Ended>>;
 
 /// A file of so many rows.
-fn rows_file(place: &Place, rows: u64) -> String {
+fn rows_file(place: &TestDatabase, rows: u64) -> String {
     let mut text = "id,v\n".to_owned();
     (0..rows).for_each(|row| text.push_str(&format!("{row},v{row}\n")));
     place.write("t.csv", &text)
 }
 
 /// Begins a load of a file, so slow that it is not over before something happens to nodes, and waits until it has written.
-async fn begun(place: &Place, file: &str, options: LoadOptions) -> (Running, Arc<Progress>) {
+async fn begun(place: &TestDatabase, file: &str, options: LoadOptions) -> (Running, Arc<Progress>) {
     let source = tonnage::sources::open(&[file.to_owned()], None, &Default::default()).unwrap();
     let options = LoadOptions {
         rate: Some(Rate::Rows(3_000)),
@@ -45,7 +45,11 @@ async fn begun(place: &Place, file: &str, options: LoadOptions) -> (Running, Arc
 }
 
 /// Begins a load at `durability`, kills a node once something is written, and waits for the load's end.
-async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durability) -> tonnage::load::Ended {
+async fn load_while_a_node_dies(
+    place: &TestDatabase,
+    file: &str,
+    durability: Durability,
+) -> tonnage::load::Ended {
     let options = LoadOptions {
         durability: Some(durability),
         batch_rows: Some(500),
@@ -61,7 +65,7 @@ async fn load_while_a_node_dies(place: &Place, file: &str, durability: Durabilit
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_dies_stops_a_load_at_all_and_not_one_at_majority() {
-    let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
+    let place = TestDatabase::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
     let file = rows_file(&place, ROWS);
 
     let ended = load_while_a_node_dies(&place, &file, Durability::Majority).await;
@@ -146,7 +150,7 @@ impl Drop for Stopped {
 async fn writes_that_are_not_acknowledged_in_time_become_fewer_and_are_sent_again() {
     const ROWS: u64 = 12_000;
     const JOBS: usize = 2;
-    let place = Place::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
+    let place = TestDatabase::alone(&["CREATE TABLE t (id int PRIMARY KEY, v text)"]).await;
     let file = rows_file(&place, ROWS);
     let options = LoadOptions {
         durability: Some(Durability::Majority),

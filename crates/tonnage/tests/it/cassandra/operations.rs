@@ -6,7 +6,7 @@ use tonnage::{
     table::TableName,
 };
 
-use super::{Place, counts};
+use super::{TestDatabase, counts};
 
 const TABLE: &str = "CREATE TABLE t (a int, b int, v text, w text, PRIMARY KEY (a, b))";
 
@@ -26,7 +26,7 @@ fn rows(count: usize) -> String {
 /// As many replicas answer as elsewhere; what is not promised is said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_keyspace_without_a_commit_log_says_so() {
-    let place = Place::new(&[TABLE]).await;
+    let place = TestDatabase::new(&[TABLE]).await;
     let file = place.write("rows.csv", &rows(10));
     for (setting, is_lost) in [("true", false), ("false", true)] {
         place
@@ -49,7 +49,7 @@ async fn a_keyspace_without_a_commit_log_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_method_at_every_level_writes_all_rows() {
-    let place = Place::new(&[]).await;
+    let place = TestDatabase::new(&[]).await;
     let database = place.database().await;
     for (method, level, count) in [
         (Method::Array, Durability::None, 1_000),
@@ -95,7 +95,7 @@ async fn every_method_at_every_level_writes_all_rows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_row_of_a_key_wins_and_nulls_mean_what_the_operation_says() {
-    let place = Place::new(&[TABLE]).await;
+    let place = TestDatabase::new(&[TABLE]).await;
     let database = place.database().await;
     let mut text = "a,b,v,w\n".to_owned();
     for row in 0..3_000 {
@@ -148,7 +148,7 @@ async fn the_last_row_of_a_key_wins_and_nulls_mean_what_the_operation_says() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_is_sent_again_changes_nothing() {
-    let place = Place::new(&[TABLE]).await;
+    let place = TestDatabase::new(&[TABLE]).await;
     let database = place.database().await;
     let file = place.write("t.csv", "a,b,v,w\n1,1,one,x\n2,1,two,x\n");
     counts(database.load(&file).table("t").run().await.unwrap());
@@ -170,7 +170,7 @@ async fn a_row_that_is_sent_again_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_it_cannot_do_is_refused_with_the_reason() {
-    let place = Place::new(&[TABLE]).await;
+    let place = TestDatabase::new(&[TABLE]).await;
     let database = place.database().await;
     let file = place.write("t.csv", "a,b,v\n1,1,one\n");
     for (mode, hint) in [(Mode::Ignore, "--mode insert"), (Mode::Update, "--mode upsert")] {
@@ -215,7 +215,7 @@ async fn what_it_cannot_do_is_refused_with_the_reason() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_ledger_is_a_local_file_and_the_plan_says_so() {
-    let place = Place::new(&[TABLE]).await;
+    let place = TestDatabase::new(&[TABLE]).await;
     let file = place.write("t.csv", &rows(300));
     let source = tonnage::sources::open(std::slice::from_ref(&file), None, &Default::default()).unwrap();
     let target = place.target().await;
@@ -262,7 +262,7 @@ async fn the_ledger_is_a_local_file_and_the_plan_says_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_plan_says_what_a_table_brings_with_it() {
-    let place = Place::new(&[
+    let place = TestDatabase::new(&[
         "CREATE TABLE t (a int PRIMARY KEY, v text, tags set<text>) WITH default_time_to_live = 600",
         "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND a IS NOT NULL PRIMARY KEY (v, a)",
     ])
@@ -282,7 +282,7 @@ async fn the_plan_says_what_a_table_brings_with_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_is_made_and_a_batch_beyond_the_servers_limit_is_cut() {
-    let place = Place::new(&[]).await;
+    let place = TestDatabase::new(&[]).await;
     let database = place.database().await;
     let mut text = "id,name,big\n".to_owned();
     for row in 0..40 {

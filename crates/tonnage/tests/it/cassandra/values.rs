@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tonnage::plan::RejectsMax;
 
-use super::{Place, counts};
+use super::{TestDatabase, counts};
 
 /// A type, and of each value: as it is loaded, and as the database shows it.
 type Case = (&'static str, Vec<(Value, Value)>);
@@ -147,7 +147,7 @@ async fn every_type_goes_both_ways() {
             columns.join(", ")
         )
     };
-    let place = Place::new(&[ADDRESS, &create("v"), &create("w")]).await;
+    let place = TestDatabase::new(&[ADDRESS, &create("v"), &create("w")]).await;
     let rows = cases.iter().map(|(_, values)| values.len()).max().unwrap();
     let mut lines = String::new();
     // The last row has nothing but its key.
@@ -214,7 +214,7 @@ async fn what_a_type_cannot_hold_is_a_reject() {
         .map(|(at, (ty, _))| format!("c{at} {ty}"))
         .collect();
     let table = format!("CREATE TABLE v (id text PRIMARY KEY, {})", columns.join(", "));
-    let place = Place::new(&[ADDRESS, &table]).await;
+    let place = TestDatabase::new(&[ADDRESS, &table]).await;
     let mut lines = String::new();
     for (at, (ty, values)) in bad.iter().enumerate() {
         for value in *values {
@@ -242,7 +242,7 @@ async fn what_a_type_cannot_hold_is_a_reject() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_no_equal_comes_as_text() {
-    let place = Place::new(&["CREATE TABLE v (id int PRIMARY KEY, t time)"]).await;
+    let place = TestDatabase::new(&["CREATE TABLE v (id int PRIMARY KEY, t time)"]).await;
     place
         .run("INSERT INTO v (id, t) VALUES (1, '01:02:03.000000004')")
         .await;

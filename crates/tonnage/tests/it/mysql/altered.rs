@@ -11,7 +11,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{METHODS, Place, Server, batch};
+use super::{METHODS, Server, TestDatabase, batch};
 
 on_every_server! {
     every_transaction_finds_what_has_become_of_its_table,
@@ -47,7 +47,7 @@ const CHANGES: &[(&str, &str)] = &[
 ];
 
 async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for (change, what) in CHANGES {
         for method in METHODS {
             place.run(TABLE).await;
@@ -76,7 +76,7 @@ async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
 }
 
 async fn ddl_waits_for_the_transaction(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for method in METHODS {
         place.run(TABLE).await;
         let plan = place.plan("t", &["a", "b"], Operation::Insert, method).await;

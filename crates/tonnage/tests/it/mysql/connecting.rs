@@ -3,7 +3,7 @@
 use mysql_async::prelude::Queryable;
 use tonnage::{Database, ErrorKind, plan::RejectsMax};
 
-use super::{Place, Server, connect, server, session, variable};
+use super::{Server, TestDatabase, connect, server, session, variable};
 
 /// The URL of the test server's database, with what `edit` makes of it.
 fn url(edit: impl Fn(&str) -> String) -> String {
@@ -139,7 +139,7 @@ async fn mistakes_are_told_by_where_they_were_made() {
 
 #[tokio::test]
 async fn a_session_is_strict_whatever_the_server_is_set_to() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let settings = place.target.settings(tonnage::operation::Durability::Durable);
     for wanted in [
         "time_zone = '+00:00'",
@@ -204,7 +204,7 @@ async fn an_authority_vouches_for_a_server_under_another_name() {
 
 /// What an account's sessions begin with must not decide on what is written or read.
 async fn sessions_that_begin_otherwise(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int AUTO_INCREMENT PRIMARY KEY, s varchar(100), at timestamp NOT NULL, f double);\n\

@@ -8,7 +8,7 @@ use tonnage::{
 };
 
 use super::{
-    Place, key,
+    TestDatabase, key,
     masquerade::{Masquerade, SHARDS},
 };
 
@@ -29,7 +29,7 @@ fn csv(rows: usize, characters: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_bulk_protocol_carries_a_statement_in_a_packet() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("CREATE TABLE t (id int PRIMARY KEY, v text)").await;
     let itself = Masquerade::of(&place, "").await;
     let database = Database::connect(&itself.url).await.unwrap();
@@ -54,7 +54,7 @@ async fn the_bulk_protocol_carries_a_statement_in_a_packet() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_stay_below_the_size_from_which_on_they_would_be_split() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("CREATE TABLE t (id int PRIMARY KEY, v text)").await;
     let other = Masquerade::of(&place, POLARDB_X).await;
     let database = Database::connect(&other.url).await.unwrap();
@@ -96,7 +96,7 @@ async fn statements_stay_below_the_size_from_which_on_they_would_be_split() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_that_are_not_to_be_split_are_of_a_size_for_all_shards() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("CREATE TABLE t (id int PRIMARY KEY, v text)").await;
     let other = Masquerade::of(&place, POLARDB_X).await;
     let database = Database::connect(&other.url).await.unwrap();
@@ -145,7 +145,7 @@ async fn statements_that_are_not_to_be_split_are_of_a_size_for_all_shards() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_bulk_protocol_many_rows_go_in_one_statement() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE OR REPLACE TABLE t (id int PRIMARY KEY, v varchar(20));\nINSERT INTO t VALUES (1, 'one'), (2, 'two')")
         .await;
@@ -197,7 +197,7 @@ async fn without_the_bulk_protocol_many_rows_go_in_one_statement() {
 
 #[tokio::test]
 async fn without_the_bulk_protocol_an_update_or_a_delete_goes_row_by_row_and_says_so() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY, v int);\nINSERT INTO t VALUES (1, 1), (2, 2)")
         .await;

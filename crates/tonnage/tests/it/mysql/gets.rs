@@ -1,11 +1,11 @@
 //! Rows of keys.
 
-use super::Place;
+use super::TestDatabase;
 use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE ints (k bigint PRIMARY KEY, v text);\n\
@@ -126,7 +126,7 @@ async fn keys_of_every_type() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_several_columns() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (a int, b int, v text, PRIMARY KEY (a, b));\n\
@@ -141,7 +141,7 @@ async fn keys_of_several_columns() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_column_cannot_hold_is_a_key_without_rows() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE d (k date PRIMARY KEY, v text);\nINSERT INTO d VALUES ('2024-01-01', 'new')")
         .await;
@@ -155,7 +155,7 @@ async fn what_a_column_cannot_hold_is_a_key_without_rows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (k int PRIMARY KEY);\nINSERT INTO t SELECT seq FROM seq_1_to_10000")
         .await;
@@ -196,7 +196,7 @@ async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_other_tables() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run(RELATED).await;
     check_related(&place.target).await;
     // Of several foreign keys each has its own columns, also where the other table is elsewhere.
@@ -225,7 +225,7 @@ async fn rows_of_other_tables() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_request_sees_a_state_of_its_own_and_says_so() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run(RELATED).await;
     let (database, runtime) = (place.database.clone(), tokio::runtime::Handle::current());
     let got = collect_while(&place.target, false, move || {

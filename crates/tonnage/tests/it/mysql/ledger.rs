@@ -14,7 +14,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, batch, connect};
+use super::{Server, TestDatabase, batch, connect};
 use crate::common::new_run;
 
 on_every_server! {
@@ -66,7 +66,7 @@ fn rows(ids: &[i64]) -> RecordBatch {
     batch(&[(ColumnType::Int64, Arc::new(Int64Array::from(ids.to_vec())))])
 }
 
-async fn started(place: &Place, run_id: &str) -> RunHandle {
+async fn started(place: &TestDatabase, run_id: &str) -> RunHandle {
     place.run("CREATE TABLE t (id bigint)").await;
     let table = place.table("t").await;
     place
@@ -77,7 +77,7 @@ async fn started(place: &Place, run_id: &str) -> RunHandle {
         .unwrap()
 }
 
-async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
+async fn writer(place: &TestDatabase, handle: &RunHandle) -> Box<dyn Writer> {
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
     place
         .target
@@ -88,7 +88,7 @@ async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
 
 /// Its positions would move without their rows.
 async fn a_ledger_without_transactions_is_refused(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let ledger = place.target.ledger();
     let handle = started(&place, "run-1").await;
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
@@ -121,7 +121,7 @@ async fn a_ledger_without_transactions_is_refused(server: Server) {
 }
 
 async fn a_run_from_start_to_finish(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let ledger = place.target.ledger();
     assert!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().is_empty());
     assert_eq!(
@@ -146,13 +146,13 @@ async fn a_run_from_start_to_finish(server: Server) {
     assert_eq!(writer.begin(&steps).await.unwrap(), Claim::Held);
     writer.write(&rows(&[1, 2]), Guard::None).await.unwrap();
     // Rejects have changed the counts of one slot.
-    let mut settled = steps[1];
-    settled.counts = Counts {
+    let mut corrected = steps[1];
+    corrected.counts = Counts {
         written: 1,
         skipped: 2,
         rejected: 6,
     };
-    writer.commit(&[settled]).await.unwrap();
+    writer.commit(&[corrected]).await.unwrap();
     assert_eq!(
         writer.begin(&[advance(5, (5, 10), (69, 0), 3)]).await.unwrap(),
         Claim::Held
@@ -173,7 +173,7 @@ async fn a_run_from_start_to_finish(server: Server) {
             },
         }
     );
-    assert_eq!(slots[63].counts, settled.counts);
+    assert_eq!(slots[63].counts, corrected.counts);
     let total = Counts {
         written: 8,
         skipped: 6,
@@ -224,7 +224,7 @@ async fn a_run_from_start_to_finish(server: Server) {
 }
 
 async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let mut writer = writer(&place, &handle).await;
     let wrong = [
@@ -256,7 +256,7 @@ async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
 }
 
 async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let old = started(&place, "run").await;
     let mut old_writer = writer(&place, &old).await;
     let mut late_writer = writer(&place, &old).await;
@@ -315,7 +315,7 @@ async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: 
 }
 
 async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let ledger = place.target.ledger();
     let handle = started(&place, "run").await;
     let mut in_flight = writer(&place, &handle).await;
@@ -343,7 +343,7 @@ async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server
 }
 
 async fn a_retry_waits_for_its_dying_predecessor(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let mut first = writer(&place, &handle).await;
     let mut retry = writer(&place, &handle).await;
@@ -369,7 +369,7 @@ async fn a_retry_waits_for_its_dying_predecessor(server: Server) {
 }
 
 async fn first_runs_at_once_make_one_ledger(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id bigint)").await;
     let table = place.table("t").await;
     let starts = (0..8).map(|number| {
@@ -408,7 +408,7 @@ async fn first_runs_at_once_make_one_ledger(server: Server) {
 }
 
 async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (id bigint);\nINSERT INTO t VALUES (1)")
         .await;
@@ -425,19 +425,19 @@ async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {
 }
 
 async fn counts_of_64_bits_survive_a_correction(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let mut writer = writer(&place, &handle).await;
     let mut step = advance(3, (0, 0), (u64::MAX, u64::MAX), u64::MAX);
     step.counts.skipped = 0;
     assert_eq!(writer.begin(&[step]).await.unwrap(), Claim::Held);
-    let mut settled = step;
-    settled.counts = Counts {
+    let mut corrected = step;
+    corrected.counts = Counts {
         written: 0,
         skipped: u64::MAX,
         rejected: 1,
     };
-    writer.commit(&[settled]).await.unwrap();
+    writer.commit(&[corrected]).await.unwrap();
     let slot = place.target.ledger().slots("run").await.unwrap()[3];
-    assert_eq!((slot.position, slot.counts), (step.to, settled.counts));
+    assert_eq!((slot.position, slot.counts), (step.to, corrected.counts));
 }

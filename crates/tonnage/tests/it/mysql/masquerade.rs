@@ -12,7 +12,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::Place;
+use super::TestDatabase;
 
 const QUERY: u8 = 0x03;
 const PREPARE: u8 = 0x16;
@@ -60,7 +60,7 @@ impl Drop for Masquerade {
 
 impl Masquerade {
     /// Plays a server whose version begins with `version`; itself where that is empty.
-    pub async fn of(place: &Place, version: &str) -> Self {
+    pub async fn of(place: &TestDatabase, version: &str) -> Self {
         let own = place.texts("SELECT version()").await[0]
             .clone()
             .expect("a version");

@@ -2,11 +2,11 @@
 
 use tonnage::{
     generate::Workload,
-    instruments::{Keys, Partitions, Storage, TableForm, Told},
+    instruments::{Keys, Measured, Partitions, Storage, TableForm},
     table::TableName,
 };
 
-use super::{Place, Server};
+use super::{Server, TestDatabase};
 
 on_every_server! {
     a_table_is_made_of_the_form_that_was_asked_for,
@@ -14,14 +14,14 @@ on_every_server! {
 }
 
 async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
-    let place = Place::on(server).await;
-    let gauge = place.target.gauge().unwrap();
+    let place = TestDatabase::on(server).await;
+    let instruments = place.target.instruments().unwrap();
     let make = async |workload: Workload, form: TableForm, name: &str| {
-        assert_eq!(gauge.obstacle(&form).await.unwrap(), None, "{form}");
+        assert_eq!(instruments.obstacle(&form).await.unwrap(), None, "{form}");
         let columns = workload.columns_of(form.columns);
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
         let making = tonnage::measure::form::making(&form, TableName::bare(name), columns, key);
-        gauge.make(&making).await.unwrap();
+        instruments.make(&making).await.unwrap();
     };
     let of = async |what: &str, name: &str| {
         let (what, from) = what.split_once(" FROM ").unwrap();
@@ -84,7 +84,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
             partitions: 3,
             ..TableForm::default()
         };
-        assert_eq!(gauge.obstacle(&form).await.unwrap(), None);
+        assert_eq!(instruments.obstacle(&form).await.unwrap(), None);
         let name = format!("timed_{workload}");
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
         let mut making =
@@ -93,7 +93,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
             column: "ts".to_owned(),
             ends: vec![1_704_067_210, 1_704_067_220],
         });
-        gauge.make(&making).await.unwrap();
+        instruments.make(&making).await.unwrap();
         assert_eq!(of(ends, &name).await, parts, "{workload}");
     }
 
@@ -113,7 +113,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
             "has no tables without a log",
         ),
     ] {
-        let why = gauge.obstacle(&form).await.unwrap();
+        let why = instruments.obstacle(&form).await.unwrap();
         assert!(why.as_deref().is_some_and(|why| why.contains(told)), "{why:?}");
     }
 }
@@ -121,20 +121,20 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
 /// The servers of these tests flush at every commit. Of commits one after another no flush can be for two.
 async fn every_commit_flushes_the_log_and_is_counted(server: Server) {
     const COMMITS: u64 = 20;
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id integer PRIMARY KEY)").await;
-    let gauge = place.target.gauge().unwrap();
-    let before = gauge.work(None).await.unwrap();
+    let instruments = place.target.instruments().unwrap();
+    let before = instruments.work(None).await.unwrap();
     for id in 0..COMMITS {
         place.run(&format!("INSERT INTO t VALUES ({id})")).await;
     }
-    let after = gauge.work(Some(&before)).await.unwrap();
-    let grown = |after: Told<u64>, before: Told<u64>| after.unwrap() - before.unwrap();
+    let after = instruments.work(Some(&before)).await.unwrap();
+    let grown = |after: Measured<u64>, before: Measured<u64>| after.unwrap() - before.unwrap();
     let flushes = grown(after.log_flushes, before.log_flushes);
     assert!(flushes >= COMMITS, "{flushes} flushes");
     let written = grown(after.written_bytes, before.written_bytes);
     // A row and its key, in the log at least.
     assert!(written >= COMMITS * 10, "{written} bytes");
-    let servers = gauge.servers().await.unwrap().unwrap();
+    let servers = instruments.servers().await.unwrap().unwrap();
     assert_eq!((servers.listening.len(), servers.programs[0]), (1, "mariadbd"));
 }

@@ -105,7 +105,7 @@ pub async fn session(database: &str) -> Conn {
 }
 
 /// A database of a test's own, with a target and a session that work in it.
-pub struct Place {
+pub struct TestDatabase {
     pub database: String,
     pub url: String,
     pub target: Arc<dyn Target>,
@@ -117,7 +117,7 @@ pub struct Place {
 
 static PLACES: Semaphore = Semaphore::const_new(8);
 
-impl Place {
+impl TestDatabase {
     /// On the server of the system's packages.
     pub async fn new() -> Self {
         Self::on(Server::System).await

@@ -10,7 +10,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{METHODS, Place, Server, batch, key, write};
+use super::{METHODS, Server, TestDatabase, batch, key, write};
 
 on_every_server! {
     an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins,
@@ -39,7 +39,7 @@ fn rows(ids: &[i64], texts: &[&str]) -> RecordBatch {
 }
 
 /// The methods by which `operation` goes.
-fn methods(place: &Place, table: &tonnage::table::Table, operation: &Operation) -> Vec<Method> {
+fn methods(place: &TestDatabase, table: &tonnage::table::Table, operation: &Operation) -> Vec<Method> {
     let supported = |method: &Method| place.target.support(table, operation, *method) == Support::Yes;
     METHODS.into_iter().filter(supported).collect()
 }
@@ -50,7 +50,7 @@ async fn applied(
     operation: Operation,
     batches: &[RecordBatch],
 ) -> Vec<(Method, Vec<Option<String>>, u64)> {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let mut found = Vec::new();
     let reset = "DROP TABLE IF EXISTS t;\nCREATE TABLE t (id bigint PRIMARY KEY, v varchar(20));\n\
                  INSERT INTO t VALUES (1, 'one'), (2, 'two')";
@@ -110,7 +110,7 @@ async fn an_update_counts_rows_it_does_not_find_and_no_others(server: Server) {
 }
 
 async fn a_delete_counts_rows_it_does_not_find(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let operation = Operation::Delete { key: key(&["id"]) };
     for method in [Method::Array, Method::Batch, Method::Single] {
         place
@@ -126,7 +126,7 @@ async fn a_delete_counts_rows_it_does_not_find(server: Server) {
 }
 
 async fn a_decimal_key_is_compared_digit_by_digit(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let ty = ColumnType::Decimal {
         precision: 30,
         scale: 2,
@@ -161,7 +161,7 @@ async fn a_decimal_key_is_compared_digit_by_digit(server: Server) {
 }
 
 async fn keys_that_only_the_server_can_compare_are_taken_as_it_compares_them(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for method in [Method::Array, Method::Batch] {
         place
             .run("DROP TABLE IF EXISTS t;\nCREATE TABLE t (k varchar(9) PRIMARY KEY, v int)")
@@ -185,7 +185,7 @@ async fn keys_that_only_the_server_can_compare_are_taken_as_it_compares_them(ser
 }
 
 async fn what_cannot_be_told_is_refused_with_the_way_out(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int PRIMARY KEY, email varchar(40), UNIQUE (email));\n\
@@ -235,7 +235,7 @@ async fn what_cannot_be_told_is_refused_with_the_way_out(server: Server) {
 #[tokio::test]
 async fn a_table_less_durable_than_the_ledger_says_so() {
     use tonnage::table::Loss;
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE safe (id int PRIMARY KEY, v int);\n\
@@ -261,7 +261,7 @@ async fn a_table_less_durable_than_the_ledger_says_so() {
 }
 
 async fn a_further_unique_key_counts_only_where_that_is_asked_for(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int PRIMARY KEY, email varchar(40), v int, UNIQUE (email));\n\
@@ -370,7 +370,7 @@ async fn a_further_unique_key_counts_only_where_that_is_asked_for(server: Server
 }
 
 async fn rows_of_one_key_keep_their_order_where_the_primary_key_would_sort_them_otherwise(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE emails (id int PRIMARY KEY, email varbinary(9) UNIQUE NOT NULL, v int);\n\

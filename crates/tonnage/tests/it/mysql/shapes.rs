@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, BinaryArray, Float32Array, Float64Array};
 use mysql_async::prelude::Queryable;
 use tonnage::{Database, operation::Operation, plan::RejectsMax, target::Guard};
 
-use super::{METHODS, Place, Server, batch, write};
+use super::{METHODS, Server, TestDatabase, batch, write};
 
 on_every_server! {
     geometries_arrive_as_the_server_would_have_made_them,
@@ -49,7 +49,7 @@ fn sql(text: &str, system: usize) -> String {
     }
 }
 
-async fn bytes_of(place: &Place, sql: &str) -> Vec<u8> {
+async fn bytes_of(place: &TestDatabase, sql: &str) -> Vec<u8> {
     let found = place.texts(&format!("SELECT HEX({sql})")).await;
     let digits = found[0].clone().unwrap_or_else(|| panic!("{sql} is null"));
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
@@ -57,7 +57,7 @@ async fn bytes_of(place: &Place, sql: &str) -> Vec<u8> {
 }
 
 async fn geometries_arrive_as_the_server_would_have_made_them(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for (declared, text) in SHAPES {
         let little = bytes_of(&place, &format!("ST_AsBinary({})", sql(text, 0))).await;
         for method in METHODS {
@@ -82,7 +82,7 @@ async fn geometries_arrive_as_the_server_would_have_made_them(server: Server) {
 }
 
 async fn what_is_no_geometry_for_its_column_is_refused(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let point = bytes_of(&place, "ST_AsBinary(POINT(1, 2))").await;
     let line = bytes_of(&place, "ST_AsBinary(ST_GeomFromText('LINESTRING(0 0,1 1)'))").await;
     for method in METHODS {
@@ -117,7 +117,7 @@ async fn what_is_no_geometry_for_its_column_is_refused(server: Server) {
 }
 
 async fn geometries_and_addresses_go_out_and_come_back_with_everything(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let places: Vec<_> = SHAPES
         .iter()
         .enumerate()
@@ -166,7 +166,7 @@ async fn geometries_and_addresses_go_out_and_come_back_with_everything(server: S
 }
 
 async fn addresses_are_what_they_say_however_they_are_spelt(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY, a inet4, b inet6)")
         .await;
@@ -198,7 +198,7 @@ async fn addresses_are_what_they_say_however_they_are_spelt(server: Server) {
 }
 
 /// What a table of one column makes of values, by its own arithmetic.
-async fn made(place: &Place, declared: &str, values: &[f64]) -> Vec<(f64, String)> {
+async fn made(place: &TestDatabase, declared: &str, values: &[f64]) -> Vec<(f64, String)> {
     let mut conn = place.session().await;
     conn.query_drop("SET sql_mode = 'STRICT_ALL_TABLES'")
         .await
@@ -218,7 +218,7 @@ async fn made(place: &Place, declared: &str, values: &[f64]) -> Vec<(f64, String
 }
 
 async fn floats_of_so_many_digits_pass_only_where_they_stay(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let values: Vec<f64> = (0..400)
         .map(|number| {
             let number = f64::from(number);

@@ -6,11 +6,11 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::Place;
+use super::TestDatabase;
 
 #[tokio::test]
 async fn columns_keys_and_notes() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (id int AUTO_INCREMENT, name varchar(20) COLLATE utf8mb4_bin NOT NULL DEFAULT 'x', \
@@ -74,7 +74,7 @@ async fn columns_keys_and_notes() {
 
 #[tokio::test]
 async fn names_are_exact_else_unique_without_case() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE Orders (a int);\nCREATE TABLE `odd.na``me` (a int);\nCREATE VIEW v AS SELECT 1;\nCREATE SEQUENCE s")
         .await;
@@ -112,7 +112,7 @@ async fn names_are_exact_else_unique_without_case() {
 
 #[tokio::test]
 async fn a_table_that_is_made_again_or_altered_looks_different() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("CREATE TABLE t (a int)").await;
     let first = place.table("t").await.identity;
     place
@@ -138,7 +138,7 @@ async fn a_table_that_is_made_again_or_altered_looks_different() {
 
 #[tokio::test]
 async fn every_type_can_be_made_and_comes_back() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let types = [
         ColumnType::Bool,
         ColumnType::Int16,
@@ -186,7 +186,7 @@ async fn every_type_can_be_made_and_comes_back() {
 
 #[tokio::test]
 async fn a_user_without_the_privilege_process_is_told_what_that_costs() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("CREATE TABLE t (a int)").await;
     let user = format!("user_{}", place.database);
     place

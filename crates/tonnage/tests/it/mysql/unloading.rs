@@ -5,7 +5,7 @@ use std::path::Path;
 use mysql_async::prelude::Queryable;
 use tonnage::{Database, Unload};
 
-use super::{Place, session};
+use super::{TestDatabase, session};
 
 /// Every way to a file and back.
 const FORMATS: [&str; 6] = ["csv", "jsonl", "parquet", "arrow", "csv.zst", "tsv"];
@@ -39,7 +39,7 @@ const ROWS: &str = r#"(2, true, -128, 0, -32768, 0, -8388608, 0, -2147483648, 0,
 
 /// Unloads `t` into a file of each format, loads each into `again` by every method, and compares what `shown` selects.
 async fn every_way_back(
-    place: &Place,
+    place: &TestDatabase,
     db: &Database,
     formats: &[&str],
     shown: &str,
@@ -58,12 +58,12 @@ async fn every_way_back(
     }
 }
 
-async fn database(place: &Place) -> Database {
+async fn database(place: &TestDatabase) -> Database {
     Database::connect(&place.url).await.unwrap()
 }
 
 /// Rows as the server shows them, a line each, whatever they hold.
-async fn lines(place: &Place, table: &str) -> Vec<Option<String>> {
+async fn lines(place: &TestDatabase, table: &str) -> Vec<Option<String>> {
     let shown: Vec<_> = NAMES
         .split(", ")
         .map(|name| match name {
@@ -81,7 +81,7 @@ async fn lines(place: &Place, table: &str) -> Vec<Option<String>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_type_comes_back_as_it_was() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("SET sql_mode = 'STRICT_ALL_TABLES'").await;
     place.run("SET time_zone = '+00:00'").await;
     place.run(TYPES).await;
@@ -119,7 +119,7 @@ async fn every_type_comes_back_as_it_was() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_made_from_the_file_has_the_types_of_the_first() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (o int, i smallint, i8 bigint, u decimal(20,0), f float, d double, n decimal(10,2), \
@@ -164,7 +164,7 @@ async fn keys(unload: Unload, directory: &Path) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_it_is_cut_every_row_comes_once() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (k bigint PRIMARY KEY, s varchar(40), u uuid, e double, n decimal(12,3), d date, \
@@ -239,7 +239,7 @@ async fn however_it_is_cut_every_row_comes_once() {
 /// Without transactions only one statement sees one state: of rows that change between two some would be lost or doubled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_without_transactions_is_not_split() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE aria (k bigint PRIMARY KEY, v int) ENGINE=Aria;\n\
@@ -279,7 +279,7 @@ async fn all_of_it_is_of_one_moment() {
         array::AsArray,
         datatypes::{Int32Type, Int64Type},
     };
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (id int PRIMARY KEY, v bigint NOT NULL, w varchar(300));\n\
@@ -333,7 +333,7 @@ async fn all_of_it_is_of_one_moment() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_does_not_end_leaves_one_job() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY);\nINSERT INTO t VALUES (1), (2);\nBEGIN;\nINSERT INTO t VALUES (3)")
         .await;
@@ -353,7 +353,7 @@ async fn a_writer_that_does_not_end_leaves_one_job() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_no_exact_form_names_its_row() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("SET sql_mode = ''").await;
     place
         .run(
@@ -399,7 +399,7 @@ async fn what_has_no_exact_form_names_its_row() {
 /// Text says them, and so does another database of the family.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn times_outside_a_day_come_back() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (id int PRIMARY KEY, ti time(6), t0 time);\n\
@@ -421,7 +421,7 @@ async fn times_outside_a_day_come_back() {
 /// `tinyint(1)` is BOOLEAN to MariaDB, which holds any small integer in it all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_boolean_of_two_comes_back() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (id int PRIMARY KEY, b boolean);\n\
@@ -459,7 +459,7 @@ async fn a_boolean_of_two_comes_back() {
 /// The same of dates that no calendar has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dates_with_a_zero_come_back() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("SET sql_mode = ''").await;
     place
         .run(
@@ -533,7 +533,7 @@ async fn dates_with_a_zero_come_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_read_is_told_before_a_file_is_made() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY, e enum('a'));\nINSERT INTO t VALUES (1, 'a')")
         .await;
@@ -596,7 +596,7 @@ async fn what_cannot_be_read_is_told_before_a_file_is_made() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_is_dropped_stops_its_query() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let db = database(&place).await;
     let query = "SELECT seq, REPEAT('x', 1000) AS x FROM seq_1_to_100000000";
     let mut batches = db.unload_query(query).batches().await.unwrap();
@@ -613,7 +613,7 @@ async fn a_reader_that_is_dropped_stops_its_query() {
 }
 
 /// Waits until a query answers so; fails after 3,000 looks.
-async fn until(place: &Place, query: &str, answer: i64) {
+async fn until(place: &TestDatabase, query: &str, answer: i64) {
     for _ in 0..3_000 {
         if place.number(query).await == answer {
             return;
@@ -625,7 +625,7 @@ async fn until(place: &Place, query: &str, answer: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_go_to_another_database_and_back_without_a_file() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (id bigint PRIMARY KEY, n decimal(20,4), s varchar(50), d date, dt datetime(6), y longblob, \
@@ -637,7 +637,7 @@ async fn rows_go_to_another_database_and_back_without_a_file() {
         .await;
     let directory = tempfile::tempdir().unwrap();
     let sqlite = directory.path().join("other.db").display().to_string();
-    let other = crate::postgres::Place::on(crate::postgres::Server::System).await;
+    let other = crate::postgres::TestDatabase::on(crate::postgres::Server::System).await;
     let table = |name: &str| tonnage::reader::Relation::Table(name.parse().unwrap());
     let here = database(&place).await;
     for url in [sqlite, other.url.clone()] {
@@ -660,7 +660,7 @@ async fn rows_go_to_another_database_and_back_without_a_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_only_read_has_one_job() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY);\nINSERT INTO t SELECT seq FROM seq_1_to_100")
         .await;
@@ -688,7 +688,7 @@ async fn a_user_who_may_only_read_has_one_job() {
 
 #[tokio::test]
 async fn one_value_of_a_key_s_first_column_is_cut_as_well() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run(
             "CREATE TABLE t (tenant varchar(20), day date, n int, v text, PRIMARY KEY (tenant, day, n));\n\

@@ -15,7 +15,7 @@ use proptest::{
 };
 use tonnage::{operation::Operation, target::Guard};
 
-use super::{METHODS, Place, Server, batch, write};
+use super::{METHODS, Server, TestDatabase, batch, write};
 
 on_every_server! {
     numbers_keep_their_extremes,
@@ -31,7 +31,13 @@ on_every_server! {
 }
 
 /// Writes one column into a table of its own by each method and compares what the server shows.
-async fn check(place: &Place, declared: &str, array: ArrayRef, shown: &str, expected: &[Option<&str>]) {
+async fn check(
+    place: &TestDatabase,
+    declared: &str,
+    array: ArrayRef,
+    shown: &str,
+    expected: &[Option<&str>],
+) {
     for method in METHODS {
         place
             .run(&format!(
@@ -49,7 +55,7 @@ async fn check(place: &Place, declared: &str, array: ArrayRef, shown: &str, expe
 }
 
 /// Writes one value by each method and expects it to be refused with `code`, and nothing else to be harmed.
-async fn refused(place: &Place, declared: &str, array: ArrayRef, code: &str) {
+async fn refused(place: &TestDatabase, declared: &str, array: ArrayRef, code: &str) {
     for method in METHODS {
         place
             .run(&format!(
@@ -99,7 +105,7 @@ fn some(texts: &[&'static str]) -> Vec<Option<&'static str>> {
 }
 
 async fn numbers_keep_their_extremes(server: Server) {
-    let p = &Place::on(server).await;
+    let p = &TestDatabase::on(server).await;
     let bools = || array(BooleanArray::from(vec![Some(true), None, Some(false)]));
     check(p, "boolean", bools(), "v", &[Some("1"), None, Some("0")]).await;
     check(p, "bit(1)", bools(), "v + 0", &[Some("1"), None, Some("0")]).await;
@@ -229,7 +235,7 @@ async fn numbers_keep_their_extremes(server: Server) {
 }
 
 async fn numbers_that_do_not_fit_are_refused(server: Server) {
-    let p = &Place::on(server).await;
+    let p = &TestDatabase::on(server).await;
     let small = |value: i16| array(Int16Array::from(vec![value]));
     refused(p, "tinyint", small(128), "22003").await;
     refused(p, "tinyint unsigned", small(-1), "22003").await;
@@ -279,7 +285,7 @@ async fn numbers_that_do_not_fit_are_refused(server: Server) {
 }
 
 async fn a_zero_for_an_automatic_number_stays_a_zero(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for method in METHODS {
         place
             .run("DROP TABLE IF EXISTS z;\nCREATE TABLE z (id int AUTO_INCREMENT PRIMARY KEY)")
@@ -308,7 +314,7 @@ fn drawn<T: std::fmt::Debug>(strategy: impl Strategy<Value = T>, count: usize) -
 }
 
 async fn floats_are_the_same_bit_for_bit(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let mut singles = drawn(
         any::<f32>().prop_filter("as the plan says", |value| value.is_finite() && *value != 0.0),
         300,
@@ -356,7 +362,7 @@ async fn floats_are_the_same_bit_for_bit(server: Server) {
 }
 
 async fn a_negative_zero_is_kept_or_the_plan_says_so(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let keeps = server == Server::Newest;
     let negative = if keeps { "-0" } else { "0" };
     for (declared, negative, zero, keeps) in [
@@ -374,7 +380,7 @@ async fn a_negative_zero_is_kept_or_the_plan_says_so(server: Server) {
 }
 
 async fn texts_arrive_byte_for_byte(server: Server) {
-    let p = &Place::on(server).await;
+    let p = &TestDatabase::on(server).await;
     let texts = vec![
         Some(""),
         None,
@@ -473,7 +479,7 @@ async fn texts_arrive_byte_for_byte(server: Server) {
 }
 
 async fn texts_that_would_be_changed_are_refused(server: Server) {
-    let p = &Place::on(server).await;
+    let p = &TestDatabase::on(server).await;
     let text = |text: &str| array(StringArray::from(vec![text]));
     refused(p, "varchar(3)", text("abcd"), "22001").await;
     // Without an error, the server would cut these spaces off.
@@ -502,7 +508,7 @@ fn days(values: &[i32]) -> ArrayRef {
 }
 
 async fn times_keep_every_digit(server: Server) {
-    let p = &Place::on(server).await;
+    let p = &TestDatabase::on(server).await;
     check(
         p,
         "date",
@@ -569,7 +575,7 @@ async fn times_keep_every_digit(server: Server) {
 }
 
 async fn times_that_would_be_changed_are_refused(server: Server) {
-    let p = &Place::on(server).await;
+    let p = &TestDatabase::on(server).await;
     refused(p, "date", days(&[-719_163]), "22008").await;
     refused(p, "date", days(&[2_932_897]), "22008").await;
     refused(
@@ -593,7 +599,7 @@ async fn times_that_would_be_changed_are_refused(server: Server) {
 }
 
 async fn random_texts_and_bytes_arrive(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let texts = drawn(proptest::option::of("(?s).{0,40}"), 400);
     let bytes = drawn(
         proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),

@@ -11,7 +11,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{METHODS, Place, batch, session};
+use super::{METHODS, TestDatabase, batch, session};
 
 fn rows(ids: impl IntoIterator<Item = i32>) -> RecordBatch {
     let ids: ArrayRef = Arc::new(Int32Array::from_iter_values(ids));
@@ -20,7 +20,7 @@ fn rows(ids: impl IntoIterator<Item = i32>) -> RecordBatch {
 
 #[tokio::test]
 async fn a_bad_row_among_good_ones_undoes_no_more_than_the_outcome_says() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     for method in METHODS {
         place
             .run("DROP TABLE IF EXISTS t;\nCREATE TABLE t (id int PRIMARY KEY CHECK (id <> 13))")
@@ -76,7 +76,7 @@ async fn a_bad_row_among_good_ones_undoes_no_more_than_the_outcome_says() {
 
 #[tokio::test]
 async fn a_value_that_the_server_would_change_is_found_in_every_place_of_a_batch() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     for method in METHODS {
         for bad in 0..5 {
             place
@@ -110,7 +110,7 @@ async fn a_value_that_the_server_would_change_is_found_in_every_place_of_a_batch
 
 #[tokio::test]
 async fn a_write_larger_than_a_packet_is_cut_and_a_row_larger_than_one_is_bad() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     let most = place.number("SELECT @@max_allowed_packet").await as usize;
     for method in METHODS {
         place
@@ -152,7 +152,7 @@ async fn a_write_larger_than_a_packet_is_cut_and_a_row_larger_than_one_is_bad() 
 
 #[tokio::test]
 async fn a_lost_race_for_a_lock_is_no_reject() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY, v int);\nINSERT INTO t VALUES (1, 0), (2, 0)")
         .await;
@@ -190,7 +190,7 @@ async fn a_lost_race_for_a_lock_is_no_reject() {
 
 #[tokio::test]
 async fn a_transaction_that_something_else_has_ended_is_not_committed() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place
         .run("CREATE TABLE t (id int PRIMARY KEY) ENGINE=InnoDB")
         .await;
@@ -224,7 +224,7 @@ async fn a_transaction_that_something_else_has_ended_is_not_committed() {
 
 #[tokio::test]
 async fn a_table_without_transactions_tells_which_rows_have_stayed() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     place.run("CREATE TABLE t (id int PRIMARY KEY) ENGINE=Aria").await;
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Batch).await;
     let mut writer = place.writer(&plan).await;
@@ -240,7 +240,7 @@ async fn a_table_without_transactions_tells_which_rows_have_stayed() {
 
 #[tokio::test]
 async fn dropping_a_writer_undoes_what_it_has_not_committed() {
-    let place = Place::new().await;
+    let place = TestDatabase::new().await;
     for method in METHODS {
         place
             .run("DROP TABLE IF EXISTS t;\nCREATE TABLE t (id int PRIMARY KEY)")

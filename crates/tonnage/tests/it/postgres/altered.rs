@@ -10,7 +10,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, batch, session, upsert};
+use super::{Server, TestDatabase, batch, session, upsert};
 
 on_every_server! {
     every_transaction_finds_what_has_become_of_its_table,
@@ -55,7 +55,7 @@ const CHANGES: &[(&str, &str)] = &[
 ];
 
 async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for (change, what) in CHANGES {
         for (operation, method) in [
             (Operation::Insert, Method::Native),
@@ -100,7 +100,7 @@ async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
 }
 
 async fn ddl_waits_for_the_transaction(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (a int8, b int8)").await;
     let plan = place
         .plan("t", &["a", "b"], Operation::Insert, Method::Native)
@@ -129,7 +129,7 @@ async fn ddl_waits_for_the_transaction(server: Server) {
 
 /// A role with rights on columns only may not lock the table: it asks again when its rows have.
 async fn a_role_that_may_not_lock_the_table_finds_it_too(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let role = format!("columns_of_{}", place.schema);
     place
         .run(&format!(
@@ -165,7 +165,7 @@ async fn a_role_that_may_not_lock_the_table_finds_it_too(server: Server) {
 }
 
 async fn a_partition_that_is_taken_away_is_found(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let changes = [
         "ALTER TABLE t DETACH PARTITION p1",
         "ALTER TABLE p1 RENAME TO old; CREATE TABLE p1 (a int8, b int8)",
@@ -202,7 +202,7 @@ async fn a_partition_that_is_taken_away_is_found(server: Server) {
 
 /// Rows that go through the table are no bad rows because their partition was taken away. One that never had a partition is.
 async fn a_row_whose_partition_was_taken_away_is_not_refused(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let upsert = upsert(&["a"]);
     for (operation, method) in [
         (&Operation::Insert, Method::Batch),
@@ -242,7 +242,7 @@ async fn a_row_whose_partition_was_taken_away_is_not_refused(server: Server) {
 }
 
 async fn a_statement_finds_that_its_table_is_another(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let changes = [
         "ALTER TABLE t ALTER COLUMN b TYPE float8",
         "ALTER TABLE t RENAME TO old; CREATE TABLE t (LIKE old)",
@@ -277,7 +277,7 @@ async fn a_statement_finds_that_its_table_is_another(server: Server) {
 
 /// A rule that takes the place of an INSERT: its rows would be counted, wherever they went.
 async fn a_rule_instead_of_an_insert_is_refused(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (a int8, b int8); CREATE RULE gone AS ON INSERT TO t DO INSTEAD NOTHING")
         .await;

@@ -7,7 +7,7 @@ use tonnage::{
     targets::DRIVERS,
 };
 
-use super::{Place, Server, connect, session, url, variable};
+use super::{Server, TestDatabase, connect, session, url, variable};
 
 on_every_server! {
     what_sessions_begin_with_has_no_say,
@@ -380,7 +380,7 @@ async fn an_unknown_database_is_named() {
 
 #[tokio::test]
 async fn a_lost_session_is_opened_again() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place.run("CREATE TABLE t (id int8)").await;
     place.table("t").await;
     let name = format!("lost_{}", place.schema);
@@ -447,7 +447,7 @@ async fn a_server_that_says_nothing_is_waited_for_no_longer_than_asked() {
 
 /// What a role's sessions begin with must not decide on what is written or read.
 async fn what_sessions_begin_with_has_no_say(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let role = format!("hostile_{}", place.schema);
     let styles = [
         "datestyle = 'German, DMY'",

@@ -1,11 +1,11 @@
 //! Rows of keys.
 
-use super::{Place, Server};
+use super::{Server, TestDatabase};
 use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place
         .run(
             "CREATE TABLE ints (k bigint PRIMARY KEY, v text);
@@ -159,7 +159,7 @@ async fn keys_of_every_type() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_several_columns() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place
         .run(
             "CREATE TABLE t (v text, b int, a bigint, PRIMARY KEY (a, b));
@@ -171,7 +171,7 @@ async fn keys_of_several_columns() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place
         .run("CREATE TABLE t (k varchar(3) PRIMARY KEY, v text); INSERT INTO t VALUES ('b', 'bee'), ('z', 'zed')")
         .await;
@@ -252,7 +252,7 @@ async fn a_value_that_the_server_has_not_is_a_key_without_rows() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place
         .run("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 10000)")
         .await;
@@ -291,7 +291,7 @@ async fn a_connection_that_is_lost_between_two_answers_costs_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_of_other_tables() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place.run(RELATED).await;
     check_related(&place.target).await;
     // A partitioned table and its partitions are one way, not several.
@@ -317,7 +317,7 @@ async fn rows_of_other_tables() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_rows_are_of_one_moment() {
     for nested in [false, true] {
-        let place = Place::on(Server::System).await;
+        let place = TestDatabase::on(Server::System).await;
         place.run(RELATED).await;
         let (url, runtime) = (place.url.clone(), tokio::runtime::Handle::current());
         let got = collect_while(&place.target, nested, move || {
@@ -341,7 +341,7 @@ async fn all_rows_are_of_one_moment() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_moment_that_is_lost_ends_the_get() {
-    let place = Place::on(Server::System).await;
+    let place = TestDatabase::on(Server::System).await;
     place
         .run("CREATE TABLE t (k int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100)")
         .await;
@@ -350,7 +350,7 @@ async fn a_moment_that_is_lost_ends_the_get() {
         .await
         .unwrap();
     let moment = target
-        .moment(2)
+        .read_snapshot(2)
         .await
         .unwrap()
         .expect("PostgreSQL keeps a moment");
@@ -381,7 +381,10 @@ async fn a_moment_that_is_lost_ends_the_get() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_may_have_their_tables_in_schemas_of_their_own() {
-    let places = [Place::on(Server::System).await, Place::on(Server::System).await];
+    let places = [
+        TestDatabase::on(Server::System).await,
+        TestDatabase::on(Server::System).await,
+    ];
     for place in &places {
         place.run("CREATE TABLE t (k bigint PRIMARY KEY, v text)").await;
     }

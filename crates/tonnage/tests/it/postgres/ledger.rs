@@ -21,7 +21,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, batch, connect};
+use super::{Server, TestDatabase, batch, connect};
 use crate::common::new_run;
 
 on_every_server! {
@@ -73,7 +73,7 @@ fn rows(ids: &[i64]) -> RecordBatch {
     batch(&[(ColumnType::Int64, Arc::new(Int64Array::from(ids.to_vec())))])
 }
 
-async fn started(place: &Place, run_id: &str) -> RunHandle {
+async fn started(place: &TestDatabase, run_id: &str) -> RunHandle {
     place.run("CREATE TABLE t (id int8)").await;
     let table = place.table("t").await;
     place
@@ -84,7 +84,7 @@ async fn started(place: &Place, run_id: &str) -> RunHandle {
         .unwrap()
 }
 
-async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
+async fn writer(place: &TestDatabase, handle: &RunHandle) -> Box<dyn Writer> {
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
     place
         .target
@@ -94,7 +94,7 @@ async fn writer(place: &Place, handle: &RunHandle) -> Box<dyn Writer> {
 }
 
 async fn a_run_from_start_to_finish(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let ledger = place.target.ledger();
     assert!(ledger.runs(&RunQuery::Newest(1_000)).await.unwrap().is_empty());
     assert_eq!(place.number("SELECT count(*) FROM pg_class WHERE relname = 'tonnage_runs' AND relnamespace = current_schema()::regnamespace").await, 0, "looking makes nothing");
@@ -113,13 +113,13 @@ async fn a_run_from_start_to_finish(server: Server) {
     assert_eq!(writer.begin(&steps).await.unwrap(), Claim::Held);
     writer.write(&rows(&[1, 2]), Guard::None).await.unwrap();
     // Rejects have changed the counts of one slot.
-    let mut settled = steps[1];
-    settled.counts = Counts {
+    let mut corrected = steps[1];
+    corrected.counts = Counts {
         written: 1,
         skipped: 2,
         rejected: 6,
     };
-    writer.commit(&[settled]).await.unwrap();
+    writer.commit(&[corrected]).await.unwrap();
     assert_eq!(
         writer.begin(&[advance(5, (5, 10), (69, 0), 3)]).await.unwrap(),
         Claim::Held
@@ -140,7 +140,7 @@ async fn a_run_from_start_to_finish(server: Server) {
             },
         }
     );
-    assert_eq!(slots[63].counts, settled.counts);
+    assert_eq!(slots[63].counts, corrected.counts);
     let total = Counts {
         written: 8,
         skipped: 6,
@@ -229,7 +229,7 @@ async fn without_begin(server: Server) -> std::net::SocketAddr {
 }
 
 async fn nothing_is_moved_where_no_transaction_was_begun(server: Server) {
-    let mut place = Place::on(server).await;
+    let mut place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let (before, database) = place.url.rsplit_once('@').unwrap();
     let (_, database) = database.split_once('/').unwrap();
@@ -249,7 +249,7 @@ async fn nothing_is_moved_where_no_transaction_was_begun(server: Server) {
 }
 
 async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let mut writer = writer(&place, &handle).await;
     let wrong = [
@@ -281,7 +281,7 @@ async fn a_slot_that_is_elsewhere_is_not_moved(server: Server) {
 }
 
 async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let old = started(&place, "run").await;
     let mut old_writer = writer(&place, &old).await;
     let mut late_writer = writer(&place, &old).await;
@@ -340,7 +340,7 @@ async fn a_take_over_waits_for_what_is_open_and_shuts_the_old_owner_out(server: 
 }
 
 async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let ledger = place.target.ledger();
     let handle = started(&place, "run").await;
     let mut in_flight = writer(&place, &handle).await;
@@ -368,7 +368,7 @@ async fn only_a_run_of_which_nothing_is_committed_is_forgotten_as_unbegun(server
 }
 
 async fn a_retry_waits_for_its_dying_predecessor(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let mut first = writer(&place, &handle).await;
     let mut retry = writer(&place, &handle).await;
@@ -394,7 +394,7 @@ async fn a_retry_waits_for_its_dying_predecessor(server: Server) {
 }
 
 async fn first_runs_at_once_make_one_ledger(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8)").await;
     let table = place.table("t").await;
     let starts = (0..8).map(|number| {
@@ -433,7 +433,7 @@ async fn first_runs_at_once_make_one_ledger(server: Server) {
 }
 
 async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (id int8); INSERT INTO t VALUES (1)")
         .await;
@@ -450,7 +450,7 @@ async fn a_table_is_emptied_with_the_start_or_not_at_all(server: Server) {
 }
 
 async fn a_slot_is_updated_in_place(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     started(&place, "run").await;
     // Room on the page and no index on what changes is what it takes.
     let options = place

@@ -8,15 +8,15 @@ use tonnage::{
     measure::{
         Explain, ExplainOptions,
         explain::{ByMethod, Explained},
+        latency_proxy::{LatencyProxy, Length},
         verdict::Taken,
-        way::{Length, Way},
     },
     operation::{Method, Mode},
     stop::Stop,
     table::TableName,
 };
 
-use super::{Place, Server};
+use super::{Server, TestDatabase};
 
 on_every_server! {
     records_are_counted_by_table_and_kind,
@@ -27,7 +27,7 @@ on_every_server! {
     what_the_server_has_done_only_grows,
 }
 
-async fn explain(place: &Place, table: &str, methods: &[Method]) -> Explained {
+async fn explain(place: &TestDatabase, table: &str, methods: &[Method]) -> Explained {
     let options = ExplainOptions {
         table: TableName::bare(table),
         files: Vec::new(),
@@ -51,7 +51,7 @@ fn by(explained: &Explained, method: Method) -> &ByMethod {
 }
 
 /// Tables of the place's schema.
-async fn tables(place: &Place) -> Vec<Option<String>> {
+async fn tables(place: &TestDatabase) -> Vec<Option<String>> {
     let sql = format!(
         "SELECT relname::text FROM pg_class WHERE relnamespace = '{}'::regnamespace AND relkind IN ('r', 'S') ORDER BY 1",
         place.schema
@@ -60,7 +60,7 @@ async fn tables(place: &Place) -> Vec<Option<String>> {
 }
 
 async fn records_are_counted_by_table_and_kind(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id integer PRIMARY KEY, k integer, name text); CREATE INDEX ON t USING hash (k)",
@@ -84,7 +84,7 @@ async fn records_are_counted_by_table_and_kind(server: Server) {
 }
 
 async fn a_copy_has_what_the_table_has_and_sequences_of_its_own(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE parent (id integer PRIMARY KEY); \
@@ -118,7 +118,7 @@ async fn a_copy_has_what_the_table_has_and_sequences_of_its_own(server: Server) 
 }
 
 async fn an_unlogged_table_leaves_no_records(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE UNLOGGED TABLE t (id integer, name text)").await;
     let explained = explain(&place, "t", &[Method::Array]).await;
     let array = by(&explained, Method::Array);
@@ -130,12 +130,12 @@ async fn an_unlogged_table_leaves_no_records(server: Server) {
 }
 
 async fn what_the_server_has_done_only_grows(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id integer PRIMARY KEY)").await;
-    let gauge = place.target.gauge().unwrap();
-    let before = gauge.work(None).await.unwrap();
+    let instruments = place.target.instruments().unwrap();
+    let before = instruments.work(None).await.unwrap();
     place.run("INSERT INTO t SELECT generate_series(1, 1000)").await;
-    let after = gauge.work(Some(&before)).await.unwrap();
+    let after = instruments.work(Some(&before)).await.unwrap();
     for (after, before) in [
         (after.log_flushes, before.log_flushes),
         (after.written_bytes, before.written_bytes),
@@ -143,21 +143,21 @@ async fn what_the_server_has_done_only_grows(server: Server) {
         let (after, before) = (after.expect("it is counted"), before.expect("it is counted"));
         assert!(after >= before, "{after} {before}");
     }
-    let servers = gauge.servers().await.unwrap().expect("one host is named");
+    let servers = instruments.servers().await.unwrap().expect("one host is named");
     assert_eq!(servers.listening.len(), 1);
     assert!(servers.programs.contains(&"postgres"));
 }
 
 async fn a_longer_way_gives_a_row_a_round_trip(server: Server) {
     const ROWS: i32 = 100;
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id integer PRIMARY KEY)").await;
     let length = Length {
         round_trip: Duration::from_millis(4),
         bandwidth: None,
     };
-    let gauge = place.target.gauge().unwrap();
-    let way = Way::open(gauge.address().unwrap(), length).unwrap();
+    let instruments = place.target.instruments().unwrap();
+    let way = LatencyProxy::open(instruments.address().unwrap(), length).unwrap();
     let direct: tokio_postgres::Config = server.url().parse().unwrap();
     let (client, connection) = tokio_postgres::Config::new()
         .host("127.0.0.1")
@@ -184,15 +184,15 @@ async fn a_longer_way_gives_a_row_a_round_trip(server: Server) {
 }
 
 async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
-    let place = Place::on(server).await;
-    let gauge = place.target.gauge().unwrap();
+    let place = TestDatabase::on(server).await;
+    let instruments = place.target.instruments().unwrap();
     let make = async |form: TableForm, name: &str| {
-        assert_eq!(gauge.obstacle(&form).await.unwrap(), None, "{form}");
+        assert_eq!(instruments.obstacle(&form).await.unwrap(), None, "{form}");
         let workload = Workload::Ycsb;
         let columns = workload.columns_of(form.columns);
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
         let making = tonnage::measure::form::making(&form, TableName::bare(name), columns, key);
-        gauge.make(&making).await.unwrap();
+        instruments.make(&making).await.unwrap();
     };
     let of = async |sql: &str, name: &str| {
         let sql = sql.replace("TABLE", &format!("'{}.{name}'::regclass", place.schema));
@@ -230,7 +230,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         partitions: 3,
         ..TableForm::default()
     };
-    assert_eq!(gauge.obstacle(&timed).await.unwrap(), None);
+    assert_eq!(instruments.obstacle(&timed).await.unwrap(), None);
     let readings = Workload::Readings;
     let key = readings.key().iter().map(|name| (*name).to_owned()).collect();
     let mut making =
@@ -239,7 +239,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
         column: "ts".to_owned(),
         ends: vec![1_704_067_210, 1_704_067_220],
     });
-    gauge.make(&making).await.unwrap();
+    instruments.make(&making).await.unwrap();
     let partitions = "SELECT c.relpersistence::text || (SELECT count(*) FROM pg_index WHERE indrelid = c.oid) \
                       FROM pg_class c JOIN pg_inherits ON inhrelid = c.oid WHERE inhparent = TABLE";
     assert_eq!(
@@ -266,14 +266,18 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
             .collect::<Vec<_>>(),
         ["5", "10", "6"]
     );
-    let disk = gauge.disk(&TableName::bare("timed")).await.unwrap().unwrap();
+    let disk = instruments
+        .disk(&TableName::bare("timed"))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(disk.rows_bytes >= Some(3 * disk.page_bytes), "{disk:?}");
 
     let pages = TableForm {
         page_bytes: Some(8_192),
         ..TableForm::default()
     };
-    let why = gauge.obstacle(&pages).await.unwrap();
+    let why = instruments.obstacle(&pages).await.unwrap();
     assert!(why.is_some_and(|why| why.contains("chosen when it is built")));
     let packed = TableForm {
         storage: Storage::Compressed,
@@ -281,7 +285,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for(server: Server) {
     };
     let has_lz4 = "SELECT count(*) FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)";
     match place.number(has_lz4).await {
-        0 => assert!(gauge.obstacle(&packed).await.unwrap().is_some()),
+        0 => assert!(instruments.obstacle(&packed).await.unwrap().is_some()),
         _ => {
             make(packed, "packed").await;
             assert_eq!(of(compressed, "packed").await, ["11"]);

@@ -99,7 +99,7 @@ pub async fn session(url: &str) -> Client {
 }
 
 /// A schema of a test's own, with a target and a session that work in it.
-pub struct Place {
+pub struct TestDatabase {
     pub schema: String,
     pub url: String,
     pub target: Arc<dyn Target>,
@@ -110,7 +110,7 @@ pub struct Place {
 
 static PLACES: Semaphore = Semaphore::const_new(8);
 
-impl Place {
+impl TestDatabase {
     pub async fn on(server: Server) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let permit = PLACES.acquire().await.unwrap();

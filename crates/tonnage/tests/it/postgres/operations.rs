@@ -11,7 +11,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, batch};
+use super::{Server, TestDatabase, batch};
 
 on_every_server! {
     what_an_operation_leaves_out_is_counted,
@@ -69,7 +69,7 @@ fn rows(operation: &Operation, ty: ColumnType, given: &[(Option<i64>, &str)]) ->
     }
 }
 
-async fn contents(place: &Place) -> String {
+async fn contents(place: &TestDatabase) -> String {
     let found = place
         .texts(
             "SELECT string_agg(coalesce(trim(k::text), '-') || v, ' ' ORDER BY trim(k::text)::int8 NULLS LAST, v) FROM t WHERE v <> 'heir'",
@@ -103,7 +103,7 @@ fn tables() -> Vec<String> {
 }
 
 async fn what_an_operation_leaves_out_is_counted(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let cases: [(Operation, Given, &str, u64); 6] = [
         (
             ignore(),
@@ -180,7 +180,7 @@ async fn what_an_operation_leaves_out_is_counted(server: Server) {
 }
 
 async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
         .await;
@@ -215,7 +215,7 @@ async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all(ser
 }
 
 async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let cases = [
         (ignore(), "INSERT", "1x 2x 4x 6a"),
         (update(), "UPDATE", "1x 2a 4x"),
@@ -272,7 +272,7 @@ async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped(server: Server) 
 }
 
 async fn a_row_a_statement_names_the_first_bad_row(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (k int8 PRIMARY KEY, v varchar(3) CHECK (v <> 'bad')); INSERT INTO t VALUES (-1, 'x')")
         .await;
@@ -327,7 +327,7 @@ async fn a_row_a_statement_names_the_first_bad_row(server: Server) {
 }
 
 async fn a_rule_that_rewrites_an_operation_is_refused(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let upsert = Operation::Upsert { key: key() };
     let cases: [(&str, &[Operation], &[Operation]); 3] = [
         (
@@ -411,7 +411,7 @@ fn model(mode: Mode, table: &mut BTreeMap<u64, String>, rows: &[(u64, String)]) 
 }
 
 async fn loads_do_what_the_model_does(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let dir = tempfile::tempdir().unwrap();
     let database = Database::connect(&place.url).await.unwrap();
     let mut dice = Dice(7);

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use tonnage::{Database, plan::RejectsMax};
 
-use super::{Place, Server};
+use super::{Server, TestDatabase};
 
 on_every_server! {
     every_row_goes_where_the_server_puts_it,
@@ -133,14 +133,14 @@ fn made(column: &str) -> &'static str {
 }
 
 /// Rows of a table and of the partitions that they are in.
-async fn places(place: &Place, table: &str) -> Vec<Option<String>> {
+async fn places(place: &TestDatabase, table: &str) -> Vec<Option<String>> {
     let query = format!(
         "SELECT replace(tableoid::regclass::text, '{table}_', '') || ' ' || {table}::text FROM {table} ORDER BY 1"
     );
     place.texts(&query).await
 }
 
-async fn create(place: &Place, name: &str, (by, column, partitions): &Layout) {
+async fn create(place: &TestDatabase, name: &str, (by, column, partitions): &Layout) {
     let mut sql = format!(
         "DROP TABLE IF EXISTS {name}; CREATE TABLE {name} ({column}, b int8, c text) PARTITION BY {by};"
     );
@@ -152,7 +152,7 @@ async fn create(place: &Place, name: &str, (by, column, partitions): &Layout) {
 }
 
 async fn every_row_goes_where_the_server_puts_it(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     for layout in LAYOUTS {
@@ -203,7 +203,7 @@ async fn every_row_goes_where_the_server_puts_it(server: Server) {
 }
 
 async fn a_row_of_no_partition_is_a_reject(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let layout: Layout = (
@@ -249,7 +249,7 @@ async fn a_row_of_no_partition_is_a_reject(server: Server) {
 }
 
 async fn what_would_mean_something_else_goes_through_the_table(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rows.csv");
@@ -309,7 +309,7 @@ async fn what_would_mean_something_else_goes_through_the_table(server: Server) {
 }
 
 async fn a_run_is_resumed_only_with_the_partitions_it_began_with(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     create(&place, "t", &("HASH (a)", "a int4", HASHED)).await;

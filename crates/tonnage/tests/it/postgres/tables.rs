@@ -7,7 +7,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, connect, variable};
+use super::{Server, TestDatabase, connect, variable};
 
 on_every_server! {
     columns_and_keys_are_as_declared,
@@ -22,7 +22,7 @@ on_every_server! {
 }
 
 async fn what_is_less_durable_than_the_ledger_is_told(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let schema = format!("{}.", place.schema);
     // Wrappers and servers are not in schemas.
     let elsewhere = format!("elsewhere_{}", place.schema);
@@ -84,7 +84,7 @@ async fn what_is_less_durable_than_the_ledger_is_told(server: Server) {
 }
 
 async fn columns_and_keys_are_as_declared(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN short AS varchar(7) NOT NULL; \
@@ -163,7 +163,7 @@ async fn columns_and_keys_are_as_declared(server: Server) {
 }
 
 async fn keys_that_no_operation_can_go_by_are_left_out(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8 PRIMARY KEY, a int4, b int4 NOT NULL, \
@@ -186,7 +186,7 @@ async fn keys_that_no_operation_can_go_by_are_left_out(server: Server) {
 }
 
 async fn numbered_columns_are_filled_where_they_are_asked_for(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let database = Database::connect(&place.url).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("rows.csv");
@@ -264,7 +264,7 @@ async fn numbered_columns_are_filled_where_they_are_asked_for(server: Server) {
 }
 
 async fn identity_follows_the_object_and_shape_its_definition(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8)").await;
     let before = place.table("t").await.identity;
     place
@@ -291,7 +291,7 @@ async fn identity_follows_the_object_and_shape_its_definition(server: Server) {
 }
 
 async fn names_are_found_exactly_else_without_case_else_nearest(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let schema = &place.schema;
     place.run("CREATE TABLE \"Orders\" (a int4); CREATE TABLE \"Twice\" (a int4); CREATE TABLE \"TWICE\" (b int4)").await;
     let find = async |name: &str| place.target.table(&name.parse::<TableName>().unwrap()).await;
@@ -327,7 +327,7 @@ async fn names_are_found_exactly_else_without_case_else_nearest(server: Server) 
 }
 
 async fn what_is_not_a_table_says_so(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE VIEW v AS SELECT 1 AS a; CREATE MATERIALIZED VIEW m AS SELECT 1 AS a")
         .await;
@@ -342,7 +342,7 @@ async fn what_is_not_a_table_says_so(server: Server) {
 }
 
 async fn a_created_table_has_the_types_that_were_asked_for(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let types = [
         ColumnType::Bool,
         ColumnType::Int16,
@@ -396,7 +396,7 @@ async fn a_created_table_has_the_types_that_were_asked_for(server: Server) {
 }
 
 async fn row_security_leaves_the_array_method(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let (schema, role) = (&place.schema, format!("role_{}", place.schema));
     place
         .run(&format!(

@@ -20,7 +20,7 @@ use tonnage::{
 };
 
 use super::{
-    Place, Server, batch,
+    Server, TestDatabase, batch,
     values::{check, refused},
 };
 
@@ -45,8 +45,8 @@ const TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'odd ''label''', 'glad'); 
     CREATE EXTENSION IF NOT EXISTS ltree SCHEMA public";
 
 /// Extensions belong to the database, so tests that make them take turns.
-async fn place(server: Server) -> Place {
-    let place = Place::on(server).await;
+async fn place(server: Server) -> TestDatabase {
+    let place = TestDatabase::on(server).await;
     place
         .run(&format!(
             "BEGIN; SELECT pg_advisory_xact_lock(7); {TYPES}; COMMIT"

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tonnage::{Database, Unload, operation::Method, sources::TextOptions};
 
-use super::{Place, Server};
+use super::{Server, TestDatabase};
 
 on_every_server! {
     every_type_comes_back_as_it_was,
@@ -23,7 +23,7 @@ on_every_server! {
 
 /// A snapshot is shared within a server only.
 async fn rows_of_another_server_are_read_by_one(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     // Extensions and servers are not in schemas.
     let elsewhere = format!("elsewhere_{}", place.schema);
     place
@@ -89,12 +89,12 @@ const ROWS: &str = r#"INSERT INTO t VALUES
      '[]', '{7}', '{null}', '1.2.3.4', '1.2.3.4', B'010', B'0', '1 mon', '[5,6)', '<x/>');
     INSERT INTO t VALUES (1)"#;
 
-async fn database(place: &Place) -> Database {
+async fn database(place: &TestDatabase) -> Database {
     Database::connect(&place.url).await.unwrap()
 }
 
 /// Unloads by every way, loads again, and compares every row as the server shows it.
-async fn round_trip(place: &Place, table: &str, formats: &[&str]) {
+async fn round_trip(place: &TestDatabase, table: &str, formats: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let db = database(place).await;
     for format in formats {
@@ -114,7 +114,7 @@ async fn round_trip(place: &Place, table: &str, formats: &[&str]) {
 }
 
 /// Compares two tables as the server shows their rows.
-async fn same(place: &Place, one: &str, other: &str, context: &str) {
+async fn same(place: &TestDatabase, one: &str, other: &str, context: &str) {
     let shown = |name: &str| format!("SELECT x::text FROM {name} x ORDER BY 1");
     let wanted = place.texts(&shown(one)).await;
     assert!(!wanted.is_empty());
@@ -122,14 +122,14 @@ async fn same(place: &Place, one: &str, other: &str, context: &str) {
 }
 
 async fn every_type_comes_back_as_it_was(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run(TYPES).await;
     place.run(ROWS).await;
     round_trip(&place, "t", &FORMATS).await;
 }
 
 async fn rows_within_columns_and_arrays_of_times_come_back(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TYPE part AS (no int8, price numeric(8,2), seen timestamptz, kinds text[]);
@@ -150,7 +150,7 @@ async fn rows_within_columns_and_arrays_of_times_come_back(server: Server) {
 }
 
 async fn money_comes_back_as_the_number_within(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (o int4, m money, x money); CREATE DOMAIN price AS money; \
@@ -194,7 +194,7 @@ async fn money_comes_back_as_the_number_within(server: Server) {
 }
 
 async fn the_far_ends_of_time_come_back_where_the_format_has_them(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (o int4, d date, ts timestamp, tz timestamptz, j json); \
@@ -266,7 +266,7 @@ async fn the_far_ends_of_time_come_back_where_the_format_has_them(server: Server
 }
 
 async fn a_table_made_from_the_file_has_the_types_of_the_first(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (o int4, n numeric, n2 numeric(10,2), v varchar(5), c char(3), u uuid, j json, i int2, f float4); \
@@ -313,7 +313,7 @@ async fn keys(unload: Unload, directory: &Path) -> Vec<String> {
 }
 
 async fn however_it_is_cut_every_row_comes_once(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (k int8, s text COLLATE \"C\", u uuid, e float8, w text); \
@@ -394,7 +394,7 @@ async fn however_it_is_cut_every_row_comes_once(server: Server) {
 }
 
 async fn rows_come_in_the_order_of_the_table(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t AS SELECT g AS k, repeat('x', 900) AS w FROM generate_series(1, 30000) g")
         .await;
@@ -413,7 +413,7 @@ async fn rows_come_in_the_order_of_the_table(server: Server) {
 }
 
 async fn all_of_it_is_of_one_moment(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int4 PRIMARY KEY, v int8 NOT NULL, w text); \
@@ -470,7 +470,7 @@ async fn all_of_it_is_of_one_moment(server: Server) {
 }
 
 async fn what_has_no_exact_form_names_its_row(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TYPE pair AS (a int4, b text); \
@@ -550,7 +550,7 @@ async fn what_has_no_exact_form_names_its_row(server: Server) {
 }
 
 async fn what_cannot_be_read_is_told_before_a_file_is_made(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (id int4 PRIMARY KEY, j json); INSERT INTO t VALUES (1, '{}')")
         .await;
@@ -622,7 +622,7 @@ async fn what_cannot_be_read_is_told_before_a_file_is_made(server: Server) {
 }
 
 async fn a_reader_that_is_dropped_stops_its_query(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let db = database(&place).await;
     let mut batches = db
         .unload_query("SELECT g, repeat('x', 1000) FROM generate_series(1, 100000000) g")

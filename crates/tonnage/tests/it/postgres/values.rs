@@ -23,7 +23,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, batch};
+use super::{Server, TestDatabase, batch};
 
 on_every_server! {
     every_type_keeps_its_extremes,
@@ -36,7 +36,7 @@ const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Meth
 
 /// Writes one column into a table of its own by each method and compares what the server shows.
 pub(super) async fn check(
-    place: &Place,
+    place: &TestDatabase,
     declared: &str,
     array: ArrayRef,
     shown: &str,
@@ -69,7 +69,7 @@ pub(super) async fn check(
 }
 
 /// Writes one value by each method and expects it to be refused with `code`, and nothing else to be harmed.
-pub(super) async fn refused(place: &Place, declared: &str, array: ArrayRef, code: &str) {
+pub(super) async fn refused(place: &TestDatabase, declared: &str, array: ArrayRef, code: &str) {
     for method in METHODS {
         place
             .run(&format!(
@@ -108,7 +108,7 @@ fn array<A: arrow::array::Array + 'static>(array: A) -> ArrayRef {
 }
 
 async fn every_type_keeps_its_extremes(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let p = &place;
     check(
         p,
@@ -363,7 +363,7 @@ async fn every_type_keeps_its_extremes(server: Server) {
 }
 
 async fn what_the_column_would_change_or_cannot_hold_is_refused(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let p = &place;
     let text = |value: &str| array(StringArray::from(vec![value]));
     let micros = |value: i64| array(TimestampMicrosecondArray::from(vec![value]));
@@ -443,7 +443,7 @@ fn ends_of_numbers() -> RecordBatch {
 }
 
 async fn the_largest_number_of_a_typed_source_is_not_infinite(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let db = Database::connect(&place.url).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -788,7 +788,7 @@ const SAMPLES: &[Sample] = &[
 ];
 
 async fn any_value_comes_back_from_the_server(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     let mut runner = TestRunner::new(Config::default());
     // All types side by side, so that fields of every size follow each other; several chunks of a COPY.
     let declared: Vec<_> = SAMPLES

@@ -11,7 +11,7 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{Place, Server, batch, upsert};
+use super::{Server, TestDatabase, batch, upsert};
 
 on_every_server! {
     a_load_of_many_chunks_arrives_in_order,
@@ -45,7 +45,7 @@ fn rows(ids: Vec<i64>, texts: Vec<Option<&str>>) -> RecordBatch {
     batch(&[(ty, ids), (ColumnType::TEXT, Arc::new(StringArray::from(texts)))])
 }
 
-async fn writer(place: &Place, plan: &Plan) -> Box<dyn Writer> {
+async fn writer(place: &TestDatabase, plan: &Plan) -> Box<dyn Writer> {
     place.target.writer(&plan.write_request(), None).await.unwrap()
 }
 
@@ -65,7 +65,7 @@ async fn failed(writer: &mut Box<dyn Writer>, rows: &RecordBatch, guard: Guard) 
 }
 
 async fn a_load_of_many_chunks_arrives_in_order(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (o bigserial, id int8, note text)")
         .await;
@@ -92,7 +92,7 @@ async fn a_load_of_many_chunks_arrives_in_order(server: Server) {
 }
 
 async fn what_is_not_committed_is_not_there(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     for method in METHODS {
         let plan = place.plan("t", &["id", "note"], Operation::Insert, method).await;
@@ -109,7 +109,7 @@ async fn what_is_not_committed_is_not_there(server: Server) {
 }
 
 async fn steps_out_of_order_are_defects(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
@@ -128,7 +128,7 @@ async fn steps_out_of_order_are_defects(server: Server) {
 }
 
 async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (id int8 CHECK (id <> 13), note varchar(5) NOT NULL)")
         .await;
@@ -169,7 +169,7 @@ async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint(se
 }
 
 async fn under_a_savepoint_the_transaction_goes_on(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for (operation, method) in [
         (Operation::Insert, Method::Native),
         (Operation::Insert, Method::Array),
@@ -208,7 +208,7 @@ async fn under_a_savepoint_the_transaction_goes_on(server: Server) {
 }
 
 async fn a_duplicate_key_is_a_bad_row(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run("CREATE TABLE t (id int8 PRIMARY KEY, note text); INSERT INTO t VALUES (5, 'old')")
         .await;
@@ -228,7 +228,7 @@ async fn a_duplicate_key_is_a_bad_row(server: Server) {
 }
 
 async fn rows_that_a_trigger_leaves_out_are_not_lost_in_silence(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text); \
@@ -260,7 +260,7 @@ async fn rows_that_a_trigger_leaves_out_are_not_lost_in_silence(server: Server) 
 }
 
 async fn an_upsert_replaces_the_loaded_columns_only(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for method in METHODS {
         place
             .run(
@@ -296,7 +296,7 @@ async fn an_upsert_replaces_the_loaded_columns_only(server: Server) {
 }
 
 async fn an_upsert_of_keys_alone_leaves_rows_as_they_are(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for method in METHODS {
         place
             .run("DROP TABLE IF EXISTS t; CREATE TABLE t (id int8 PRIMARY KEY, kept text); INSERT INTO t VALUES (1, 'old')")
@@ -319,7 +319,7 @@ async fn an_upsert_of_keys_alone_leaves_rows_as_they_are(server: Server) {
 }
 
 async fn keys_that_only_the_server_can_compare_keep_the_last_row(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE COLLATION loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false); \
@@ -367,7 +367,7 @@ async fn keys_that_only_the_server_can_compare_keep_the_last_row(server: Server)
 }
 
 async fn identity_columns_take_the_values_given(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     for (operation, method) in [
         (Operation::Insert, Method::Native),
         (Operation::Insert, Method::Array),
@@ -390,7 +390,7 @@ async fn identity_columns_take_the_values_given(server: Server) {
 }
 
 async fn deferred_constraints_fail_with_the_row_and_not_at_commit(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE parents (id int8 PRIMARY KEY); \
@@ -410,7 +410,7 @@ async fn deferred_constraints_fail_with_the_row_and_not_at_commit(server: Server
 
 async fn durability_is_set_for_the_transaction_where_it_differs(server: Server) {
     use tonnage::operation::Durability;
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text DEFAULT 'x', seen text DEFAULT current_setting('synchronous_commit'))",
@@ -438,7 +438,7 @@ async fn durability_is_set_for_the_transaction_where_it_differs(server: Server) 
 }
 
 async fn a_table_that_is_replaced_is_not_written(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
@@ -458,7 +458,7 @@ async fn a_table_that_is_replaced_is_not_written(server: Server) {
 }
 
 async fn a_lost_connection_is_unsent_before_commit(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
@@ -482,7 +482,7 @@ async fn a_lost_connection_is_unsent_before_commit(server: Server) {
 }
 
 async fn a_connection_lost_at_commit_is_in_doubt(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             // That of a table of its own stays deferred: it ends the session in COMMIT.
@@ -507,7 +507,7 @@ async fn a_connection_lost_at_commit_is_in_doubt(server: Server) {
 }
 
 async fn only_exact_keys_are_supported_for_an_upsert(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (a int4, b int4, c int4 UNIQUE DEFERRABLE, d int4, PRIMARY KEY (a, b)); \
@@ -540,7 +540,7 @@ async fn only_exact_keys_are_supported_for_an_upsert(server: Server) {
 }
 
 async fn a_partitioned_table_is_loaded_through_its_parent(server: Server) {
-    let place = Place::on(server).await;
+    let place = TestDatabase::on(server).await;
     place
         .run(
             "CREATE TABLE t (id int8, note text, PRIMARY KEY (id)) PARTITION BY RANGE (id); \

@@ -13,7 +13,7 @@ use super::Database;
 #[tokio::test]
 async fn a_table_is_made_of_the_form_that_was_asked_for() {
     let database = Database::new("PRAGMA page_size = 1024; CREATE TABLE t (id INTEGER PRIMARY KEY)").await;
-    let gauge = database.target.gauge().unwrap();
+    let instruments = database.target.instruments().unwrap();
     for (form, page_bytes, index_count, columns) in [
         (TableForm::default(), 1_024, 0, 4),
         (
@@ -28,9 +28,9 @@ async fn a_table_is_made_of_the_form_that_was_asked_for() {
             4,
         ),
     ] {
-        assert_eq!(gauge.obstacle(&form).await.unwrap(), None, "{form}");
+        assert_eq!(instruments.obstacle(&form).await.unwrap(), None, "{form}");
         let name = "tonnage_bench_test_1";
-        let scratch = gauge.scratch(name, form.page_bytes).await.unwrap().unwrap();
+        let scratch = instruments.scratch(name, form.page_bytes).await.unwrap().unwrap();
         let workload = Workload::Sbtest;
         let key = workload.key().iter().map(|name| (*name).to_owned()).collect();
         let making = tonnage::measure::form::making(
@@ -39,7 +39,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for() {
             workload.columns_of(form.columns),
             key,
         );
-        scratch.gauge().unwrap().make(&making).await.unwrap();
+        scratch.instruments().unwrap().make(&making).await.unwrap();
         drop(scratch);
         let file = format!("{}.{name}", database.path().display());
         let made = Connection::open(&file).unwrap();
@@ -57,7 +57,7 @@ async fn a_table_is_made_of_the_form_that_was_asked_for() {
         .unwrap();
         assert_eq!(number(&format!("SELECT id FROM {name}")), 1, "{form}");
         drop(made);
-        gauge.discard(name).await.unwrap();
+        instruments.discard(name).await.unwrap();
         assert!(!std::path::Path::new(&file).exists());
     }
     for (storage, page_bytes) in [
@@ -72,6 +72,6 @@ async fn a_table_is_made_of_the_form_that_was_asked_for() {
             page_bytes,
             ..TableForm::default()
         };
-        assert!(gauge.obstacle(&form).await.unwrap().is_some(), "{form}");
+        assert!(instruments.obstacle(&form).await.unwrap().is_some(), "{form}");
     }
 }

@@ -12,17 +12,17 @@ use arrow::{
 use async_trait::async_trait;
 
 use super::*;
-use crate::load::Between;
+use crate::load::AfterCommit;
 
 /// Writes down what it is told, and fails once it was told of more than so many rows.
-struct Told {
+struct Recorder {
     memory: Memory,
     ids: Mutex<Vec<i64>>,
     rows_max: usize,
 }
 
 #[async_trait]
-impl Between for Told {
+impl AfterCommit for Recorder {
     async fn after(&self, lane: usize, rows: &RecordBatch) -> Result<()> {
         assert!(lane < 3, "lane {lane}");
         let there: BTreeSet<_> = self.memory.rows("t").iter().map(|row| row[0].clone()).collect();
@@ -54,7 +54,7 @@ async fn told(jobs: usize, rows_max: usize) -> (Ended, Vec<i64>, usize) {
     };
     let target: Arc<dyn Target> = Arc::new(memory.clone());
     let source = Box::new(Numbers::new(rows, 90));
-    let told = Arc::new(Told {
+    let told = Arc::new(Recorder {
         memory: memory.clone(),
         ids: Mutex::default(),
         rows_max,

@@ -44,12 +44,12 @@ pub struct Length {
 }
 
 /// A way that is open until it is dropped.
-pub struct Way {
+pub struct LatencyProxy {
     local: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
-struct Shared {
+struct ProxyState {
     server: Address,
     length: Length,
     /// When each direction is free for further bytes: to the server, and back.
@@ -58,11 +58,11 @@ struct Shared {
     closed: AtomicBool,
 }
 
-/// To the server, and back: places in [`Shared::free`].
+/// To the server, and back: places in [`ProxyState::free`].
 const THERE: usize = 0;
 const BACK: usize = 1;
 
-impl Way {
+impl LatencyProxy {
     /// Listens at a free port of this machine and passes connections on to `server`.
     pub fn open(server: Address, length: Length) -> Result<Self> {
         let refused = |error: std::io::Error| {
@@ -74,7 +74,7 @@ impl Way {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused)?;
         let local = listener.local_addr().map_err(refused)?;
         let now = Instant::now();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             server: server.clone(),
             length,
             free: [Mutex::new(now), Mutex::new(now)],
@@ -122,7 +122,7 @@ impl Way {
     }
 }
 
-impl Drop for Way {
+impl Drop for LatencyProxy {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         // The listener looks when somebody comes. Connections end with their clients.
@@ -137,7 +137,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()
         .map(|_| ())
 }
 
-impl Shared {
+impl ProxyState {
     fn serve(self: &Arc<Self>, client: TcpStream) -> std::io::Result<()> {
         let server = TcpStream::connect((self.server.host.as_str(), self.server.port))?;
         for end in [&client, &server] {
@@ -363,12 +363,12 @@ mod tests {
         }
     }
 
-    fn way(millis: u64, bandwidth: Option<u64>) -> (Way, TcpStream) {
+    fn way(millis: u64, bandwidth: Option<u64>) -> (LatencyProxy, TcpStream) {
         let length = Length {
             round_trip: Duration::from_millis(millis),
             bandwidth,
         };
-        let way = Way::open(echo(), length).unwrap();
+        let way = LatencyProxy::open(echo(), length).unwrap();
         let client = TcpStream::connect(way.local()).unwrap();
         client.set_nodelay(true).unwrap();
         (way, client)
@@ -450,7 +450,7 @@ mod tests {
             host: "127.0.0.1".to_owned(),
             port,
         };
-        let way = Way::open(server, length).unwrap();
+        let way = LatencyProxy::open(server, length).unwrap();
         let mut client = TcpStream::connect(way.local()).unwrap();
         let read = client.read(&mut [0; 1]);
         assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");

@@ -208,7 +208,7 @@ pub(super) async fn emptied(
         let why = match (run.was_unlogged, is_unlogged, is_there) {
             (true, Some(false), true) => {
                 if run.is_kept {
-                    settle(client, &tables, &run_id).await?;
+                    keeps_rows_from_now(client, &tables, &run_id).await?;
                 }
                 continue;
             }
@@ -232,12 +232,12 @@ pub(super) async fn emptied(
 }
 
 /// Records that the table of a run keeps its rows from now on.
-async fn settle(client: &mut Client, tables: &Tables, run_id: &str) -> Result<()> {
+async fn keeps_rows_from_now(client: &mut Client, tables: &Tables, run_id: &str) -> Result<()> {
     change(client, tables, run_id, "true", false).await?;
     Ok(())
 }
 
-/// Changes whether a run needs a witness, in a transaction that it returns; none where there is no such run.
+/// Changes whether a run needs a crash_marker, in a transaction that it returns; none where there is no such run.
 async fn change(
     client: &mut Client,
     tables: &Tables,

@@ -8,8 +8,8 @@ use super::{CassandraTarget, catalog, errors, types::quote};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
-        Address, Cause, Copied, Disk, Gauge, Keys, Listening, LogMark, Making, Records, ScratchPlace,
-        Servers, Storage, TableForm, Told, Work, not_by_tcp,
+        Address, Cause, Copied, Disk, Instruments, Keys, Listening, LogMark, Making, Measured, Records,
+        ScratchPlace, Servers, Storage, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     table::{Table, TableName},
@@ -17,11 +17,11 @@ use tonnage_core::{
 };
 
 #[async_trait]
-impl Gauge for CassandraTarget {
+impl Instruments for CassandraTarget {
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("tables {prefix}_* in the keyspace {}", self.keyspace),
-            apart: false,
+            outside_database: false,
         }
     }
 
@@ -62,7 +62,7 @@ impl Gauge for CassandraTarget {
         self.create(&making.spec).await
     }
 
-    async fn servers(&self) -> Result<Told<Servers>> {
+    async fn servers(&self) -> Result<Measured<Servers>> {
         let cluster = self.session.get_cluster_state();
         let listening = cluster.get_nodes_info().iter().map(|node| {
             Listening::Tcp(Address {

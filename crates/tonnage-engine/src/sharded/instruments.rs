@@ -10,8 +10,8 @@ use super::{Member, ShardedTarget};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
-        Address, Cause, Copied, Disk, Gauge, Keys, LogMark, Making, Records, ScratchPlace, Servers,
-        TableForm, Told, Work, not_by_tcp,
+        Address, Cause, Copied, Disk, Instruments, Keys, LogMark, Making, Measured, Records, ScratchPlace,
+        Servers, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     table::{Table, TableName},
@@ -19,25 +19,25 @@ use tonnage_core::{
 };
 
 /// The gauge of a member.
-fn gauge<'a>(member: &Member, target: &'a dyn Target) -> Result<&'a dyn Gauge> {
+fn instruments<'a>(member: &Member, target: &'a dyn Target) -> Result<&'a dyn Instruments> {
     target
-        .gauge()
+        .instruments()
         .ok_or_else(|| Error::config(format!("{} cannot be measured yet", member.name)))
 }
 
 #[async_trait]
-impl Gauge for ShardedTarget {
+impl Instruments for ShardedTarget {
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("tables {prefix}_* in each of {} databases", self.members.len()),
-            apart: false,
+            outside_database: false,
         }
     }
 
     async fn scratch(&self, name: &str, _: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
         for member in &self.members {
             let target = member.target().await?;
-            if gauge(member, &*target)?.place(name).apart {
+            if instruments(member, &*target)?.place(name).outside_database {
                 return Err(Error::config(format!(
                     "{} is measured beside itself, and several such cannot be measured together",
                     member.name
@@ -65,7 +65,7 @@ impl Gauge for ShardedTarget {
             ));
         }
         let members = self
-            .all(async |at, target| gauge(&self.members[at], &*target)?.obstacle(form).await)
+            .all(async |at, target| instruments(&self.members[at], &*target)?.obstacle(form).await)
             .await?;
         let mut named = self.members.iter().zip(members);
         Ok(named.find_map(|(member, why)| Some(format!("{}: {}", member.name, why?))))
@@ -74,14 +74,14 @@ impl Gauge for ShardedTarget {
     async fn make(&self, making: &Making) -> Result<()> {
         // Refuses what cannot be sharded.
         self.create_statement(&making.spec)?;
-        self.all(async |at, target| gauge(&self.members[at], &*target)?.make(making).await)
+        self.all(async |at, target| instruments(&self.members[at], &*target)?.make(making).await)
             .await?;
         Ok(())
     }
 
-    async fn servers(&self) -> Result<Told<Servers>> {
+    async fn servers(&self) -> Result<Measured<Servers>> {
         let members = self
-            .all(async |at, target| gauge(&self.members[at], &*target)?.servers().await)
+            .all(async |at, target| instruments(&self.members[at], &*target)?.servers().await)
             .await?;
         let mut all: Option<Servers> = None;
         for member in members {
@@ -116,21 +116,21 @@ impl Gauge for ShardedTarget {
     }
 
     async fn discard(&self, name: &str) -> Result<()> {
-        self.all(async |at, target| gauge(&self.members[at], &*target)?.discard(name).await)
+        self.all(async |at, target| instruments(&self.members[at], &*target)?.discard(name).await)
             .await?;
         Ok(())
     }
 
     async fn left(&self, prefix: &str) -> Result<Vec<String>> {
         let members = self
-            .all(async |at, target| gauge(&self.members[at], &*target)?.left(prefix).await)
+            .all(async |at, target| instruments(&self.members[at], &*target)?.left(prefix).await)
             .await?;
         Ok(members.concat())
     }
 
     async fn disk(&self, table: &TableName) -> Result<Option<Disk>> {
         let members = self
-            .all(async |at, target| gauge(&self.members[at], &*target)?.disk(table).await)
+            .all(async |at, target| instruments(&self.members[at], &*target)?.disk(table).await)
             .await?;
         let mut sum: Option<Disk> = None;
         for disk in members {

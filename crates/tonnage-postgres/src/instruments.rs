@@ -23,8 +23,8 @@ use super::{
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
-        Address, Cause, Copied, Disk, Gauge, Listening, LogMark, Making, Records, Servers, Storage,
-        TableForm, Told, Work, not_by_tcp,
+        Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Records, Servers,
+        Storage, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -278,7 +278,7 @@ const SAMPLES: &str = "\
     FROM pg_catalog.pg_type t WHERE t.oid = ANY ($1)";
 
 #[async_trait]
-impl Gauge for PostgresTarget {
+impl Instruments for PostgresTarget {
     fn address(&self) -> Result<Address> {
         match self.settings.endpoints.as_slice() {
             [only] if only.is_socket() => Err(not_by_tcp(&format!("{only} is a socket of this machine"))
@@ -293,7 +293,7 @@ impl Gauge for PostgresTarget {
         }
     }
 
-    async fn by_way_of(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
+    async fn through_proxy(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
         self.address()?;
         let mut settings = self.settings.clone();
         for endpoint in &mut settings.endpoints {
@@ -329,7 +329,7 @@ impl Gauge for PostgresTarget {
         made.map_err(|e| errors::statement(e).at(format!("cannot create {}", making.spec.name)))
     }
 
-    async fn servers(&self) -> Result<Told<Servers>> {
+    async fn servers(&self) -> Result<Measured<Servers>> {
         let [only] = self.settings.endpoints.as_slice() else {
             return Ok(Err("several hosts are named".to_owned()));
         };
@@ -367,7 +367,7 @@ impl Gauge for PostgresTarget {
             }
             Err(error) => return Err(errors::statement(error)),
         };
-        let told = |index| -> Result<Told<u64>> {
+        let told = |index| -> Result<Measured<u64>> {
             let count: Option<i64> = get(&row, index)?;
             let count = count.and_then(|count| u64::try_from(count).ok());
             Ok(count.ok_or_else(|| "the server has no statistics of it".to_owned()))

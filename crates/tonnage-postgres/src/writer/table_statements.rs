@@ -4,15 +4,15 @@ use std::{collections::HashMap, sync::Arc};
 
 use tokio_postgres::{Client, Statement};
 
-use super::Path;
+use super::PreparedStrategy;
 use crate::{
     catalog::{self, Described},
-    definition::{Definition, Watched},
+    definition::{Definition, DefinitionQuery},
     each::Each,
     encode::EncodedColumn,
     errors, execute,
     partitions::Partitions,
-    statements::{self, Account, Way},
+    statements::{self, Account, WriteStrategy},
 };
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
@@ -22,11 +22,11 @@ use tonnage_core::{
 };
 
 /// See the module.
-pub(super) struct Carrying {
+pub(super) struct TableStatements {
     pub columns: Vec<EncodedColumn>,
     /// Opens a transaction.
     pub begin: String,
-    pub path: Path,
+    pub path: PreparedStrategy,
     pub account: Account,
     /// See [`PostgresWriter`](super::PostgresWriter).
     pub each: Option<Each>,
@@ -41,10 +41,10 @@ pub(super) async fn prepare(
     plan: &WriteRequest,
     synchronous_commit: &str,
     partitions: Option<Arc<Partitions>>,
-) -> Result<Carrying> {
-    let watched = Watched {
+) -> Result<TableStatements> {
+    let watched = DefinitionQuery {
         table: &plan.table.name,
-        apart: partitions.is_some(),
+        as_partition: partitions.is_some(),
         beside: partitions.as_ref().and_then(|partitions| partitions.default()),
     };
     // Whatever happens to the table from now on is found by the first transaction.
@@ -68,7 +68,7 @@ pub(super) async fn prepare(
     };
     let what = match prepared.await {
         Ok(Ok(carried)) => {
-            return Ok(Carrying {
+            return Ok(TableStatements {
                 definition,
                 ..carried
             });
@@ -81,10 +81,10 @@ pub(super) async fn prepare(
         },
         Err(error) => return Err(error),
     };
-    Ok(Carrying {
+    Ok(TableStatements {
         columns: Vec::new(),
         begin: "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned(),
-        path: Path::Altered(what),
+        path: PreparedStrategy::Altered(what),
         account: Account::All,
         each: None,
         definition: None,
@@ -135,20 +135,22 @@ async fn carry(
     described: &Described,
     synchronous_commit: &str,
     partitions: Option<Arc<Partitions>>,
-) -> Result<Carrying> {
+) -> Result<TableStatements> {
     let columns = statements::columns(plan, described)?;
     let texts = statements::statements(plan, described, &columns, synchronous_commit);
     let partitions = partitions.zip(plan.routing.clone());
     let path = match (texts.way, partitions) {
-        (Way::Copy(_), Some((partitions, routing))) => Path::Partitions {
+        (WriteStrategy::Copy(_), Some((partitions, routing))) => PreparedStrategy::Partitions {
             partitions,
             routing,
             copies: HashMap::new(),
         },
-        (Way::Copy(copy), None) => Path::Copy(statement(client, &copy).await?),
-        (Way::Array(array), _) => Path::Array(statement(client, &array).await?),
-        (Way::Row(row), _) => Path::Row(statement(client, &row).await?),
-        (Way::Stage(_), _) if plan.operation == Operation::Insert && described.instead.is_some() => {
+        (WriteStrategy::Copy(copy), None) => PreparedStrategy::Copy(statement(client, &copy).await?),
+        (WriteStrategy::Array(array), _) => PreparedStrategy::Array(statement(client, &array).await?),
+        (WriteStrategy::Row(row), _) => PreparedStrategy::Row(statement(client, &row).await?),
+        (WriteStrategy::Stage(_), _)
+            if plan.operation == Operation::Insert && described.instead.is_some() =>
+        {
             let rule = described.instead.as_deref().unwrap_or_default();
             let table = &plan.table.name;
             return Err(Error::schema(format!(
@@ -158,7 +160,7 @@ async fn carry(
                 "ALTER TABLE {table} DISABLE RULE {rule}, for the time of the load"
             )));
         }
-        (Way::Stage(stage), _) => {
+        (WriteStrategy::Stage(stage), _) => {
             client.batch_execute(&stage.create).await.map_err(|e| {
                 let error = errors::statement(e).at("cannot make the temporary table that COPY goes through");
                 match error.kind() {
@@ -168,7 +170,7 @@ async fn carry(
                     _ => error,
                 }
             })?;
-            Path::Stage {
+            PreparedStrategy::Stage {
                 copy: statement(client, &stage.copy).await?,
                 merge: statement(client, &stage.merge).await?,
                 clear: statement(client, &stage.clear).await?,
@@ -176,7 +178,7 @@ async fn carry(
             }
         }
     };
-    Ok(Carrying {
+    Ok(TableStatements {
         columns,
         begin: texts.begin,
         path,

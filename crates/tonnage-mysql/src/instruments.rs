@@ -17,8 +17,8 @@ use super::{
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
-        Address, Cause, Copied, Disk, Gauge, Listening, LogMark, Making, Partitions, Records, Servers,
-        Storage, TableForm, Told, Work, not_by_tcp,
+        Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Partitions, Records,
+        Servers, Storage, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -181,7 +181,7 @@ fn work(counters: &BTreeMap<String, String>) -> Work {
 }
 
 #[async_trait]
-impl Gauge for MysqlTarget {
+impl Instruments for MysqlTarget {
     fn address(&self) -> Result<Address> {
         match &self.settings.endpoint {
             Endpoint::Tcp { host, port } => Ok(Address {
@@ -193,7 +193,7 @@ impl Gauge for MysqlTarget {
         }
     }
 
-    async fn by_way_of(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
+    async fn through_proxy(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
         self.address()?;
         let mut settings = self.settings.clone();
         settings.way = Some(local);
@@ -274,7 +274,7 @@ impl Gauge for MysqlTarget {
         Ok(())
     }
 
-    async fn servers(&self) -> Result<Told<Servers>> {
+    async fn servers(&self) -> Result<Measured<Servers>> {
         let listening = match &self.settings.endpoint {
             Endpoint::Socket(path) => Listening::Socket(path.clone()),
             Endpoint::Tcp { .. } => Listening::Tcp(self.address()?),

@@ -12,15 +12,15 @@ use rusqlite::Connection;
 use super::{
     SqliteTarget,
     checkpoint::LOG_BYTES,
-    connect::{Form, Location},
+    connect::{FileFormat, Location},
     errors::{self, Doing},
     sql::{self, quote},
 };
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
-        Address, Cause, Copied, Disk, Gauge, LogMark, Making, Records, ScratchPlace, Servers, Storage,
-        TableForm, Told, Work, not_by_tcp,
+        Address, Cause, Copied, Disk, Instruments, LogMark, Making, Measured, Records, ScratchPlace, Servers,
+        Storage, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -49,9 +49,11 @@ impl SqliteTarget {
     /// A new file of this one's form, but for the size of its pages where that is given.
     async fn scratch_file(&self, location: Location, page_bytes: Option<u32>) -> Result<Self> {
         let own = self
-            .on_existing(Form::NEW, |connection| Form::of(connection).map_err(failed))
+            .on_existing(FileFormat::NEW, |connection| {
+                FileFormat::of(connection).map_err(failed)
+            })
             .await?;
-        let form = Form {
+        let form = FileFormat {
             page_bytes: page_bytes.unwrap_or(own.page_bytes),
             ..own
         };
@@ -106,11 +108,11 @@ fn definition(connection: &Connection, name: &str, triggers: bool) -> Result<Def
 }
 
 #[async_trait]
-impl Gauge for SqliteTarget {
+impl Instruments for SqliteTarget {
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("files {}.{prefix}_*", self.location.shown()),
-            apart: true,
+            outside_database: true,
         }
     }
 
@@ -161,7 +163,7 @@ impl Gauge for SqliteTarget {
         Err(not_by_tcp("SQLite is a file of this machine"))
     }
 
-    async fn servers(&self) -> Result<Told<Servers>> {
+    async fn servers(&self) -> Result<Measured<Servers>> {
         Ok(Err(
             "SQLite works within this process, so what it takes of the processor is the client's".to_owned(),
         ))
@@ -264,7 +266,7 @@ impl Gauge for SqliteTarget {
     async fn log(&self) -> Result<Option<LogMark>> {
         let log = beside(&self.location.path, "-wal");
         self.on_existing(None, move |connection| {
-            let form = Form::of(connection).map_err(failed)?;
+            let form = FileFormat::of(connection).map_err(failed)?;
             let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
             // From here on it may have begun anew.
             if !form.wal || bytes >= LOG_BYTES {
@@ -300,7 +302,7 @@ impl Gauge for SqliteTarget {
         let name = table.name.name.clone();
         let (form, indexes, definition) = self
             .on_required(move |connection| {
-                let form = Form::of(connection).map_err(failed)?;
+                let form = FileFormat::of(connection).map_err(failed)?;
                 let indexes: i64 = connection
                     .query_row("SELECT count(*) FROM pragma_index_list(?1)", [&name], |row| {
                         row.get(0)
