@@ -100,15 +100,21 @@ const CLASSES: [&str; 31] = [
     "2B", "2D", "2F", "35", "37", "3B", "3D", "40", "42", "44", "45", "70", "HY", "XA",
 ];
 
+/// Numbers of errors that are of one row: a subquery of several rows, a null, a duplicate, a value that does not fit, a
+/// foreign key, a CHECK, no partition, SIGNAL of a trigger, a row too large for its page, an expression out of range, text
+/// that is no JSON.
+pub(super) const OF_ROWS: [u16; 33] = [
+    1048, 1062, 1118, 1169, 1216, 1217, 1242, 1264, 1265, 1292, 1300, 1364, 1366, 1367, 1369, 1406, 1411,
+    1416, 1441, 1451, 1452, 1526, 1557, 1586, 1643, 1644, 1690, 1748, 1761, 1762, 3140, 3819, 4025,
+];
+
+/// A statement that took longer than it may; the transaction goes on.
+pub(super) const STATEMENT_TIME: u16 = 1969;
+
 /// The kind of an error number; where it is not known, of its SQLSTATE.
 pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
     match code {
-        // A subquery of several rows, a null, a duplicate, a value that does not fit, a foreign key, a CHECK, no
-        // partition, SIGNAL of a trigger, a row too large for its page, an expression out of range, text that is no
-        // JSON.
-        1048 | 1062 | 1118 | 1169 | 1216 | 1217 | 1242 | 1264 | 1265 | 1292 | 1300 | 1364 | 1366 | 1367
-        | 1369 | 1406 | 1411 | 1416 | 1441 | 1451 | 1452 | 1526 | 1557 | 1586 | 1643 | 1644 | 1690 | 1748
-        | 1761 | 1762 | 3140 | 3819 | 4025 => ErrorKind::Rejected,
+        code if OF_ROWS.contains(&code) => ErrorKind::Rejected,
         // Too many connections or threads, too little memory, lock waits, deadlocks, changed since it was read, limits
         // of the user, statement timeouts, interrupted statements; TiDB's write conflicts and busy regions.
         1020

@@ -69,6 +69,11 @@ impl Version {
         self.product == Product::MariaDb && self.number >= (10, 2, 7)
     }
 
+    /// Whether it runs blocks of statements outside stored programs.
+    pub fn has_blocks(&self) -> bool {
+        self.product == Product::MariaDb && self.number >= (10, 5, 0)
+    }
+
     /// Whether an upsert names the row given by an alias; `VALUES()` is deprecated there, and says so by a warning.
     pub fn has_row_alias(&self) -> bool {
         self.product == Product::MySql && self.number >= (8, 0, 19)

@@ -8,6 +8,7 @@
 //!   under a warning, or only a note, that it does not refuse. LOAD DATA is therefore undone where it is not exact, and
 //!   done again by the strict way, which finds the bad rows.
 
+mod block;
 mod each;
 mod single;
 mod verified;
@@ -200,7 +201,7 @@ impl MysqlWriter {
         let transactional = statements.as_ref().is_none_or(|s| s.transactional);
         let account = statements.as_ref().map_or(Account::All, |s| s.account);
         let (columns, order, one_row) = statements
-            .map(|s| (s.columns, s.order, s.one.map(SingleRow::Text)))
+            .map(|s| (s.columns, s.order, s.one.map(SingleRow::of)))
             .unwrap_or_default();
         Ok(Self {
             link: Link {

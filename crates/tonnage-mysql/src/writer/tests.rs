@@ -177,3 +177,48 @@ async fn many_rows_a_statement_keep_the_order_of_a_key() {
     leaving.commit(&[]).await.unwrap();
     assert_eq!(count(&mut leaving, table).await, [(1, 1), (2, 2)]);
 }
+
+#[tokio::test]
+async fn a_block_that_waits_for_a_lock_ends_the_transaction() {
+    let table = "a_block_that_waits";
+    let mut writer = writer(table, "", Account::All, Counting::Found).await;
+    let text = format!("INSERT INTO {table} (id, v) VALUES (?, ?)");
+    writer.one_row = Some(SingleRow::of(text));
+    // No literal of a block has anything that a mode reads in another way.
+    for set in [
+        "innodb_lock_wait_timeout = 1",
+        "sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,ANSI_QUOTES,PIPES_AS_CONCAT'",
+    ] {
+        writer.link.conn.query_drop(format!("SET {set}")).await.unwrap();
+    }
+    let url = std::env::var("TONNAGE_TEST_MARIADB_URL").expect("run `make test`, which starts the servers");
+    let settings = Settings::resolve(&url, &ProcessSurroundings).unwrap();
+    let (mut holder, _) = connect::open(&settings, Counting::Found).await.unwrap();
+    holder.query_drop("BEGIN").await.unwrap();
+    let held = format!("INSERT INTO {table} VALUES (20, 0)");
+    holder.query_drop(held).await.unwrap();
+    let pairs = |last: i32| (1..=15).map(|id| (id, 1)).chain([(last, 1)]).collect::<Vec<_>>();
+    writer.begin(&[]).await.unwrap();
+    let error = writer
+        .write_each(&rows(&pairs(20)))
+        .await
+        .expect_err("a lock that is held");
+    assert_eq!(
+        (error.kind(), error.code_text()),
+        (ErrorKind::Overloaded, Some("1205"))
+    );
+    assert_eq!(writer.link.state, State::Broken);
+    writer.rollback().await.unwrap();
+    // The next transaction takes blocks as before.
+    writer.begin(&[]).await.unwrap();
+    let outcome = writer
+        .write_each(&rows(&pairs(15)))
+        .await
+        .unwrap()
+        .expect("an account");
+    writer.commit(&[]).await.unwrap();
+    let refused: Vec<_> = outcome.refused.iter().map(|refused| refused.row).collect();
+    assert_eq!((outcome.statements, refused), (1, vec![15]));
+    holder.query_drop("ROLLBACK").await.unwrap();
+    assert_eq!(count(&mut writer, table).await.len(), 15);
+}

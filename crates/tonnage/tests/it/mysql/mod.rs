@@ -19,6 +19,7 @@ macro_rules! on_every_server {
 
 mod altered;
 mod connecting;
+mod each;
 mod family;
 mod gets;
 mod ledger;
