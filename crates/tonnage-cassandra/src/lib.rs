@@ -40,29 +40,25 @@ use tokio::sync::OnceCell;
 
 use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
 
+use tonnage_core::target::{LocalLedger, Lookup, Parts, Prepare, Scan};
 use tonnage_core::{driver::Driver, password::Password};
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    instruments::Instruments,
     ledger::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
-    operation::{Durability, Method, Operation, Split, Support},
+    operation::{Durability, Method, Operation, Support},
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot, no_table},
     slot::{Counts, SlotState},
-    statement::{Dialect, Statement},
-    table::{ForeignKey, Table, TableName, TableSpec},
-    target::{
-        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
-        one_statement,
-    },
+    table::{Table, TableName, TableSpec},
+    target::{Capabilities, KeyPart, Rows, Target, WriteRequest, Writer},
     types::ColumnType,
 };
-use tonnage_sqlite::local::LocalLedger;
+use tonnage_sqlite::local::LedgerFile;
 
 /// Cassandra's line in the registry.
 pub const DRIVER: Driver = Driver {
@@ -113,7 +109,7 @@ pub struct CassandraTarget {
     keyspace: String,
     capabilities: Capabilities,
     ledger_file: Mutex<PathBuf>,
-    ledger: OnceCell<Arc<LocalLedger>>,
+    ledger: OnceCell<Arc<LedgerFile>>,
     /// Requests that a lane may have under way: fewer after an overload.
     in_flight_max: Arc<AtomicUsize>,
 }
@@ -154,6 +150,9 @@ impl CassandraTarget {
                 repeats_keys: false,
                 batch_rows_default: BATCH_ROWS,
                 // A write is cut into batches.
+                insert_replaces: true,
+                says_key_exists: |_| false,
+                own_schema: None,
                 array_rows_max: |_| usize::MAX,
             },
             ledger_file: Mutex::new(ledger_file),
@@ -162,9 +161,9 @@ impl CassandraTarget {
         })
     }
 
-    async fn local(&self) -> Result<&Arc<LocalLedger>> {
+    async fn local(&self) -> Result<&Arc<LedgerFile>> {
         let path = self.ledger_path();
-        let open = || async { LocalLedger::open(&path).await.map(Arc::new) };
+        let open = || async { LedgerFile::open(&path).await.map(Arc::new) };
         self.ledger.get_or_try_init(open).await
     }
 
@@ -352,23 +351,6 @@ impl Target for CassandraTarget {
         Ok(true)
     }
 
-    async fn truncate(&self, name: &TableName) -> Result<()> {
-        let described = self.described(name).await?;
-        let mut statement = scylla::statement::Statement::new(format!("TRUNCATE {}", described.quoted()));
-        // Every node answers, each after a flush.
-        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
-        statement.set_consistency(Consistency::All);
-        let emptied = self.session.query_unpaged(statement, ()).await;
-        let failed = |error| errors::execution(error, errors::Doing::Else);
-        emptied
-            .map(|_| ())
-            .map_err(|error| failed(error).at(format!("table {name} cannot be emptied")))
-    }
-
-    fn insert_replaces(&self) -> bool {
-        true
-    }
-
     fn settings(&self, durability: Durability) -> Vec<String> {
         vec![
             format!("consistency = {:?}", consistency(durability, &self.settings)),
@@ -397,10 +379,36 @@ impl Target for CassandraTarget {
         Ok(Box::new(opened.await?))
     }
 
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            statements: None,
+            scan: Some(self),
+            lookup: Some(self),
+            relations: None,
+            routes: None,
+            separate_databases: None,
+            prepare: Some(self),
+            unique_keys: None,
+            statement_splitting: None,
+            local_ledger: Some(self),
+            instruments: Some(self),
+        }
+    }
+}
+
+#[async_trait]
+impl Scan for CassandraTarget {
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.session, &self.keyspace, request).await
     }
+}
 
+#[async_trait]
+impl Lookup for CassandraTarget {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let described = self.described(&request.table).await?;
         Ok(Box::new(
@@ -408,40 +416,24 @@ impl Target for CassandraTarget {
         ))
     }
 
-    fn instruments(&self) -> Option<&dyn Instruments> {
-        Some(self)
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
+        Ok(None)
     }
+}
 
-    fn ledger(&self) -> &dyn Ledger {
-        self
-    }
-
-    fn ledger_file(&self) -> Option<PathBuf> {
-        Some(self.ledger_path())
-    }
-
-    fn keep_ledger(&self, path: &Path) -> Result<()> {
-        if self.ledger.initialized() {
-            return Err(Error::bug("the ledger was to be moved while it is in use"));
-        }
-        let path = std::path::absolute(path)
-            .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
-        *self.ledger_file.lock().unwrap_or_else(PoisonError::into_inner) = path;
-        Ok(())
-    }
-
-    /// The one key that is named decides.
-    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
-        None
-    }
-
-    fn own_schema(&self) -> Option<&str> {
-        None
-    }
-
-    /// It has none.
-    async fn foreign_keys(&self, _: &TableName) -> Result<Vec<ForeignKey>> {
-        Ok(Vec::new())
+#[async_trait]
+impl Prepare for CassandraTarget {
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let described = self.described(name).await?;
+        let mut statement = scylla::statement::Statement::new(format!("TRUNCATE {}", described.quoted()));
+        // Every node answers, each after a flush.
+        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
+        statement.set_consistency(Consistency::All);
+        let emptied = self.session.query_unpaged(statement, ()).await;
+        let failed = |error| errors::execution(error, errors::Doing::Else);
+        emptied
+            .map(|_| ())
+            .map_err(|error| failed(error).at(format!("table {name} cannot be emptied")))
     }
 
     async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
@@ -454,33 +446,21 @@ impl Target for CassandraTarget {
             .hint("--truncate empties the table first")),
         }
     }
+}
 
-    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
-        one_statement(split)
+impl LocalLedger for CassandraTarget {
+    fn ledger_file(&self) -> PathBuf {
+        self.ledger_path()
     }
 
-    async fn router(&self, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    fn says_key_exists(&self, _: &str) -> bool {
-        false
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        None
-    }
-
-    async fn describe(&self, _: &Statement) -> Result<Table> {
-        Err(Error::bug("a statement for a database that runs none"))
-    }
-
-    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
-        Ok(None)
+    fn keep_ledger(&self, path: &Path) -> Result<()> {
+        if self.ledger.initialized() {
+            return Err(Error::bug("the ledger was to be moved while it is in use"));
+        }
+        let path = std::path::absolute(path)
+            .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
+        *self.ledger_file.lock().unwrap_or_else(PoisonError::into_inner) = path;
+        Ok(())
     }
 }
 

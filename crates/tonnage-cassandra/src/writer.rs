@@ -39,7 +39,7 @@ use tonnage_core::{
     table::altered,
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
-use tonnage_sqlite::local::LocalLedger;
+use tonnage_sqlite::local::LedgerFile;
 
 /// Writes one lane's rows.
 pub(super) struct CassandraWriter {
@@ -54,7 +54,7 @@ pub(super) struct CassandraWriter {
     consistency: Consistency,
     stamped: Stamped,
     absent: Absent,
-    ledger: Option<(Arc<LocalLedger>, RunHandle)>,
+    ledger: Option<(Arc<LedgerFile>, RunHandle)>,
     in_flight_max: Arc<AtomicUsize>,
     /// When the run began: microseconds since 1970.
     began: i64,
@@ -85,7 +85,7 @@ impl CassandraWriter {
         described: Described,
         plan: &WriteRequest,
         consistency: Consistency,
-        ledger: Option<(Arc<LocalLedger>, RunHandle)>,
+        ledger: Option<(Arc<LedgerFile>, RunHandle)>,
         in_flight_max: &Arc<AtomicUsize>,
     ) -> Result<Self> {
         let changed = || Error::altered(&plan.table.name, "was altered");

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How a database's statements are written, as far as parameters are concerned. Decided by its target.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Dialect {
     /// `E'..'` has backslash escapes, `$tag$..$tag$` is a string, comments nest, `a[1:n]` is a slice.
     pub dollars: bool,

@@ -37,7 +37,6 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -55,12 +54,14 @@ use self::{
     sizes::Sizes,
     writer::{MysqlWriter, Subject},
 };
+use tonnage_core::target::{
+    Lookup, Parts, Prepare, Relations, Scan, StatementSplitting, Statements, UniqueKeys,
+};
 use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    instruments::Instruments,
     ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Split, Support},
     password::Password,
@@ -68,10 +69,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{
-        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
-        ledger_is_beside, splits_nothing,
-    },
+    target::{Capabilities, KeyPart, Rows, StatementMax, Target, WriteRequest, Writer, splits_nothing},
     types::ColumnType,
 };
 
@@ -206,6 +204,10 @@ impl MysqlTarget {
             repeats_keys: true,
             batch_rows_default: BATCH_ROWS,
             // A write is cut into statements.
+            insert_replaces: false,
+            says_key_exists: // Of a unique key, by number alone or by name.
+ |code| matches!(code, "1062" | "1169" | "1586"),
+            own_schema: Some(settings.database.clone()),
             array_rows_max: |_| usize::MAX,
         };
         Ok(Self {
@@ -326,14 +328,6 @@ impl Target for MysqlTarget {
         }
     }
 
-    /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
-    fn other_unique_keys(&self, table: &Table, key: &[String]) -> OtherUniqueKeys {
-        let others = |unique: &&Vec<String>| !same_columns(unique, key);
-        Some(self.of_table(table, |known| {
-            known.unique.iter().filter(others).cloned().collect()
-        }))
-    }
-
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let mut session = self.session().await?;
         let described =
@@ -352,10 +346,6 @@ impl Target for MysqlTarget {
             },
         );
         Ok(Some(described.table))
-    }
-
-    fn own_schema(&self) -> Option<&str> {
-        Some(&self.settings.database)
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -414,71 +404,6 @@ impl Target for MysqlTarget {
         Ok(true)
     }
 
-    async fn truncate(&self, name: &TableName) -> Result<()> {
-        let mut session = self.session().await?;
-        session
-            .0
-            .query_drop(statements::empty(name))
-            .await
-            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
-    }
-
-    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
-        match preparation.option() {
-            None => Ok(PreparationEffects::default()),
-            Some(option) => Err(Error::config(format!(
-                "{option} cannot be done for {}: {} commits whenever it makes, renames or drops a table or an index, \
-                 so what was done could not be kept apart from what is owed",
-                table.name, self.version.product.name()
-            ))
-            .hint(match preparation {
-                Preparation::Recreate => {
-                    "--truncate empties the table first; with --single-transaction in the transaction of the rows"
-                }
-                _ => "leave it out: rows sorted by the primary key (--sort full) are what helps most",
-            })),
-        }
-    }
-
-    fn statement_max(
-        &self,
-        table: &Table,
-        columns: usize,
-        method: Method,
-        split: Split,
-    ) -> Result<Option<StatementMax>> {
-        let product = self.version.product;
-        match (split, method) {
-            (Split::None, _) if product != Product::PolarDbX => Err(splits_nothing()),
-            (_, Method::Array) => {
-                let shards = self.of_table(table, |known| known.shards);
-                Ok(Some(self.sizes(columns, shards).statement_max(split)))
-            }
-            (Split::Auto, _) => Ok(None),
-            (Split::None, _) => Err(Error::config(format!(
-                "--split none is about statements of many rows, and method {method} sends none"
-            ))
-            .hint("--method array")),
-        }
-    }
-
-    fn says_key_exists(&self, code: &str) -> bool {
-        // Of a unique key, by number alone or by name.
-        matches!(code, "1062" | "1169" | "1586")
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        Some(execute::DIALECT)
-    }
-
-    async fn describe(&self, statement: &Statement) -> Result<Table> {
-        let mut session = self.session().await?;
-        let database = &self.settings.database;
-        let mut described = execute::describe(&mut session.0, &self.version, database, statement).await?;
-        described.table.notes.push(self.server.keeps.clone());
-        Ok(described.table)
-    }
-
     fn settings(&self, _durability: Durability) -> Vec<String> {
         let mut lines: Vec<_> = session::REPORTED
             .iter()
@@ -523,49 +448,128 @@ impl Target for MysqlTarget {
         Ok(Box::new(writer))
     }
 
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            statements: Some(self),
+            scan: Some(self),
+            lookup: Some(self),
+            relations: Some(self),
+            routes: None,
+            separate_databases: None,
+            prepare: Some(self),
+            unique_keys: Some(self),
+            statement_splitting: Some(self),
+            local_ledger: None,
+            instruments: Some(self),
+        }
+    }
+}
+
+#[async_trait]
+impl Statements for MysqlTarget {
+    fn dialect(&self) -> Dialect {
+        execute::DIALECT
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let mut session = self.session().await?;
+        let database = &self.settings.database;
+        let mut described = execute::describe(&mut session.0, &self.version, database, statement).await?;
+        described.table.notes.push(self.server.keeps.clone());
+        Ok(described.table)
+    }
+}
+
+#[async_trait]
+impl Scan for MysqlTarget {
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
     }
+}
 
-    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
-        catalog::foreign_keys(&mut self.session().await?.0, table).await
-    }
-
+#[async_trait]
+impl Lookup for MysqlTarget {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let getter = MysqlGetter::open(&self.settings, self.server.packet_bytes_max, request).await?;
         Ok(Box::new(getter))
     }
 
-    fn instruments(&self) -> Option<&dyn Instruments> {
-        Some(self)
-    }
-
-    fn ledger(&self) -> &dyn Ledger {
-        self
-    }
-
-    async fn router(&self, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    fn insert_replaces(&self) -> bool {
-        false
-    }
-
     async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         Ok(None)
     }
+}
 
-    fn ledger_file(&self) -> Option<PathBuf> {
-        None
+#[async_trait]
+impl Relations for MysqlTarget {
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        catalog::foreign_keys(&mut self.session().await?.0, table).await
+    }
+}
+
+#[async_trait]
+impl Prepare for MysqlTarget {
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let mut session = self.session().await?;
+        session
+            .0
+            .query_drop(statements::empty(name))
+            .await
+            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
     }
 
-    fn keep_ledger(&self, _: &Path) -> Result<()> {
-        ledger_is_beside(&self.capabilities.product)
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
+        match preparation.option() {
+            None => Ok(PreparationEffects::default()),
+            Some(option) => Err(Error::config(format!(
+                "{option} cannot be done for {}: {} commits whenever it makes, renames or drops a table or an index, \
+                 so what was done could not be kept apart from what is owed",
+                table.name, self.version.product.name()
+            ))
+            .hint(match preparation {
+                Preparation::Recreate => {
+                    "--truncate empties the table first; with --single-transaction in the transaction of the rows"
+                }
+                _ => "leave it out: rows sorted by the primary key (--sort full) are what helps most",
+            })),
+        }
+    }
+}
+
+impl UniqueKeys for MysqlTarget {
+    /// ON DUPLICATE KEY UPDATE takes a row that any of them finds for the one that is meant.
+    fn other_unique_keys(&self, table: &Table, key: &[String]) -> Vec<Vec<String>> {
+        let others = |unique: &&Vec<String>| !same_columns(unique, key);
+        self.of_table(table, |known| {
+            known.unique.iter().filter(others).cloned().collect()
+        })
+    }
+}
+
+impl StatementSplitting for MysqlTarget {
+    fn statement_max(
+        &self,
+        table: &Table,
+        columns: usize,
+        method: Method,
+        split: Split,
+    ) -> Result<Option<StatementMax>> {
+        let product = self.version.product;
+        match (split, method) {
+            (Split::None, _) if product != Product::PolarDbX => Err(splits_nothing()),
+            (_, Method::Array) => {
+                let shards = self.of_table(table, |known| known.shards);
+                Ok(Some(self.sizes(columns, shards).statement_max(split)))
+            }
+            (Split::Auto, _) => Ok(None),
+            (Split::None, _) => Err(Error::config(format!(
+                "--split none is about statements of many rows, and method {method} sends none"
+            ))
+            .hint("--method array")),
+        }
     }
 }
 

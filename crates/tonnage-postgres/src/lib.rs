@@ -42,7 +42,6 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -56,24 +55,21 @@ use self::{
     partitions::Partitions,
     settings::{ProcessSurroundings, Settings},
 };
+use tonnage_core::target::{Lookup, Parts, Prepare, Relations, Routes, Scan, Statements};
 use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    instruments::Instruments,
     ledger::{Ledger, RunHandle},
-    operation::{Durability, Method, Operation, Split, Support},
+    operation::{Durability, Method, Operation, Support},
     password::Password,
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{
-        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
-        ledger_is_beside, one_statement,
-    },
+    target::{Capabilities, KeyPart, Routed, Rows, Target, WriteRequest, Writer},
     types::ColumnType,
 };
 
@@ -174,6 +170,9 @@ impl PostgresTarget {
             partial_dates: false,
             repeats_keys: false,
             batch_rows_default: BATCH_ROWS,
+            insert_replaces: false,
+            says_key_exists: |code| code == "23505",
+            own_schema: None,
             array_rows_max: |_| ARRAY_ROWS_MAX,
         };
         Ok(Self {
@@ -201,23 +200,6 @@ impl PostgresTarget {
 impl Target for PostgresTarget {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        Some(execute::DIALECT)
-    }
-
-    fn says_key_exists(&self, code: &str) -> bool {
-        code == "23505"
-    }
-
-    async fn describe(&self, statement: &Statement) -> Result<Table> {
-        let session = self.session().await?;
-        let described = execute::describe(&session, statement).await?;
-        let obstacle = execute::obstacle(&session, statement).await?;
-        let mut obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
-        obstacles.insert(statement.text().to_owned(), obstacle);
-        Ok(described.table)
     }
 
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
@@ -310,33 +292,6 @@ impl Target for PostgresTarget {
         Ok(Some(described.table))
     }
 
-    async fn router(&self, table: &Table) -> Result<Routed> {
-        let partitioned = {
-            let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
-            traits
-                .get(&table.identity.object)
-                .is_none_or(|traits| traits.partitioned)
-        };
-        if !partitioned {
-            return Ok(Routed::No);
-        }
-        let session = self.session().await?;
-        let Some(described) = catalog::describe(&*session, &table.name).await? else {
-            return Ok(Routed::No);
-        };
-        let partitions = match partitions::find(&*session, &described).await? {
-            None => return Ok(Routed::No),
-            Some(Err(why)) => {
-                let name = &table.name;
-                return Ok(Routed::Not(format!("{name} is written as one table: {why}")));
-            }
-            Some(Ok(partitions)) => Arc::new(partitions),
-        };
-        let mut known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(partitions.identity(), partitions.clone());
-        Ok(Routed::By(partitions))
-    }
-
     async fn table_names(&self) -> Result<Vec<String>> {
         catalog::names(&*self.session().await?).await
     }
@@ -365,18 +320,6 @@ impl Target for PostgresTarget {
         statements::drop_table(&client, table, rows).await
     }
 
-    async fn truncate(&self, name: &TableName) -> Result<()> {
-        let session = self.session().await?;
-        session
-            .batch_execute(&statements::truncate(name))
-            .await
-            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
-    }
-
-    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
-        prepare::check_preparation(&*self.session().await?, table, preparation).await
-    }
-
     fn settings(&self, durability: Durability) -> Vec<String> {
         types::commit_setting(&self.synchronous_commit, durability)
             .map(|value| format!("synchronous_commit = {value}"))
@@ -397,14 +340,52 @@ impl Target for PostgresTarget {
         Ok(Box::new(writer))
     }
 
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            statements: Some(self),
+            scan: Some(self),
+            lookup: Some(self),
+            relations: Some(self),
+            routes: Some(self),
+            separate_databases: None,
+            prepare: Some(self),
+            unique_keys: None,
+            statement_splitting: None,
+            local_ledger: None,
+            instruments: Some(self),
+        }
+    }
+}
+
+#[async_trait]
+impl Statements for PostgresTarget {
+    fn dialect(&self) -> Dialect {
+        execute::DIALECT
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let session = self.session().await?;
+        let described = execute::describe(&session, statement).await?;
+        let obstacle = execute::obstacle(&session, statement).await?;
+        let mut obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+        obstacles.insert(statement.text().to_owned(), obstacle);
+        Ok(described.table)
+    }
+}
+
+#[async_trait]
+impl Scan for PostgresTarget {
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
     }
+}
 
-    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
-        catalog::foreign_keys(&*self.session().await?, table).await
-    }
-
+#[async_trait]
+impl Lookup for PostgresTarget {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let getter = PostgresGetter::open(&self.settings, None, request).await?;
         Ok(Box::new(getter))
@@ -414,42 +395,57 @@ impl Target for PostgresTarget {
         let moment = PostgresMoment::begin(&self.settings).await?;
         Ok(Some(Box::new(moment)))
     }
+}
 
-    fn instruments(&self) -> Option<&dyn Instruments> {
-        Some(self)
+#[async_trait]
+impl Relations for PostgresTarget {
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        catalog::foreign_keys(&*self.session().await?, table).await
+    }
+}
+
+#[async_trait]
+impl Routes for PostgresTarget {
+    async fn router(&self, table: &Table) -> Result<Routed> {
+        let partitioned = {
+            let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+            traits
+                .get(&table.identity.object)
+                .is_none_or(|traits| traits.partitioned)
+        };
+        if !partitioned {
+            return Ok(Routed::No);
+        }
+        let session = self.session().await?;
+        let Some(described) = catalog::describe(&*session, &table.name).await? else {
+            return Ok(Routed::No);
+        };
+        let partitions = match partitions::find(&*session, &described).await? {
+            None => return Ok(Routed::No),
+            Some(Err(why)) => {
+                let name = &table.name;
+                return Ok(Routed::Not(format!("{name} is written as one table: {why}")));
+            }
+            Some(Ok(partitions)) => Arc::new(partitions),
+        };
+        let mut known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(partitions.identity(), partitions.clone());
+        Ok(Routed::By(partitions))
+    }
+}
+
+#[async_trait]
+impl Prepare for PostgresTarget {
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let session = self.session().await?;
+        session
+            .batch_execute(&statements::truncate(name))
+            .await
+            .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
     }
 
-    fn ledger(&self) -> &dyn Ledger {
-        self
-    }
-
-    /// The one key that is named decides.
-    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
-        None
-    }
-
-    fn own_schema(&self) -> Option<&str> {
-        None
-    }
-
-    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
-        one_statement(split)
-    }
-
-    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    fn insert_replaces(&self) -> bool {
-        false
-    }
-
-    fn ledger_file(&self) -> Option<PathBuf> {
-        None
-    }
-
-    fn keep_ledger(&self, _: &Path) -> Result<()> {
-        ledger_is_beside(&self.capabilities.product)
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
+        prepare::check_preparation(&*self.session().await?, table, preparation).await
     }
 }
 

@@ -36,10 +36,7 @@ mod thread;
 mod types;
 mod writer;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -51,26 +48,23 @@ use self::{
     thread::Thread,
     writer::SqliteWriter,
 };
+use tonnage_core::target::{Lookup, Parts, Prepare, Relations, Scan, Statements};
 use tonnage_core::{driver::Driver, password::Password};
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    instruments::Instruments,
     ledger::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
     },
-    operation::{Durability, Method, Operation, Split, Support},
+    operation::{Durability, Method, Operation, Support},
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{
-        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
-        ledger_is_beside, one_statement,
-    },
+    target::{Capabilities, KeyPart, Rows, Target, WriteRequest, Writer},
     types::ColumnType,
 };
 
@@ -143,6 +137,16 @@ impl SqliteTarget {
                 repeats_keys: true,
                 batch_rows_default: 65_536,
                 // A write is cut into statements.
+                insert_replaces: false,
+                says_key_exists: |code| {
+                    matches!(
+                        code,
+                        "SQLITE_CONSTRAINT_PRIMARYKEY"
+                            | "SQLITE_CONSTRAINT_ROWID"
+                            | "SQLITE_CONSTRAINT_UNIQUE"
+                    )
+                },
+                own_schema: None,
                 array_rows_max: |_| usize::MAX,
             },
             wal,
@@ -228,23 +232,6 @@ impl Target for SqliteTarget {
         }
     }
 
-    fn says_key_exists(&self, code: &str) -> bool {
-        matches!(
-            code,
-            "SQLITE_CONSTRAINT_PRIMARYKEY" | "SQLITE_CONSTRAINT_ROWID" | "SQLITE_CONSTRAINT_UNIQUE"
-        )
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        Some(execute::DIALECT)
-    }
-
-    async fn describe(&self, statement: &Statement) -> Result<Table> {
-        let statement = statement.clone();
-        self.on_required(move |connection| execute::describe(connection, &statement))
-            .await
-    }
-
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let name = name.clone();
         self.on_existing(None, move |connection| catalog::table(connection, &name))
@@ -284,18 +271,6 @@ impl Target for SqliteTarget {
             .await
     }
 
-    async fn truncate(&self, name: &TableName) -> Result<()> {
-        let name = name.name.clone();
-        self.on_required(move |connection| ledger::truncate(connection, &name))
-            .await
-    }
-
-    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
-        let name = table.name.name.clone();
-        self.on_required(move |connection| prepare::check_preparation(connection, &name, preparation))
-            .await
-    }
-
     fn settings(&self, durability: Durability) -> Vec<String> {
         connect::writer_settings(durability, self.wal, &self.location)
             .into_iter()
@@ -309,10 +284,49 @@ impl Target for SqliteTarget {
         ))
     }
 
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            statements: Some(self),
+            scan: Some(self),
+            lookup: Some(self),
+            relations: Some(self),
+            routes: None,
+            separate_databases: None,
+            prepare: Some(self),
+            unique_keys: None,
+            statement_splitting: None,
+            local_ledger: None,
+            instruments: Some(self),
+        }
+    }
+}
+
+#[async_trait]
+impl Statements for SqliteTarget {
+    fn dialect(&self) -> Dialect {
+        execute::DIALECT
+    }
+
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let statement = statement.clone();
+        self.on_required(move |connection| execute::describe(connection, &statement))
+            .await
+    }
+}
+
+#[async_trait]
+impl Scan for SqliteTarget {
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.location, request).await
     }
+}
 
+#[async_trait]
+impl Lookup for SqliteTarget {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         Ok(Box::new(SqliteGetter::open(&self.location, None, request).await?))
     }
@@ -321,7 +335,10 @@ impl Target for SqliteTarget {
         let moment = SqliteMoment::begin(&self.location, getters).await?;
         Ok(moment.map(|moment| Box::new(moment) as Box<dyn ReadSnapshot>))
     }
+}
 
+#[async_trait]
+impl Relations for SqliteTarget {
     async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
         let name = table.name.clone();
         self.on_existing(Vec::new(), move |connection| {
@@ -329,46 +346,20 @@ impl Target for SqliteTarget {
         })
         .await
     }
+}
 
-    fn instruments(&self) -> Option<&dyn Instruments> {
-        Some(self)
+#[async_trait]
+impl Prepare for SqliteTarget {
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        let name = name.name.clone();
+        self.on_required(move |connection| ledger::truncate(connection, &name))
+            .await
     }
 
-    fn ledger(&self) -> &dyn Ledger {
-        self
-    }
-
-    /// The one key that is named decides.
-    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
-        None
-    }
-
-    fn own_schema(&self) -> Option<&str> {
-        None
-    }
-
-    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
-        one_statement(split)
-    }
-
-    async fn router(&self, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    fn insert_replaces(&self) -> bool {
-        false
-    }
-
-    fn ledger_file(&self) -> Option<PathBuf> {
-        None
-    }
-
-    fn keep_ledger(&self, _: &Path) -> Result<()> {
-        ledger_is_beside(&self.capabilities.product)
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
+        let name = table.name.name.clone();
+        self.on_required(move |connection| prepare::check_preparation(connection, &name, preparation))
+            .await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is the ledger of a SQLite database without the rows: the same tables, the same compare-and-set. What it cannot do
 //! is move together with rows. So a writer looks where the slots stand before its rows are sent
-//! ([`LocalLedger::stands`]) and moves them once these are acknowledged ([`LocalLedger::advance`]); a run that ends in
+//! ([`LedgerFile::stands`]) and moves them once these are acknowledged ([`LedgerFile::advance`]); a run that ends in
 //! between sends rows again, which is harmless only where the target makes it so.
 //!
 //! The file and its directory are made when the first run starts; reading makes nothing. Losing the last steps with the
@@ -41,7 +41,7 @@ fn unsynced(connection: &Connection) -> Result<()> {
 }
 
 /// See the module.
-pub struct LocalLedger {
+pub struct LedgerFile {
     control: Thread<Control>,
 }
 
@@ -92,7 +92,7 @@ impl Control {
     }
 }
 
-impl LocalLedger {
+impl LedgerFile {
     /// The ledger at `path`, which need not be there yet.
     pub async fn open(path: &Path) -> Result<Self> {
         let path = std::path::absolute(path)
@@ -177,7 +177,7 @@ impl LocalLedger {
 }
 
 #[async_trait]
-impl Ledger for LocalLedger {
+impl Ledger for LedgerFile {
     async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
         let query = query.clone();
         self.on_existing(Vec::new(), move |connection| ledger::runs(connection, &query))

@@ -276,7 +276,7 @@ impl BulkPut {
         let tally = Arc::new(Tally::new(count, completed));
         let source = Streams::new(streams, parallelism, tally.clone())?;
         let target = database.target().clone();
-        if key_exists.is_some() && options.mode == Mode::Insert && target.insert_replaces() {
+        if key_exists.is_some() && options.mode == Mode::Insert && target.capabilities().insert_replaces {
             let product = &target.capabilities().product;
             return Err(Error::config(format!(
                 "{product} does not tell whether a key exists: an insert replaces what is there, and on_key_exists would \
@@ -344,7 +344,7 @@ impl Calls {
             data: reject.data.clone(),
         };
         let problem = &reject.problem;
-        if target.says_key_exists(&problem.code) {
+        if (target.capabilities().says_key_exists)(&problem.code) {
             self.keys_found.fetch_add(1, Ordering::Relaxed);
             if let Some(told) = &self.key_exists {
                 told(entry);

@@ -21,7 +21,6 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
@@ -32,6 +31,10 @@ use xxhash_rust::xxh3::xxh3_128;
 pub use self::key::HASH;
 use self::{key::ShardKey, ledger::Owned, writer::MemberWriter};
 use tonnage_core::driver::Connector;
+use tonnage_core::target::{
+    Lookup, Parts, Prepare, Relations, Routes, Scan, SeparateDatabases, StatementSplitting, Statements,
+    UniqueKeys,
+};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     extent::Extent,
@@ -43,10 +46,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement},
     table::{ForeignKey, LessDurable, Table, TableIdentity, TableName, TableSpec},
-    target::{
-        Capabilities, KeyPart, OtherUniqueKeys, Routed, Rows, StatementMax, Target, WriteRequest, Writer,
-        ledger_is_beside,
-    },
+    target::{Capabilities, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer},
     types::ColumnType,
 };
 
@@ -247,7 +247,7 @@ impl ShardedTarget {
     /// A name by which any member finds its own table: without the schema that is the database of member `at`.
     fn plain(&self, at: usize, name: &TableName) -> TableName {
         let target = self.members.get(at).and_then(|member| member.target.get());
-        let own = target.and_then(|target| target.own_schema());
+        let own = target.and_then(|target| target.capabilities().own_schema.as_deref());
         match own.is_some() && own == name.schema.as_deref() {
             true => TableName::bare(&name.name),
             false => name.clone(),
@@ -306,7 +306,7 @@ impl ShardedTarget {
 
 /// The name of a table within a member. `Config` where it says that it is in another database: each member has its own.
 fn within(target: &dyn Target, name: &TableName) -> Result<TableName> {
-    match (&name.schema, target.own_schema()) {
+    match (&name.schema, target.capabilities().own_schema.as_deref()) {
         (Some(schema), Some(own)) if schema != own => Err(Error::config(format!(
             "{name} is not in the database '{own}', which is the member"
         ))
@@ -342,6 +342,9 @@ fn capabilities(targets: &[Arc<dyn Target>], members: usize) -> Result<Capabilit
         partial_dates: of.iter().all(|c| c.partial_dates),
         repeats_keys: of.iter().all(|c| c.repeats_keys),
         batch_rows_default: first.batch_rows_default,
+        insert_replaces: of.iter().any(|c| c.insert_replaces),
+        says_key_exists: first.says_key_exists,
+        own_schema: None,
         array_rows_max: first.array_rows_max,
     })
 }
@@ -376,17 +379,6 @@ impl Target for ShardedTarget {
             }
         }
         Support::Yes
-    }
-
-    fn other_unique_keys(&self, table: &Table, key: &[String]) -> OtherUniqueKeys {
-        let own = self.kept(&table.name.to_string());
-        let mut members = self.members.iter().zip(own);
-        members.find_map(|(member, own)| {
-            member
-                .target
-                .get()?
-                .other_unique_keys(own.as_deref().unwrap_or(table), key)
-        })
     }
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
@@ -434,34 +426,6 @@ impl Target for ShardedTarget {
         Ok(Some(united))
     }
 
-    /// Names of tables have no database in them.
-    fn own_schema(&self) -> Option<&str> {
-        None
-    }
-
-    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
-        foreign_keys::of(self, table).await
-    }
-
-    fn insert_replaces(&self) -> bool {
-        let mut connected = self.members.iter().filter_map(|member| member.target.get());
-        connected.any(|target| target.insert_replaces())
-    }
-
-    /// No state is that of several databases.
-    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
-        Ok(None)
-    }
-
-    /// Each member has its own beside its tables: those that have not are refused at connect.
-    fn ledger_file(&self) -> Option<PathBuf> {
-        None
-    }
-
-    fn keep_ledger(&self, _: &Path) -> Result<()> {
-        ledger_is_beside(&self.capabilities.product)
-    }
-
     async fn table_names(&self) -> Result<Vec<String>> {
         let answers = self.each(async |_, target| target.table_names().await).await?;
         Ok(answers.into_iter().find_map(Result::ok).unwrap_or_default())
@@ -491,57 +455,119 @@ impl Target for ShardedTarget {
         Ok(dropped.into_iter().all(|dropped| dropped))
     }
 
-    async fn truncate(&self, name: &TableName) -> Result<()> {
-        self.all(async |at, target| target.truncate(&self.table_of(at, name).await?.name).await)
-            .await?;
-        Ok(())
-    }
-
-    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
-        if let Some(option) = preparation.option() {
-            return Err(self
-                .refuse_transaction_over_all(option)
-                .hint(format!("leave {option} out, or load each database by itself")));
-        }
-        let mut effects = PreparationEffects::default();
-        for (member, own) in self.members.iter().zip(self.kept(&table.name.to_string())) {
-            if let (Some(target), Some(own)) = (member.target.get(), own) {
-                let one = target.check_preparation(&own, preparation).await;
-                effects = one.map_err(|error| error.at(&member.name))?;
+    fn settings(&self, durability: Durability) -> Vec<String> {
+        let mut settings = Vec::new();
+        for target in self.members.iter().filter_map(|member| member.target.get()) {
+            for setting in target.settings(durability) {
+                if !settings.contains(&setting) {
+                    settings.push(setting);
+                }
             }
         }
-        Ok(effects)
+        settings
     }
 
-    fn statement_max(
-        &self,
-        table: &Table,
-        columns: usize,
-        method: Method,
-        split: Split,
-    ) -> Result<Option<StatementMax>> {
-        let mut least: Option<StatementMax> = None;
-        for (member, own) in self.members.iter().zip(self.kept(&table.name.to_string())) {
-            let Some(target) = member.target.get() else {
-                continue;
-            };
-            let most = target.statement_max(own.as_deref().unwrap_or(table), columns, method, split)?;
-            least = match (least, most) {
-                (Some(least), Some(most)) => Some(StatementMax {
-                    rows: least.rows.min(most.rows),
-                    bytes: least.bytes.min(most.bytes),
-                    why: least.why,
-                }),
-                (least, most) => least.or(most),
-            };
+    async fn writer(&self, _: &WriteRequest, _: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
+        Err(Error::bug("a writer into several databases at once"))
+    }
+
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    /// Members are of one kind, so they have the same parts.
+    fn parts(&self) -> Parts<'_> {
+        let Some(member) = self.members.iter().find_map(|member| member.target.get()) else {
+            return Parts::NONE;
+        };
+        let of = member.parts();
+        Parts {
+            statements: of.statements.map(|_| self as &dyn Statements),
+            scan: of.scan.map(|_| self as &dyn Scan),
+            lookup: of.lookup.map(|_| self as &dyn Lookup),
+            relations: of.relations.map(|_| self as &dyn Relations),
+            routes: Some(self),
+            separate_databases: Some(self),
+            prepare: of.prepare.map(|_| self as &dyn Prepare),
+            unique_keys: of.unique_keys.map(|_| self as &dyn UniqueKeys),
+            statement_splitting: of.statement_splitting.map(|_| self as &dyn StatementSplitting),
+            // Each member has its own beside its tables: those that have not are refused at connect.
+            local_ledger: None,
+            instruments: of.instruments.map(|_| self as &dyn Instruments),
         }
-        Ok(least)
+    }
+}
+
+#[async_trait]
+impl Statements for ShardedTarget {
+    fn dialect(&self) -> Dialect {
+        let mut connected = self.members.iter().filter_map(|member| member.target.get());
+        connected.find_map(|target| target.dialect()).unwrap_or_default()
     }
 
+    async fn describe(&self, statement: &Statement) -> Result<Table> {
+        let answers = self
+            .each(async |_, target| target.describe(statement).await)
+            .await?;
+        let mut away = Vec::new();
+        let mut first: Option<(usize, &Table)> = None;
+        for (at, answer) in answers.iter().enumerate() {
+            match (answer, first) {
+                (Err(error), _) => away.push(error.to_string()),
+                (Ok(table), None) => first = Some((at, table)),
+                (Ok(table), Some((known, of))) => {
+                    alike::check((&self.names[known], of), (&self.names[at], table))?;
+                }
+            }
+        }
+        let Some((at, table)) = first else {
+            return Err(Error::bug("no member has described a statement"));
+        };
+        let united = Table {
+            less_durable: self.less_durable(answers.iter().map(|answer| answer.as_ref().ok())),
+            ..self.united(table, self.plain(at, &table.name), &away, false)
+        };
+        let tables = answers.into_iter().map(|answer| answer.ok().map(Arc::new));
+        self.keep(statement.text().to_owned(), tables.collect());
+        Ok(united)
+    }
+}
+
+#[async_trait]
+impl Scan for ShardedTarget {
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        scan::scan(self, request).await
+    }
+}
+
+#[async_trait]
+impl Lookup for ShardedTarget {
+    /// No state is that of several databases.
+    async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
+        Ok(None)
+    }
+
+    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
+        getter::open(self, request).await
+    }
+}
+
+#[async_trait]
+impl Relations for ShardedTarget {
+    async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
+        foreign_keys::of(self, table).await
+    }
+}
+
+#[async_trait]
+impl Routes for ShardedTarget {
     async fn router(&self, table: &Table) -> Result<Routed> {
         alike::key_types(table, &self.key).map(|types| self.router_of(types))
     }
+}
 
+#[async_trait]
+impl SeparateDatabases for ShardedTarget {
     async fn statement_router(&self, statement: &Statement, parameters: &Table) -> Result<Routed> {
         let refused = |why: String| {
             Error::config(format!("the statement cannot be sent to one database: {why}")).hint(format!(
@@ -584,61 +610,6 @@ impl Target for ShardedTarget {
         ))))
     }
 
-    fn says_key_exists(&self, code: &str) -> bool {
-        let connected = self.members.iter().find_map(|member| member.target.get());
-        connected.is_some_and(|target| target.says_key_exists(code))
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        self.members
-            .iter()
-            .find_map(|member| member.target.get())?
-            .dialect()
-    }
-
-    async fn describe(&self, statement: &Statement) -> Result<Table> {
-        let answers = self
-            .each(async |_, target| target.describe(statement).await)
-            .await?;
-        let mut away = Vec::new();
-        let mut first: Option<(usize, &Table)> = None;
-        for (at, answer) in answers.iter().enumerate() {
-            match (answer, first) {
-                (Err(error), _) => away.push(error.to_string()),
-                (Ok(table), None) => first = Some((at, table)),
-                (Ok(table), Some((known, of))) => {
-                    alike::check((&self.names[known], of), (&self.names[at], table))?;
-                }
-            }
-        }
-        let Some((at, table)) = first else {
-            return Err(Error::bug("no member has described a statement"));
-        };
-        let united = Table {
-            less_durable: self.less_durable(answers.iter().map(|answer| answer.as_ref().ok())),
-            ..self.united(table, self.plain(at, &table.name), &away, false)
-        };
-        let tables = answers.into_iter().map(|answer| answer.ok().map(Arc::new));
-        self.keep(statement.text().to_owned(), tables.collect());
-        Ok(united)
-    }
-
-    fn settings(&self, durability: Durability) -> Vec<String> {
-        let mut settings = Vec::new();
-        for target in self.members.iter().filter_map(|member| member.target.get()) {
-            for setting in target.settings(durability) {
-                if !settings.contains(&setting) {
-                    settings.push(setting);
-                }
-            }
-        }
-        settings
-    }
-
-    async fn writer(&self, _: &WriteRequest, _: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
-        Err(Error::bug("a writer into several databases at once"))
-    }
-
     async fn shard_writer(
         &self,
         plan: &WriteRequest,
@@ -661,20 +632,68 @@ impl Target for ShardedTarget {
             writer: writer.map_err(|error| error.at(&member.name))?,
         }))
     }
+}
 
-    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
-        scan::scan(self, request).await
+#[async_trait]
+impl Prepare for ShardedTarget {
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        self.all(async |at, target| target.truncate(&self.table_of(at, name).await?.name).await)
+            .await?;
+        Ok(())
     }
 
-    async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
-        getter::open(self, request).await
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
+        if let Some(option) = preparation.option() {
+            return Err(self
+                .refuse_transaction_over_all(option)
+                .hint(format!("leave {option} out, or load each database by itself")));
+        }
+        let mut effects = PreparationEffects::default();
+        for (member, own) in self.members.iter().zip(self.kept(&table.name.to_string())) {
+            if let (Some(target), Some(own)) = (member.target.get(), own) {
+                let one = target.check_preparation(&own, preparation).await;
+                effects = one.map_err(|error| error.at(&member.name))?;
+            }
+        }
+        Ok(effects)
     }
+}
 
-    fn instruments(&self) -> Option<&dyn Instruments> {
-        Some(self)
+impl UniqueKeys for ShardedTarget {
+    fn other_unique_keys(&self, table: &Table, key: &[String]) -> Vec<Vec<String>> {
+        let own = self.kept(&table.name.to_string());
+        let mut members = self.members.iter().zip(own);
+        let found = members.find_map(|(member, own)| {
+            let target = member.target.get()?;
+            target.other_unique_keys(own.as_deref().unwrap_or(table), key)
+        });
+        found.unwrap_or_default()
     }
+}
 
-    fn ledger(&self) -> &dyn Ledger {
-        self
+impl StatementSplitting for ShardedTarget {
+    fn statement_max(
+        &self,
+        table: &Table,
+        columns: usize,
+        method: Method,
+        split: Split,
+    ) -> Result<Option<StatementMax>> {
+        let mut least: Option<StatementMax> = None;
+        for (member, own) in self.members.iter().zip(self.kept(&table.name.to_string())) {
+            let Some(target) = member.target.get() else {
+                continue;
+            };
+            let most = target.statement_max(own.as_deref().unwrap_or(table), columns, method, split)?;
+            least = match (least, most) {
+                (Some(least), Some(most)) => Some(StatementMax {
+                    rows: least.rows.min(most.rows),
+                    bytes: least.bytes.min(most.bytes),
+                    why: least.why,
+                }),
+                (least, most) => least.or(most),
+            };
+        }
+        Ok(least)
     }
 }

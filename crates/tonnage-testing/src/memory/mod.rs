@@ -11,7 +11,6 @@ mod view;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -25,21 +24,20 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use self::{getter::MemoryGetter, view::View};
+use tonnage_core::target::{Lookup, Parts, Prepare, Scan};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    instruments::Instruments,
     ledger::{Ledger, RunHandle, RunRecord},
-    operation::{Durability, Method, Operation, Split, Support},
+    operation::{Durability, Method, Operation, Support},
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
-    statement::{Dialect, Statement},
-    table::{Column, Equality, ForeignKey, Key, Table, TableIdentity, TableName, TableSpec, altered},
+    table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec, altered},
     target::{
-        Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, OtherUniqueKeys, Outcome, Refused, Routed,
-        Rows, StatementMax, Target, WriteRequest, Writer, ledger_is_beside, one_statement,
+        Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Outcome, Refused, Rows, Target,
+        WriteRequest, Writer,
     },
     types::ColumnType,
 };
@@ -136,6 +134,9 @@ impl Memory {
                 partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: 65_536,
+                insert_replaces: false,
+                says_key_exists: |code| code == "23505",
+                own_schema: None,
                 array_rows_max: |_| 1_000,
             }),
         }
@@ -339,10 +340,6 @@ impl Target for Memory {
         Support::Yes
     }
 
-    fn says_key_exists(&self, code: &str) -> bool {
-        code == "23505"
-    }
-
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let state = self.lock();
         if state.away || matches!(state.fault, Some((0, Fault::Away))) {
@@ -423,24 +420,6 @@ impl Target for Memory {
         Ok(goes)
     }
 
-    async fn truncate(&self, name: &TableName) -> Result<()> {
-        if let Some(stored) = self.lock().tables.get_mut(&name.name) {
-            stored.rows.clear();
-        }
-        Ok(())
-    }
-
-    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
-        let notes = match preparation {
-            Preparation::RebuildIndexes { .. } => self.indexes(&table.name.name),
-            _ => Vec::new(),
-        };
-        Ok(PreparationEffects {
-            notes,
-            settings: Vec::new(),
-        })
-    }
-
     fn settings(&self, _: Durability) -> Vec<String> {
         Vec::new()
     }
@@ -467,6 +446,36 @@ impl Target for Memory {
         }))
     }
 
+    fn ledger(&self) -> &dyn Ledger {
+        self
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts {
+            statements: None,
+            scan: Some(self),
+            lookup: Some(self),
+            relations: None,
+            routes: None,
+            separate_databases: None,
+            prepare: Some(self),
+            unique_keys: None,
+            statement_splitting: None,
+            local_ledger: None,
+            instruments: None,
+        }
+    }
+}
+
+#[async_trait]
+impl Scan for Memory {
+    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
+        reader::scan(self, request)
+    }
+}
+
+#[async_trait]
+impl Lookup for Memory {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         self.call()?;
         let table = self.table(&request.table).await?;
@@ -478,66 +487,29 @@ impl Target for Memory {
         )?))
     }
 
-    async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
-        reader::scan(self, request)
-    }
-
-    fn ledger(&self) -> &dyn Ledger {
-        self
-    }
-
-    /// The one key that is named decides.
-    fn other_unique_keys(&self, _: &Table, _: &[String]) -> OtherUniqueKeys {
-        None
-    }
-
-    fn own_schema(&self) -> Option<&str> {
-        None
-    }
-
-    /// It has none.
-    async fn foreign_keys(&self, _: &TableName) -> Result<Vec<ForeignKey>> {
-        Ok(Vec::new())
-    }
-
-    fn statement_max(&self, _: &Table, _: usize, _: Method, split: Split) -> Result<Option<StatementMax>> {
-        one_statement(split)
-    }
-
-    async fn router(&self, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    async fn statement_router(&self, _: &Statement, _: &Table) -> Result<Routed> {
-        Ok(Routed::No)
-    }
-
-    fn insert_replaces(&self) -> bool {
-        false
-    }
-
-    fn dialect(&self) -> Option<Dialect> {
-        None
-    }
-
-    async fn describe(&self, _: &Statement) -> Result<Table> {
-        Err(Error::bug("a statement for a database that runs none"))
-    }
-
     async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
         Ok(None)
     }
+}
 
-    fn instruments(&self) -> Option<&dyn Instruments> {
-        None
+#[async_trait]
+impl Prepare for Memory {
+    async fn truncate(&self, name: &TableName) -> Result<()> {
+        if let Some(stored) = self.lock().tables.get_mut(&name.name) {
+            stored.rows.clear();
+        }
+        Ok(())
     }
 
-    fn ledger_file(&self) -> Option<PathBuf> {
-        None
-    }
-
-    fn keep_ledger(&self, _: &Path) -> Result<()> {
-        ledger_is_beside(&self.capabilities.product)
+    async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
+        let notes = match preparation {
+            Preparation::RebuildIndexes { .. } => self.indexes(&table.name.name),
+            _ => Vec::new(),
+        };
+        Ok(PreparationEffects {
+            notes,
+            settings: Vec::new(),
+        })
     }
 }
 

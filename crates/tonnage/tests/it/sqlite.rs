@@ -35,7 +35,7 @@ const METHODS: [Method; 2] = [Method::Native, Method::Array];
 /// A file in a directory of its own, and the target that has it open.
 struct Database {
     directory: TempDir,
-    target: SqliteTarget,
+    target: std::sync::Arc<dyn tonnage::target::Target>,
 }
 
 impl Database {
@@ -51,7 +51,7 @@ impl Database {
             Connection::open(&path).unwrap().execute_batch(schema).unwrap();
         }
         let url = format!("sqlite:{}{options}", path.display());
-        let target = SqliteTarget::connect(&url).await.unwrap();
+        let target = std::sync::Arc::new(SqliteTarget::connect(&url).await.unwrap());
         Self { directory, target }
     }
 

@@ -12,6 +12,9 @@ fn capabilities(writers_max: Option<usize>) -> Capabilities {
         partial_dates: false,
         repeats_keys: true,
         batch_rows_default: 1,
+        insert_replaces: false,
+        says_key_exists: |_| false,
+        own_schema: None,
         array_rows_max: |_| usize::MAX,
     }
 }

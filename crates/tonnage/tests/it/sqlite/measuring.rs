@@ -5,7 +5,6 @@ use tonnage::{
     generate::Workload,
     instruments::{Keys, Storage, TableForm},
     table::TableName,
-    target::Target,
 };
 
 use super::Database;
