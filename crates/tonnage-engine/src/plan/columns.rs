@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{LoadOptions, WriteColumn};
+use super::{Create, LoadOptions, PlanInputs, WriteColumn, operation, statement};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
@@ -10,7 +10,98 @@ use tonnage_core::{
     table::{Column, Names, Numbered, Table, columns_hint, find_by_name, nearest},
     types::ColumnType,
 };
-use tonnage_formats::sources::csv::suspicious_delimiter;
+use tonnage_formats::sources::{Scan, csv::suspicious_delimiter};
+
+/// The columns that are written, and what is done with them.
+pub(super) struct WrittenColumns {
+    pub columns: Vec<WriteColumn>,
+    pub operation: Operation,
+    /// Those of a table to be made whose types were inferred from the first rows.
+    pub inferred: Vec<String>,
+    pub notes: Vec<String>,
+}
+
+/// Decides which columns are written, and the operation.
+pub(super) fn decide(inputs: &PlanInputs) -> Result<WrittenColumns> {
+    let PlanInputs {
+        table,
+        source,
+        options,
+        ..
+    } = inputs;
+    let (columns, operation) = match &inputs.statement {
+        Some(statement) => (
+            statement::match_parameters(table, source, options)?,
+            statement::operation(statement, table, options)?,
+        ),
+        None => {
+            let columns = match_columns(table, source, options)?;
+            let operation = operation::operation(table, source, &columns, options)?;
+            (columns, operation)
+        }
+    };
+    let columns: Vec<WriteColumn> = match &operation {
+        Operation::Delete { key } => columns.into_iter().filter(|c| key.contains(&c.name)).collect(),
+        _ => columns,
+    };
+    let mut notes = notes(inputs);
+    notes.extend(check_numbered(table, source, &columns, &operation, options)?);
+    if options.create != Create::No
+        && let Some(delimiter) = suspicious_delimiter(source)
+    {
+        notes.push(format!(
+            "the header of {} is one field with '{1}' in it: --delimiter '{1}' would cut it",
+            source.shown,
+            delimiter.escape_default()
+        ));
+    }
+    notes.extend(columns.iter().filter_map(|column| null_word(inputs, column)));
+    Ok(WrittenColumns {
+        inferred: inferred(inputs, &columns),
+        columns,
+        operation,
+        notes,
+    })
+}
+
+/// What there is to say of the source's header.
+fn notes(inputs: &PlanInputs) -> Vec<String> {
+    let mut notes: Vec<String> = inputs.source.header.iter().flatten().cloned().collect();
+    if replaces_header(inputs.source, inputs.options) {
+        notes.push(format!(
+            "--columns takes the place of the names in the header of {}",
+            inputs.source.shown
+        ));
+    }
+    notes
+}
+
+/// The columns of a table to be made whose types were inferred from the first rows.
+fn inferred(inputs: &PlanInputs, columns: &[WriteColumn]) -> Vec<String> {
+    let options = inputs.options;
+    if inputs.create.is_none() || !inputs.source.text || options.scan != Scan::Sample {
+        return Vec::new();
+    }
+    let is_asked = |name: &str| {
+        let mut asked = options.types.iter();
+        asked.any(|(asked, _)| asked.to_lowercase() == name.to_lowercase())
+    };
+    let names = columns.iter().map(|column| &column.name);
+    names.filter(|name| !is_asked(name)).cloned().collect()
+}
+
+/// What to say of a column of a table to be made that is text only because of a word that may stand for null.
+fn null_word(inputs: &PlanInputs, column: &WriteColumn) -> Option<String> {
+    inputs.create.as_ref()?;
+    let (word, ty) = inputs.source.columns[column.source].null_word.as_ref()?;
+    let is_asked = inputs.options.types.iter().any(|(name, _)| *name == column.name);
+    (!is_asked).then(|| {
+        format!(
+            "column '{}' is text because of '{word}', without which it would be {ty}: --null '{word}'",
+            column.name
+        )
+    })
+}
 
 /// What --map calls the source's column `name`: by exactly this name, else by one that no column of the source has.
 pub(crate) fn mapped<'a>(source: &SourceSchema, options: &'a LoadOptions, name: &'a str) -> &'a str {

@@ -9,6 +9,15 @@ use tonnage_core::{
     operation::Operation,
 };
 
+/// By what the database recognises the row that is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RecognisedBy {
+    /// The operation's key, or nothing.
+    TheKey,
+    /// Whichever unique key it meets first.
+    AnyKey,
+}
+
 /// What is given up where rows go by any key, as it was asked for; none where they go by the key of `operation`.
 pub(super) fn any(inputs: &PlanInputs, operation: &Operation) -> Result<Option<String>> {
     const OPTION: &str = "--any-unique-key";
