@@ -76,7 +76,7 @@ pub use tonnage_engine::buffer;
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tonnage::{ColumnType, Connected, Row, put::AfterFailure};
+/// use tonnage::{ColumnType, Database, Row, put::AfterFailure};
 /// # use tonnage::sources::{self, TextOptions};
 ///
 /// #[derive(serde::Serialize)]
@@ -88,7 +88,7 @@ pub use tonnage_engine::buffer;
 /// # let none = directory.path().join("none.csv").display().to_string();
 /// # std::fs::write(&none, "id,total\n1,1.50\n")?;
 /// # tokio::runtime::Runtime::new()?.block_on(async {
-/// # let db = Connected::connect(&shop).await?;
+/// # let db = Database::connect(&shop).await?;
 /// # db.load(&none).table("orders").create(["id"]).column_type("total", "decimal(6,2)".parse()?).run().await?;
 /// // The table orders (id, total) has the order 1.
 /// let shops = [

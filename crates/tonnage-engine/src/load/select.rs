@@ -41,6 +41,9 @@ pub(super) struct Selection {
     loads: &'static str,
 }
 
+/// How often the records are read anew because runs that they call unfinished have ended meanwhile.
+const READINGS_MAX: usize = 100;
+
 /// [`prepare`] of files: all that `inputs` name, or those that are new ([`LoadOptions::new_files`]).
 pub async fn prepare_files(
     target: Arc<dyn Target>,
@@ -134,18 +137,30 @@ async fn select(
         return Ok((files, selection));
     };
     let name = table.name.to_string();
-    let records = records(target, &selection.inputs).await?;
-    let records: Vec<_> = records
-        .into_iter()
-        .filter(|record| kind(&record.detail.operation) == selection.loads)
-        .map(|record| (Into::of(&record, &name, &table.identity.object), record))
-        .filter(|(into, _)| *into != Into::Another)
-        .collect();
+    let mut readings = 0;
+    let (records, unfinished) = loop {
+        readings += 1;
+        let records: Vec<_> = records(target, &selection.inputs)
+            .await?
+            .into_iter()
+            .filter(|record| kind(&record.detail.operation) == selection.loads)
+            .map(|record| (Into::of(&record, &name, &table.identity.object), record))
+            .filter(|(into, _)| *into != Into::Another)
+            .collect();
+        match unfinished(target, &records, &selection.inputs).await? {
+            Unfinished::None => break (records, None),
+            Unfinished::Run(run) => break (records, Some(*run)),
+            // Its files are loaded by now, or free again: what was read says neither.
+            Unfinished::Ended if readings < READINGS_MAX => {}
+            // The ledger has the files of a run that it has not.
+            Unfinished::Ended => break (records, None),
+        }
+    };
     selection
         .known
         .extend(records.iter().map(|(_, record)| record.run_id.clone()));
 
-    if let Some(run) = unfinished(target, &records, &selection.inputs).await? {
+    if let Some(run) = unfinished {
         let files = of_run(&run, files, options)?;
         let new = selection.inputs.len() - files.len();
         if new > 0 {
@@ -232,27 +247,35 @@ fn was_emptied(file: &InputFile, emptied: &Emptied) -> Error {
     ))
 }
 
+/// What has become of runs that were unfinished when the records were read.
+enum Unfinished {
+    /// There are none that matter.
+    None,
+    /// One is.
+    Run(Box<RunRecord>),
+    /// One has finished or was forgotten since, so that the records are out of date.
+    Ended,
+}
+
 /// The unfinished run that has taken up any of the inputs; not one of a single transaction of which nothing is there.
 async fn unfinished(
     target: &dyn Target,
     records: &[(Into, InputRecord)],
     inputs: &[InputIdentity],
-) -> Result<Option<RunRecord>> {
+) -> Result<Unfinished> {
     for (_, record) in records.iter().filter(|(_, record)| !record.finished) {
         let is_shared = |now| InputMatch::of(&record.detail.input, now).is_shared();
         if !inputs.iter().any(is_shared) {
             continue;
         }
         let found = target.ledger().runs(&RunQuery::Id(record.run_id.clone())).await?;
-        let is_void = |run: &RunRecord| run.detail.single_transaction && run.counts.total() == 0;
-        if let Some(run) = found
-            .into_iter()
-            .find(|run| run.finished.is_none() && !is_void(run))
-        {
-            return Ok(Some(run));
+        match found.into_iter().find(|run| run.finished.is_none()) {
+            None => return Ok(Unfinished::Ended),
+            Some(run) if run.detail.single_transaction && run.counts.total() == 0 => {}
+            Some(run) => return Ok(Unfinished::Run(Box::new(run))),
         }
     }
-    Ok(None)
+    Ok(Unfinished::None)
 }
 
 /// The files with which an unfinished run goes on.
