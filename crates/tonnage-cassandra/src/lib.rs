@@ -25,7 +25,7 @@ mod writer;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -37,6 +37,7 @@ use scylla::{
     statement::{Consistency, prepared::PreparedStatement},
 };
 use tokio::sync::OnceCell;
+use tonnage_core::sync::Lock;
 
 use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
 
@@ -168,10 +169,7 @@ impl CassandraTarget {
     }
 
     fn ledger_path(&self) -> PathBuf {
-        self.ledger_file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.ledger_file.locked().clone()
     }
 
     async fn described(&self, name: &TableName) -> Result<catalog::Described> {
@@ -459,7 +457,7 @@ impl LocalLedger for CassandraTarget {
         }
         let path = std::path::absolute(path)
             .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
-        *self.ledger_file.lock().unwrap_or_else(PoisonError::into_inner) = path;
+        *self.ledger_file.locked() = path;
         Ok(())
     }
 }

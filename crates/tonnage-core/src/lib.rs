@@ -32,6 +32,7 @@ pub mod source;
 pub mod spill;
 pub mod statement;
 pub mod stop;
+pub mod sync;
 pub mod table;
 pub mod target;
 pub mod types;

@@ -37,12 +37,13 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use mysql_async::{Conn, prelude::Queryable};
+use tonnage_core::sync::Lock;
 
 use self::{
     connect::Counting,
@@ -268,7 +269,7 @@ impl MysqlTarget {
 
     /// What is known of a table that was asked for; of one that is about to be created, what it is created with.
     fn of_table<T>(&self, table: &Table, take: impl FnOnce(&Traits) -> T) -> T {
-        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        let traits = self.traits.locked();
         match traits.get(&table.identity.object) {
             Some(known) => take(known),
             None => take(&Traits {
@@ -336,7 +337,7 @@ impl Target for MysqlTarget {
             return Ok(None);
         };
         described.table.notes.push(self.server.keeps.clone());
-        let mut traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut traits = self.traits.locked();
         traits.insert(
             described.table.identity.object.clone(),
             Traits {

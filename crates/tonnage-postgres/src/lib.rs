@@ -42,12 +42,13 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use tokio_postgres::Client;
+use tonnage_core::sync::Lock;
 
 use self::{
     catalog::RuleEvent,
@@ -204,7 +205,7 @@ impl Target for PostgresTarget {
 
     fn support(&self, table: &Table, operation: &Operation, method: Method) -> Support {
         if let Operation::Statement { statement, .. } = operation {
-            let obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+            let obstacles = self.obstacles.locked();
             let obstacle = obstacles.get(statement.text()).and_then(Option::as_deref);
             return execute::support(statement, method, obstacle);
         }
@@ -226,7 +227,7 @@ impl Target for PostgresTarget {
                 instead,
             };
         }
-        let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        let traits = self.traits.locked();
         let Some(traits) = traits.get(&table.identity.object) else {
             return Support::Yes;
         };
@@ -279,7 +280,7 @@ impl Target for PostgresTarget {
         let Some(described) = catalog::describe(&*session, name).await? else {
             return Ok(None);
         };
-        let mut traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut traits = self.traits.locked();
         traits.insert(
             described.table.identity.object.clone(),
             Traits {
@@ -330,7 +331,7 @@ impl Target for PostgresTarget {
     async fn writer(&self, plan: &WriteRequest, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
         let client = connect::open(&self.settings).await?;
         let partitions = plan.routing.as_ref().and_then(|routing| {
-            let known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.partitions.locked();
             known.get(&routing.router.identity()).cloned()
         });
         let schema = self.asked();
@@ -371,7 +372,7 @@ impl Statements for PostgresTarget {
         let session = self.session().await?;
         let described = execute::describe(&session, statement).await?;
         let obstacle = execute::obstacle(&session, statement).await?;
-        let mut obstacles = self.obstacles.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut obstacles = self.obstacles.locked();
         obstacles.insert(statement.text().to_owned(), obstacle);
         Ok(described.table)
     }
@@ -408,7 +409,7 @@ impl Relations for PostgresTarget {
 impl Routes for PostgresTarget {
     async fn router(&self, table: &Table) -> Result<Routed> {
         let partitioned = {
-            let traits = self.traits.lock().unwrap_or_else(PoisonError::into_inner);
+            let traits = self.traits.locked();
             traits
                 .get(&table.identity.object)
                 .is_none_or(|traits| traits.partitioned)
@@ -428,7 +429,7 @@ impl Routes for PostgresTarget {
             }
             Some(Ok(partitions)) => Arc::new(partitions),
         };
-        let mut known = self.partitions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.partitions.locked();
         known.insert(partitions.identity(), partitions.clone());
         Ok(Routed::By(partitions))
     }

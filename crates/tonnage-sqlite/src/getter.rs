@@ -13,7 +13,7 @@
 
 use std::{
     rc::Rc,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -21,6 +21,7 @@ use arrow::array::{RecordBatch, UInt32Builder};
 use async_trait::async_trait;
 use rusqlite::{Connection, InterruptHandle, types::Value, vtab::array};
 use tokio::sync::mpsc;
+use tonnage_core::sync::Lock;
 
 use super::{
     catalog,
@@ -101,11 +102,7 @@ impl SqliteMoment {
 #[async_trait]
 impl ReadSnapshot for SqliteMoment {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
-        let left = self
-            .connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let left = self.connections.locked().pop();
         let connection = left.ok_or_else(|| {
             Error::new(
                 ErrorKind::Refused,

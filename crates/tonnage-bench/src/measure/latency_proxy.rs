@@ -22,6 +22,7 @@ use std::{
 
 use tonnage_core::error::{Error, ErrorKind, Result};
 use tonnage_core::instruments::Address;
+use tonnage_core::sync::Lock;
 
 /// Bytes that are taken at a time at most.
 const PART_BYTES: usize = 64 << 10;
@@ -201,9 +202,7 @@ impl ProxyState {
         let Some(bandwidth) = self.length.bandwidth else {
             return now + half;
         };
-        let mut free = self.free[direction]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free[direction].locked();
         let takes = Duration::from_secs_f64(bytes as f64 / bandwidth.max(1) as f64);
         *free = (*free).max(now) + takes;
         *free + half
@@ -256,7 +255,7 @@ impl Turns {
     /// The client sends: whether that begins a round trip. What is sent while answers to something earlier still come
     /// waits for none of them, and is nearer to the last turn than a round trip takes.
     fn sent(&self, now: Instant, round_trip: Duration) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.locked();
         let far = last.is_none_or(|last| now.duration_since(last) >= round_trip);
         let begins = far && self.heard.swap(false, Ordering::Acquire);
         if begins {
@@ -298,7 +297,7 @@ impl Line {
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.locked()
     }
 
     /// Waits for room; false where nobody takes any more.

@@ -16,6 +16,7 @@ use std::{
 };
 
 use tokio::sync::Notify;
+use tonnage_core::sync::Lock;
 
 pub use super::{
     producers::Producers,
@@ -212,7 +213,7 @@ impl Area {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 
     /// Waits on `condvar` for at most `most`.

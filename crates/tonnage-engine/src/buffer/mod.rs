@@ -39,13 +39,14 @@ mod waits;
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use tonnage_core::sync::Lock;
 
 use self::{
     area::{Mark, Offered},
@@ -245,7 +246,7 @@ impl Buffer {
 
     /// Whether batches of this schema can go to the table.
     fn fits(&self, batch: &RecordBatch) -> Result<()> {
-        let known = || self.shared.fits.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || self.shared.fits.locked();
         let schema = batch.schema_ref();
         let attached = self.shared.parts.attached.get();
         let shape = attached.map(|attached| attached.shape.number());
@@ -337,7 +338,7 @@ impl Buffer {
         let state = shared.parts.area.lock();
         let rows_in = state.counters.rows_in;
         let rows_out = state.committed.saturating_sub(position);
-        let mut speed = shared.speed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut speed = shared.speed.locked();
         let speeds = speed.look(Instant::now(), [rows_in, rows_out]);
         Metrics {
             depth_rows: state.next - 1 - state.committed,
@@ -397,12 +398,7 @@ impl Buffer {
     }
 
     async fn join_journal(&self) {
-        let thread = self
-            .shared
-            .journal
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = self.shared.journal.locked().take();
         if let Some(thread) = thread {
             // It has been told to end; only then is the journal unlocked.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;

@@ -9,11 +9,12 @@
 //!   nobody has said that its rows belong there.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use super::form::{Forms, Planner};
+use tonnage_core::sync::Lock;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     retry::pause,
@@ -43,7 +44,7 @@ impl Shape {
     }
 
     fn lock(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.locked()
     }
 
     /// Which it is; a later one has a higher number.

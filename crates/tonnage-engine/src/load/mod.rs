@@ -25,7 +25,7 @@ mod whole;
 mod write;
 
 use std::{
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
@@ -49,6 +49,7 @@ use self::{
 };
 pub use self::{pace::Pace, run::Progress, select::prepare_files, times::WriteTimes};
 use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, PlanInputs, Sort, decide};
+use tonnage_core::sync::Lock;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
@@ -849,14 +850,7 @@ fn report(
     let stages = times.report(seconds, |lane| shards.name_of_lane(lane));
     let mut notes = plan.notes.clone();
     notes.extend(ownership.notes.iter().cloned());
-    notes.extend(
-        progress
-            .remarks
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .cloned(),
-    );
+    notes.extend(progress.remarks.locked().iter().cloned());
     Report {
         run_id: ownership.handle.as_ref().map(|h| h.run_id.clone()),
         state: match (error, ownership.finished) {

@@ -5,11 +5,12 @@
 //! as ever; counted from when it was due, it has waited (Gil Tene calls the difference coordinated omission).
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
 use super::{lane::LaneTask, times::WriteTimes, write::Write};
+use tonnage_core::sync::Lock;
 
 /// How often a lane that waits for its rate looks whether the run is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);
@@ -36,7 +37,7 @@ impl Pace {
     /// Counts a write that was due at `due`, began at `begun` and was committed at `committed`.
     pub fn record(&self, due: Instant, begun: Instant, committed: Instant) {
         self.responses.record(due, committed);
-        let mut held = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.begun.locked();
         let one = Begun {
             first: due,
             due,
@@ -52,7 +53,7 @@ impl Pace {
     /// From when the first write was due to when the last was, and to when that began, which is no less: with who keeps
     /// up these are the same. None before the first.
     pub fn kept(&self) -> Option<(Duration, Duration)> {
-        let held = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.begun.locked();
         let known = (*held)?;
         let due = known.due - known.first;
         Some((due, known.last.saturating_duration_since(known.first).max(due)))

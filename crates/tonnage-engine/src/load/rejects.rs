@@ -25,13 +25,14 @@ use std::{
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
+use tonnage_core::sync::Lock;
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
@@ -335,7 +336,7 @@ impl RejectsFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<File>> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.locked()
     }
 
     fn failed(&self, error: &io::Error) -> Error {

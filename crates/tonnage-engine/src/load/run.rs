@@ -11,7 +11,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -25,6 +25,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
+use tonnage_core::sync::Lock;
 
 use super::{
     deal::{Dealer, Lane, Piece},
@@ -321,9 +322,7 @@ impl QueuePermit {
 
 impl LaneLoad {
     fn choose(&self, slot: u16) -> usize {
-        let mut held = self.slots[usize::from(slot)]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.slots[usize::from(slot)].locked();
         if held.1 == 0 {
             let least = self
                 .lanes
@@ -341,10 +340,7 @@ impl Drop for QueuePermit {
     fn drop(&mut self) {
         self.loads.lanes[self.lane].fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(slot) = self.slot {
-            self.loads.slots[usize::from(slot)]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .1 -= 1;
+            self.loads.slots[usize::from(slot)].locked().1 -= 1;
         }
     }
 }
@@ -480,11 +476,7 @@ async fn next_block(shared: &RunContext, blocks: &mut mpsc::Receiver<Block>) -> 
 /// The reader's thread.
 fn read(shared: &RunContext, mut source: Box<dyn Source>, blocks: &mpsc::Sender<Block>) -> Result<()> {
     let ended = read_blocks(shared, &mut *source, blocks);
-    *shared
-        .progress
-        .remarks
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner) = source.remarks();
+    *shared.progress.remarks.locked() = source.remarks();
     ended
 }
 

@@ -4,11 +4,12 @@
 //! ends with its error, and is gone on with by a resume.
 
 use std::sync::{
-    Mutex, PoisonError,
+    Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
 use tonnage_core::report::ShardReport;
+use tonnage_core::sync::Lock;
 
 use crate::plan::{Plan, SlotBy};
 use tonnage_core::{
@@ -147,5 +148,5 @@ impl Shards {
 }
 
 fn lock(shard: &Shard) -> std::sync::MutexGuard<'_, Option<Error>> {
-    shard.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    shard.lost.locked()
 }

@@ -6,7 +6,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use tokio::{
     time::Instant,
 };
 use tonnage_core::report::OverloadReport;
+use tonnage_core::sync::Lock;
 
 use crate::plan::Rate;
 use tonnage_core::error::Error;
@@ -70,7 +71,7 @@ impl Throttle {
             Rate::Bytes(rate) => bytes as f64 / rate as f64,
         };
         let now = Instant::now();
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.locked();
         let planned = next.unwrap_or(now);
         let begins = match rate {
             Rate::Offered(_) => planned,
@@ -93,7 +94,7 @@ impl Throttle {
             turn.forget();
         }
         self.committed.store(0, Ordering::Relaxed);
-        let mut overload = self.overload.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut overload = self.overload.locked();
         let known = overload.get_or_insert_with(|| OverloadReport {
             writes: 0,
             jobs_least: self.lanes,
@@ -108,10 +109,7 @@ impl Throttle {
 
     /// How far the run gave way; none where it never had to.
     pub fn overload(&self) -> Option<OverloadReport> {
-        self.overload
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.overload.locked().clone()
     }
 
     /// A write was committed: now and then this brings a lane back.

@@ -15,13 +15,14 @@ mod tally;
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use serde::Serialize;
+use tonnage_core::sync::Lock;
 
 use self::{
     streams::Streams,
@@ -314,11 +315,7 @@ impl BulkPut {
             .watched(watch)
             .run(Arc::<Progress>::default(), stop)
             .await?;
-        let aborted = calls
-            .aborted_by
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let aborted = calls.aborted_by.locked().take();
         if let Some(error) = aborted.or(error) {
             return Err(error);
         }
@@ -369,7 +366,7 @@ impl Calls {
             let error = Error::new(ErrorKind::Rejected, message)
                 .at(place)
                 .code(&problem.code);
-            let mut aborted_by = self.aborted_by.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut aborted_by = self.aborted_by.locked();
             aborted_by.get_or_insert(error);
             self.stop.request();
         }

@@ -6,13 +6,14 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
 };
 
 use super::tally::Tally;
+use tonnage_core::sync::Lock;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::InputIdentity,
@@ -112,7 +113,7 @@ pub(super) fn number(name: &str) -> Option<usize> {
 /// Reads streams to their ends, one after another, until none is left or nobody takes their blocks.
 fn read(waiting: &Waiting, blocks: &SyncSender<Read>) {
     loop {
-        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let next = waiting.locked().pop_front();
         let Some((stream, mut source)) = next else { return };
         loop {
             let read = match source.next() {
@@ -158,7 +159,7 @@ impl Source for Streams {
 
     fn request(&mut self, request: &ReadRequest) -> Result<()> {
         {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.waiting.locked();
             for (_, stream) in waiting.iter_mut() {
                 stream.request(request)?;
             }

@@ -1,9 +1,7 @@
 //! Which streams are done: all of their entries read, and each of them durable or handed to a callback.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
+use tonnage_core::sync::Lock;
 
 /// Told of a stream that is done.
 pub(super) type OnCompleted = Box<dyn Fn(usize) + Send + Sync>;
@@ -39,7 +37,7 @@ impl Tally {
 
     /// A block of a stream was read. It is not passed on before this.
     pub fn read(&self, stream: usize, block: u64, entries: u64) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.locked();
         state.blocks.insert(block, (stream, entries));
         state.open[stream] += entries;
     }
@@ -47,7 +45,7 @@ impl Tally {
     /// Nothing more comes of a stream.
     pub fn ended(&self, stream: usize) {
         let done = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.locked();
             state.ended[stream] = true;
             state.finish(stream)
         };
@@ -57,7 +55,7 @@ impl Tally {
     /// So many entries of a block are durable, or were handed to a callback.
     pub fn rows_done(&self, block: u64, entries: u64) {
         let done = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.locked();
             let Some((stream, left)) = state.blocks.get_mut(&block) else {
                 return;
             };
@@ -77,10 +75,7 @@ impl Tally {
 
     /// Streams that are done.
     pub fn completed(&self) -> usize {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .completed
+        self.state.locked().completed
     }
 
     /// The callback may take its time, so the lock is not held.

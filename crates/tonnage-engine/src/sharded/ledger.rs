@@ -12,6 +12,7 @@
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use tonnage_core::sync::Lock;
 
 use super::{ShardedTarget, is_away};
 use tonnage_core::{
@@ -23,8 +24,6 @@ use tonnage_core::{
     preparation::Preparation,
     slot::{Counts, SlotState},
 };
-
-use std::sync::PoisonError;
 
 /// What to do about a member that is away.
 const BACK: &str = "a run goes on once all members can be reached; go on with --resume then";
@@ -55,7 +54,7 @@ fn sum<'a>(slots: impl Iterator<Item = &'a SlotState>) -> Counts {
 impl ShardedTarget {
     /// The handle of member `at` for a run of this process.
     pub(super) fn handle_of(&self, run: &RunHandle, at: usize) -> Result<RunHandle> {
-        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = self.owned.locked();
         let owned = owned.get(&run.run_id).filter(|owned| owned.epoch == run.epoch);
         let Some(owned) = owned else {
             return Err(Error::new(
@@ -70,7 +69,7 @@ impl ShardedTarget {
     }
 
     fn own(&self, run_id: &str, handles: Vec<Option<RunHandle>>) -> RunHandle {
-        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owned = self.owned.locked();
         let before = owned.get(run_id).map_or(0, |owned| owned.epoch);
         let highest = handles.iter().flatten().map(|handle| handle.epoch).max();
         let epoch = highest.unwrap_or_default().max(before + 1);
@@ -90,7 +89,7 @@ impl ShardedTarget {
 
     /// Whether this process has begun the run without member `at`.
     fn lacks(&self, run_id: &str, at: usize) -> bool {
-        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let owned = self.owned.locked();
         let handle = owned.get(run_id).and_then(|owned| owned.handles.get(at));
         matches!(handle, Some(None))
     }
@@ -563,7 +562,7 @@ impl Ledger for ShardedTarget {
     async fn finish(&self, handle: &RunHandle, _: Counts) -> Result<()> {
         let members = self.members.len();
         let kept = {
-            let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+            let owned = self.owned.locked();
             owned.get(&handle.run_id).and_then(|owned| owned.counts.clone())
         };
         let counts = match kept {
@@ -572,7 +571,7 @@ impl Ledger for ShardedTarget {
                 let slots = self.slots(&handle.run_id).await?;
                 let of = |at: usize| sum(slots.iter().filter(|slot| usize::from(slot.slot) % members == at));
                 let counts: Vec<_> = (0..members).map(of).collect();
-                let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut owned = self.owned.locked();
                 if let Some(owned) = owned.get_mut(&handle.run_id) {
                     owned.counts = Some(counts.clone());
                 }

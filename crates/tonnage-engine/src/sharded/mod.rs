@@ -21,11 +21,12 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use async_trait::async_trait;
 use futures::future::join_all;
+use tonnage_core::sync::Lock;
 use xxhash_rust::xxh3::xxh3_128;
 
 pub use self::key::HASH;
@@ -188,12 +189,12 @@ impl ShardedTarget {
     }
 
     fn keep(&self, called: String, tables: Vec<Option<Arc<Table>>>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.locked();
         known.insert(called, tables);
     }
 
     fn kept(&self, called: &str) -> Vec<Option<Arc<Table>>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.locked();
         known
             .get(called)
             .cloned()
@@ -202,7 +203,7 @@ impl ShardedTarget {
 
     /// The name that was asked for where a table is called so here.
     fn asked(&self, called: &str) -> Option<TableName> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = self.asked.locked();
         asked.get(called).cloned()
     }
 
@@ -421,7 +422,7 @@ impl Target for ShardedTarget {
         let tables: Vec<_> = tables.collect();
         self.keep(name.to_string(), tables.clone());
         self.keep(united.name.to_string(), tables);
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.locked();
         asked.insert(united.name.to_string(), name.clone());
         Ok(Some(united))
     }

@@ -6,11 +6,12 @@
 //!   are taken in the order of the splits, so a split that others wait for is never kept waiting by later ones. One that
 //!   fails is not given back, and whoever waits for one then is told so.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use tokio::sync::Notify;
+use tonnage_core::sync::Lock;
 
 use super::ShardedTarget;
 use tonnage_core::{
@@ -45,7 +46,7 @@ impl Lent {
             // From here on no change is missed.
             changed.as_mut().enable();
             {
-                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut state = self.state.locked();
                 if state.failed {
                     return Err(Error::new(
                         ErrorKind::Cancelled,
@@ -65,14 +66,14 @@ impl Lent {
     }
 
     fn give_back(&self, reader: Box<dyn Reader>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.locked();
         state.idle.push(reader);
         self.changed.notify_waiters();
     }
 
     /// The error of one that has failed, now that nobody waits for it any more.
     fn fail(&self, error: Error) -> Error {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.locked();
         state.failed = true;
         self.changed.notify_waiters();
         error.at(&self.name)

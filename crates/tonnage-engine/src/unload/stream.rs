@@ -7,12 +7,13 @@
 //! that fails must reach its queue, however many splits of others stand behind its own.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicUsize, Ordering},
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tokio::{sync::mpsc, task::JoinSet};
+use tonnage_core::sync::Lock;
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
@@ -49,7 +50,7 @@ impl Splits {
 
     /// The next split that nobody has taken.
     fn next(&self) -> MutexGuard<'_, usize> {
-        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+        self.next.locked()
     }
 
     /// Refuses what is not everything.

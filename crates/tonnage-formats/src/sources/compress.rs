@@ -7,13 +7,14 @@
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Cursor, Read},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use lzma_rust2::XzReader;
+use tonnage_core::sync::Lock;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::{InputFile, damage::caught};
@@ -390,7 +391,7 @@ pub(crate) fn digest_of(file: &InputFile) -> Result<u64> {
 }
 
 fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
+    taken.locked()
 }
 
 /// Counts and hashes what passes.

@@ -11,7 +11,7 @@ mod view;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use arrow::{
@@ -22,6 +22,7 @@ use arrow::{
 };
 use async_trait::async_trait;
 use tokio::sync::Notify;
+use tonnage_core::sync::Lock;
 
 use self::{getter::MemoryGetter, view::View};
 use tonnage_core::target::{Lookup, Parts, Prepare, Scan};
@@ -247,7 +248,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 
     /// Counts a call and meets its fault: an error before its effect, or true if its answer is to be lost.

@@ -33,6 +33,7 @@ use super::{
     write::SegmentStore,
 };
 use tonnage_core::error::{Error, ErrorKind, Result};
+use tonnage_core::sync::Lock;
 
 /// So many are prepared once rows come.
 const SPARES_LEAST: usize = 2;
@@ -251,7 +252,7 @@ impl State {
 
 impl AheadState {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.locked()
     }
 
     fn run(&self, area: &Area) {

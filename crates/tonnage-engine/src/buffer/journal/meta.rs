@@ -11,10 +11,11 @@ use std::{
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use serde::{Deserialize, Serialize};
+use tonnage_core::sync::Lock;
 
 use super::{failed, lock::Home};
 use tonnage_core::error::{Error, Result};
@@ -131,7 +132,7 @@ impl Marker {
     }
 
     fn meta(&self) -> MutexGuard<'_, Meta> {
-        self.meta.lock().unwrap_or_else(PoisonError::into_inner)
+        self.meta.locked()
     }
 
     /// Where the journal is.

@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::Read,
     os::unix::fs::FileExt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -15,6 +15,7 @@ use super::{
     recover::Segment,
 };
 use tonnage_core::error::Result;
+use tonnage_core::sync::Lock;
 
 /// Reads from one row on, segment after segment.
 pub struct Reader {
@@ -74,7 +75,7 @@ impl Reader {
             };
             let (path, id) = (&segment.path, self.id.segment(segment.number));
             // Behind its frames lies filler; and a segment that is gone has none that are wanted.
-            let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+            let segments = self.segments.locked();
             let now = segments.iter().find(|now| now.number == segment.number);
             let end = now.map_or(*offset, |now| now.bytes);
             drop(segments);
@@ -108,7 +109,7 @@ impl Reader {
 
     /// Opens the first segment that is `right`; false where there is none.
     fn open(&mut self, right: impl Fn(&Segment) -> bool) -> Result<bool> {
-        let segments = self.segments.lock().unwrap_or_else(PoisonError::into_inner);
+        let segments = self.segments.locked();
         let Some(segment) = segments.iter().find(|segment| right(segment)).cloned() else {
             return Ok(false);
         };

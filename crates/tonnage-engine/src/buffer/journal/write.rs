@@ -9,7 +9,7 @@
 use std::{
     fs::{self, OpenOptions},
     os::unix::fs::OpenOptionsExt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use super::{
@@ -28,6 +28,7 @@ use super::{
     recover::{Segment, file_name},
 };
 use tonnage_core::error::{Error, ErrorKind, Result};
+use tonnage_core::sync::Lock as _;
 
 /// Bytes of the disk's blocks: whole ones are written into what was prepared, so that nothing has to be read for it.
 const BLOCK_BYTES: u64 = 4096;
@@ -343,7 +344,7 @@ fn removable(segments: &[Segment], committed: u64) -> usize {
 }
 
 fn locked(segments: &Mutex<Vec<Segment>>) -> MutexGuard<'_, Vec<Segment>> {
-    segments.lock().unwrap_or_else(PoisonError::into_inner)
+    segments.locked()
 }
 
 fn poisoned(path: &std::path::Path, error: &std::io::Error) -> Error {

@@ -1,15 +1,13 @@
 //! What lanes do between their writes.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Mutex};
 
 use arrow::{
     array::{AsArray, RecordBatch},
     datatypes::Int64Type,
 };
 use async_trait::async_trait;
+use tonnage_core::sync::Lock;
 
 use super::*;
 use crate::load::AfterCommit;
@@ -26,7 +24,7 @@ impl AfterCommit for Recorder {
     async fn after(&self, lane: usize, rows: &RecordBatch) -> Result<()> {
         assert!(lane < 3, "lane {lane}");
         let there: BTreeSet<_> = self.memory.rows("t").iter().map(|row| row[0].clone()).collect();
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.locked();
         for id in rows.column(0).as_primitive::<Int64Type>().values() {
             assert!(there.contains(&Some(id.to_string())), "{id} is not there yet");
             ids.push(*id);
@@ -62,7 +60,7 @@ async fn told(jobs: usize, rows_max: usize) -> (Ended, Vec<i64>, usize) {
     let prepared = prepare(target, "memory:".into(), source, options).await.unwrap();
     let prepared = prepared.with_between(told.clone());
     let ended = prepared.run(Arc::default(), Stop::default()).await.unwrap();
-    let mut ids = told.ids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let mut ids = told.ids.locked().clone();
     ids.sort_unstable();
     (ended, ids, memory.rows("t").len())
 }

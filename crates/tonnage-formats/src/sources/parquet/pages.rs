@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::BufReader,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use parquet::{
     },
     schema::types::ColumnDescPtr,
 };
+use tonnage_core::sync::Lock;
 
 use super::claims::{PAGE_BYTES_MAX, PageHead, check_deltas};
 
@@ -101,7 +102,7 @@ impl ChunkReader for ChunkBytes {
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
         let mut bytes = self.file.get_read(start)?;
-        let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = self.page.locked();
         // Where a page begins it is not read this way, only asked for.
         if page.is_none_or(|(begin, _)| begin != start) {
             let head = PageHead::read(&mut bytes, self.compression, self.repeated);
@@ -119,7 +120,7 @@ impl ChunkReader for ChunkBytes {
             return Err(ParquetError::EOF("a page lies beyond the end".to_owned()));
         }
         let bytes = self.file.get_bytes(start, length)?;
-        let page = *self.page.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = *self.page.locked();
         if let Some((_, head)) = page.filter(|(begin, _)| *begin == start) {
             let checked = head.check_page(&bytes, self.compression);
             checked.map_err(ParquetError::General)?;
