@@ -1,14 +1,14 @@
 //! What the cluster knows of keyspaces and tables.
 
 use scylla::client::session::Session;
+use tonnage_core::{
+    error::{Error, Result},
+    table::{Column, Equality, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
+};
 
 use super::{
     errors,
     types::{Kind, quote},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    table::{Column, Equality, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
 };
 
 /// How far clocks may be apart before it is said.

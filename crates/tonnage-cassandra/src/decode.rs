@@ -18,16 +18,16 @@ use arrow::{
 use scylla::{
     cluster::metadata::NativeType, deserialize::row::ColumnIterator, response::query_result::QueryRowsResult,
 };
+use tonnage_core::{
+    error::{Error, Result},
+    reader::{ReadColumn, schema},
+    types::ColumnType,
+};
 
 use super::{
     nested,
     types::Kind,
     values::{self, Fitting, Misfit, excerpt, malformed, scalar_text},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    reader::{ReadColumn, schema},
-    types::ColumnType,
 };
 
 /// Rows cut into fields, not decoded yet.

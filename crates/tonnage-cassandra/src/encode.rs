@@ -16,6 +16,10 @@ use scylla::{
         writers::RowWriter,
     },
 };
+use tonnage_core::{
+    error::{Error, Result},
+    reject::sqlstate,
+};
 
 use super::{
     nested,
@@ -23,10 +27,6 @@ use super::{
     values::{
         Fitting, Misfit, put_date, put_numeric, put_text, put_time, put_timestamp, put_tinyint, put_uuid,
     },
-};
-use tonnage_core::{
-    error::{Error, Result},
-    reject::sqlstate,
 };
 
 /// The most bytes of a column of a key.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
-
 use tonnage_core::error::{Error, ErrorKind};
 
 /// What a statement was for.

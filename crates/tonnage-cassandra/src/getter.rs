@@ -18,6 +18,11 @@ use scylla::{
     response::{PagingState, query_result::QueryRowsResult},
     statement::prepared::PreparedStatement,
 };
+use tonnage_core::{
+    error::{Error, Result},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, encodable},
+    reader::{BatchBounds, ReadColumn},
+};
 
 use super::{
     batches::{self, Ring},
@@ -26,11 +31,6 @@ use super::{
     encode::{Cells, ColumnEncoder, Given, Role},
     reader::{self, PageSize},
     types::{Kind, quote},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, encodable},
-    reader::{BatchBounds, ReadColumn},
 };
 
 /// Keys of an `IN`.

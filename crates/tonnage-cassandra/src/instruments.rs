@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-
-use super::{CassandraTarget, catalog, errors, types::quote};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
@@ -15,6 +13,8 @@ use tonnage_core::{
     table::{Table, TableName},
     target::Target,
 };
+
+use super::{CassandraTarget, catalog, errors, types::quote};
 
 #[async_trait]
 impl Instruments for CassandraTarget {

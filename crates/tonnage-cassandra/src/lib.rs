@@ -37,13 +37,8 @@ use scylla::{
     statement::{Consistency, prepared::PreparedStatement},
 };
 use tokio::sync::OnceCell;
-use tonnage_core::sync::Lock;
-
-use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
-
-use tonnage_core::target::{LocalLedger, Lookup, Parts, Prepare, Scan};
-use tonnage_core::{driver::Driver, password::Password};
 use tonnage_core::{
+    driver::Driver,
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
@@ -52,14 +47,20 @@ use tonnage_core::{
         inputs::InputRecord,
     },
     operation::{Durability, Method, Operation, Support},
+    password::Password,
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot, no_table},
     slot::{Counts, SlotState},
+    sync::Lock,
     table::{Table, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Rows, Target, WriteRequest, Writer},
+    target::{
+        Capabilities, KeyPart, LocalLedger, Lookup, Parts, Prepare, Rows, Scan, Target, WriteRequest, Writer,
+    },
     types::ColumnType,
 };
 use tonnage_sqlite::local::LedgerFile;
+
+use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
 
 /// Cassandra's line in the registry.
 pub const DRIVER: Driver = Driver {

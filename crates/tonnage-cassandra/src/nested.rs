@@ -9,13 +9,13 @@ use std::{collections::HashSet, fmt};
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use tonnage_core::{reject::sqlstate, types::ColumnType};
 
 use super::{
     number::{put_vint, take_vint},
     types::Kind,
     values::{Fitting, Misfit, excerpt, malformed, put_scalar, scalar_text},
 };
-use tonnage_core::{reject::sqlstate, types::ColumnType};
 
 fn unlike(text: &str, what: &str) -> Misfit {
     Misfit::new(sqlstate::INVALID_TEXT, format!("{} is not {what}", excerpt(text)))

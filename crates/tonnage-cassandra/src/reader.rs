@@ -15,6 +15,12 @@ use scylla::{
     serialize::row::SerializeRow,
     statement::prepared::PreparedStatement,
 };
+use tonnage_core::{
+    error::{Error, Result},
+    reader::{BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted},
+    retry::Attempts,
+    statement::{self, Dialect},
+};
 
 use super::{
     batches::Ring,
@@ -23,12 +29,6 @@ use super::{
     encode::Given,
     errors::{self, Doing},
     types::{Kind, quote},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    reader::{BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted},
-    retry::Attempts,
-    statement::{self, Dialect},
 };
 
 /// Rows of a page: more make a read slower than its timeout before they make it faster.

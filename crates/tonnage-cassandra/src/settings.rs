@@ -6,7 +6,6 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use percent_encoding::percent_decode_str;
 use scylla::statement::Consistency;
-
 use tonnage_core::{
     error::{Error, Result},
     password::Password,

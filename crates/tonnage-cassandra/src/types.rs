@@ -1,7 +1,6 @@
 //! Cassandra's types and the crate's: one mapping each way.
 
 use scylla::cluster::metadata::{CollectionType, ColumnType as Cql, NativeType};
-
 use tonnage_core::{
     error::{Error, Result},
     table::{Equality, TableSpec},

@@ -12,8 +12,6 @@ use arrow::{
     },
 };
 use scylla::cluster::metadata::NativeType;
-
-use super::{duration::Span, number, types::Kind};
 use tonnage_core::{
     parse::{
         ParseContext, parse_column, spelled_date, spelled_timestamp, stands_for_no_day, stands_for_no_time,
@@ -21,6 +19,8 @@ use tonnage_core::{
     },
     reject::{Problems, sqlstate},
 };
+
+use super::{duration::Span, number, types::Kind};
 
 /// Why a value cannot be carried: an SQLSTATE and a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]

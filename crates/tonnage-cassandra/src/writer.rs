@@ -23,14 +23,6 @@ use scylla::{
         prepared::PreparedStatement,
     },
 };
-
-use super::{
-    batches::{self, Ring},
-    catalog::{self, Described},
-    encode::{Absent, Bound, Cells, ColumnEncoder, Fault, Role, Stamped},
-    errors::{self, Doing},
-    types::quote,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
@@ -40,6 +32,14 @@ use tonnage_core::{
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 use tonnage_sqlite::local::LedgerFile;
+
+use super::{
+    batches::{self, Ring},
+    catalog::{self, Described},
+    encode::{Absent, Bound, Cells, ColumnEncoder, Fault, Role, Stamped},
+    errors::{self, Doing},
+    types::quote,
+};
 
 /// Writes one lane's rows.
 pub(super) struct CassandraWriter {

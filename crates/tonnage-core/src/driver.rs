@@ -4,10 +4,10 @@ use std::{path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use crate::password::Password;
 use crate::{
     error::Result,
     operation::{Durability, Method},
+    password::Password,
     target::Target,
 };
 

@@ -1,9 +1,9 @@
 //! A row on its way, as JSON.
 
 use serde::Serialize;
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use crate::sources::json::members;
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// One row: a JSON object whose keys are columns. A key that is missing takes its column's default.
 ///

@@ -1,16 +1,16 @@
 //! Tables as the information schema has them.
 
 use mysql_async::{Conn, Row, prelude::FromValue, prelude::Queryable};
+use tonnage_core::{
+    error::{Error, Result},
+    table::{Column, ForeignKey, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
+    types::ColumnType,
+};
 
 use super::{
     errors,
     product::{Product, Version},
     types::{self, Carried, Kind},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    table::{Column, ForeignKey, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
-    types::ColumnType,
 };
 
 /// The ledger's tables, which nobody means to load.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use mysql_async::{
     ClientIdentity, Conn, DriverError, Error as Failure, IoError, Opts, OptsBuilder, SslOpts, TlsError,
 };
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::{
     errors,
@@ -17,7 +18,6 @@ use super::{
     session,
     settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
 };
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// What the server's count of a statement's rows means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

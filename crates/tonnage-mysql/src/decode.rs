@@ -17,17 +17,17 @@ use arrow::{
     },
 };
 use mysql_async::Value;
-
-use super::{
-    encode::{HAS_SYSTEM, SYSTEM_BYTES},
-    types::is_geometry,
-};
 use tonnage_core::{
     digits::DAY_MICROS,
     error::{Error, ErrorKind, Result, arrow_bug},
     parse::{self, POWERS_OF_TEN, PartialDate},
     reader::{BeyondArrow, ReadColumn, schema},
     types::ColumnType,
+};
+
+use super::{
+    encode::{HAS_SYSTEM, SYSTEM_BYTES},
+    types::is_geometry,
 };
 
 /// Rows as they came.

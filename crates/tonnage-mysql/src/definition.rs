@@ -6,6 +6,7 @@
 //! are there and have locked it.
 
 use mysql_async::{Conn, Row, prelude::Queryable};
+use tonnage_core::{error::Result, table::TableName};
 
 use super::{
     catalog::get,
@@ -14,7 +15,6 @@ use super::{
     product::{Product, Version},
     types::quote_table,
 };
-use tonnage_core::{error::Result, table::TableName};
 
 /// A table's definition as it was.
 pub(super) struct Definition {

@@ -21,10 +21,6 @@ use arrow::{
     },
 };
 use mysql_async::Value;
-
-use self::fixed::Rounding;
-pub(super) use self::geometry::{HAS_SYSTEM, SYSTEM_BYTES};
-use super::types::Kind;
 use tonnage_core::{
     digits,
     error::{Error, ErrorKind, Result},
@@ -32,6 +28,10 @@ use tonnage_core::{
     reject::sqlstate,
     types::ColumnType,
 };
+
+use self::fixed::Rounding;
+pub(super) use self::geometry::{HAS_SYSTEM, SYSTEM_BYTES};
+use super::types::Kind;
 
 /// A value that cannot be sent as it is.
 #[derive(Debug)]

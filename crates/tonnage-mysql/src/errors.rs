@@ -3,7 +3,6 @@
 use std::io::ErrorKind as Io;
 
 use mysql_async::{DriverError, Error as Failure, IoError, ServerError};
-
 use tonnage_core::error::{Error, ErrorKind};
 
 /// An error of a statement outside COMMIT: whatever was open is undone when the connection is gone.

@@ -6,6 +6,14 @@
 //! that ends with a warning is refused like one that fails.
 
 use mysql_async::{Conn, prelude::Queryable};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    operation::{Method, Support},
+    statement::{Dialect, Statement},
+    table::{self, Column, Equality, Table, TableIdentity, TableName},
+    target::WriteRequest,
+    types::ColumnType,
+};
 
 use super::{
     catalog::{self, Described},
@@ -14,14 +22,6 @@ use super::{
     product::Version,
     statements::{Account, ManyRows, Statements, WriteStrategy},
     types::{Kind, PRECISION_MAX, SCALE_MAX},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::{Method, Support},
-    statement::{Dialect, Statement},
-    table::{self, Column, Equality, Table, TableIdentity, TableName},
-    target::WriteRequest,
-    types::ColumnType,
 };
 
 pub(super) const DIALECT: Dialect = Dialect {

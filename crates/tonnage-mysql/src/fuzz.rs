@@ -2,16 +2,16 @@
 
 use arrow::array::RecordBatch;
 use mysql_async::Value;
+use tonnage_core::{
+    reader::{BeyondArrow, ReadColumn},
+    types::ColumnType,
+};
 
 use super::{
     decode::Decoder,
     encode::{ColumnEncoder, encode},
     settings::{Settings, Surroundings},
     types::Kind,
-};
-use tonnage_core::{
-    reader::{BeyondArrow, ReadColumn},
-    types::ColumnType,
 };
 
 /// No variables and no files.

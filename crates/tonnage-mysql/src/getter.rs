@@ -18,6 +18,12 @@ use arrow::{
 };
 use async_trait::async_trait;
 use mysql_async::{Value, prelude::Queryable};
+use tonnage_core::{
+    error::{Error, Result, arrow_bug},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, encodable, no_index},
+    reader::ReadColumn,
+    types::ColumnType,
+};
 
 use super::{
     catalog::{self, Described},
@@ -30,12 +36,6 @@ use super::{
     splits::{self, Source},
     stream::{Answering, RowDecoding},
     types::{Kind, quote, quote_table},
-};
-use tonnage_core::{
-    error::{Error, Result, arrow_bug},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, encodable, no_index},
-    reader::ReadColumn,
-    types::ColumnType,
 };
 
 /// Names that no column of a table has by chance.

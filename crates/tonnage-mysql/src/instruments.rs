@@ -7,13 +7,6 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use mysql_async::prelude::Queryable;
-
-use super::{
-    MysqlTarget, catalog, errors,
-    product::Product,
-    settings::Endpoint,
-    types::{self, quote, quote_table},
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
@@ -25,6 +18,13 @@ use tonnage_core::{
     table::{Column, Table, TableName},
     target::Target,
     types::ColumnType,
+};
+
+use super::{
+    MysqlTarget, catalog, errors,
+    product::Product,
+    settings::Endpoint,
+    types::{self, quote, quote_table},
 };
 
 /// The point (0 0) as well-known binary.

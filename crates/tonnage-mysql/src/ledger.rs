@@ -15,14 +15,6 @@ use std::fmt::Write;
 
 use async_trait::async_trait;
 use mysql_async::{Conn, Row, prelude::Queryable};
-
-use super::{
-    MysqlTarget,
-    catalog::{INPUTS, RUNS, SLOTS, get, rows},
-    errors,
-    statements::empty,
-    types::quote,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -30,6 +22,14 @@ use tonnage_core::{
         Sought, inputs::InputRecord,
     },
     slot::{Advance, BlockMark, Counts, Position, SlotState},
+};
+
+use super::{
+    MysqlTarget,
+    catalog::{INPUTS, RUNS, SLOTS, get, rows},
+    errors,
+    statements::empty,
+    types::quote,
 };
 
 /// The database that is looked in where that of the URL has no ledger, and in which `tonnage init` makes one.

@@ -43,21 +43,6 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use mysql_async::{Conn, prelude::Queryable};
-use tonnage_core::sync::Lock;
-
-use self::{
-    connect::Counting,
-    definition::Definition,
-    getter::MysqlGetter,
-    ledger::Mover,
-    product::{Product, Version},
-    settings::{ProcessSurroundings, Settings},
-    sizes::Sizes,
-    writer::{MysqlWriter, Subject},
-};
-use tonnage_core::target::{
-    Lookup, Parts, Prepare, Relations, Scan, StatementSplitting, Statements, UniqueKeys,
-};
 use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
@@ -69,9 +54,24 @@ use tonnage_core::{
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
+    sync::Lock,
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Rows, StatementMax, Target, WriteRequest, Writer, splits_nothing},
+    target::{
+        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, StatementMax,
+        StatementSplitting, Statements, Target, UniqueKeys, WriteRequest, Writer, splits_nothing,
+    },
     types::ColumnType,
+};
+
+use self::{
+    connect::Counting,
+    definition::Definition,
+    getter::MysqlGetter,
+    ledger::Mover,
+    product::{Product, Version},
+    settings::{ProcessSurroundings, Settings},
+    sizes::Sizes,
+    writer::{MysqlWriter, Subject},
 };
 
 /// The registry's entry.

@@ -15,6 +15,14 @@ use mysql_async::{
     consts::{ColumnFlags, ColumnType as Wire},
     prelude::Queryable,
 };
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::{
+        self, BY_ITSELF, HELD_OFF, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
+    },
+    statement,
+    types::{ColumnType, decimal},
+};
 
 use super::{
     catalog,
@@ -27,14 +35,6 @@ use super::{
     splits::{self, BINARY, Query, Source},
     stream::{Answering, RowDecoding},
     types::{Kind, UNSIGNED, quote, quote_table},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::{
-        self, BY_ITSELF, HELD_OFF, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
-    },
-    statement,
-    types::{ColumnType, decimal},
 };
 
 /// What lets a reader wait for the file: a day, in seconds. A statement's own time limit would end it meanwhile.

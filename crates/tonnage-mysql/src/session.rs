@@ -37,13 +37,13 @@
 //! | `log_*`, `profiling*`, `session_track_*`, `note_verbosity`, `progress_report_time` | nothing that is read or written | left |
 
 use mysql_async::{Conn, prelude::Queryable};
+use tonnage_core::error::{Error, Result};
 
 use super::{
     errors,
     product::{Product, Version},
     settings::Endpoint,
 };
-use tonnage_core::error::{Error, Result};
 
 /// The settings that differ from the server's defaults, as name and value in SQL; a plan shows them.
 ///

@@ -13,12 +13,12 @@ use std::{
 };
 
 use percent_encoding::percent_decode_str;
-
-use self::option_file::OptionFiles;
 use tonnage_core::{
     error::{Error, Result},
     password::Password,
 };
+
+use self::option_file::OptionFiles;
 
 /// Where a password came from.
 #[derive(Debug, Clone, PartialEq, Eq)]

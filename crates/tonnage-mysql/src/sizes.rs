@@ -7,8 +7,9 @@
 //! - Where it does not cut, its makers advise 100 to 1,000 rows for each shard of the table, 2 to 8 MB, and never more
 //!   than 16: every shard gets rows of one statement at the same time.
 
-use super::product::{Product, Version};
 use tonnage_core::{operation::Split, target::StatementMax};
+
+use super::product::{Product, Version};
 
 /// The most parameters of a statement.
 pub(super) const PARAMETERS_MAX: usize = 65_535;

@@ -7,6 +7,11 @@
 //! has no beginning, the last no end, and nulls are apart, so whatever the boundaries are, every row is in one part.
 
 use mysql_async::{Conn, Value, prelude::Queryable};
+use tonnage_core::{
+    error::{Error, Result},
+    reader::ScanRequest,
+};
+use tonnage_sql::edges::{Boundary, edges};
 
 use super::{
     catalog::Described,
@@ -14,11 +19,6 @@ use super::{
     reader::of_user,
     types::{Kind, quote, quote_table},
 };
-use tonnage_core::{
-    error::{Error, Result},
-    reader::ScanRequest,
-};
-use tonnage_sql::edges::{Boundary, edges};
 
 /// Splits for each reader: enough that none is left with a large one at the end.
 const SPLITS_PER_READER: usize = 8;

@@ -1,17 +1,18 @@
 //! The statements that carry rows. Identifiers are quoted, values are never part of the text.
 
+use tonnage_core::{
+    error::{Error, Result},
+    operation::{Method, Operation, Split},
+    table::TableName,
+    target::WriteRequest,
+};
+
 use super::{
     catalog::Described,
     encode::ColumnEncoder,
     execute,
     product::{Product, Version},
     types::{Kind, quote, quote_table},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    operation::{Method, Operation, Split},
-    table::TableName,
-    target::WriteRequest,
 };
 
 /// How rows reach the table.

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use mysql_async::{Conn, Params, Value, prelude::Queryable};
 use tokio::sync::mpsc;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::BatchBounds,
+};
 
 use super::{
     connect::{self, Counting},
     decode::{Decoder, Rows, weight},
     errors,
     settings::Settings,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::BatchBounds,
 };
 
 /// Batches that may wait to be taken, so that reading goes on meanwhile.

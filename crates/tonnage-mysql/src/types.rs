@@ -1,6 +1,5 @@
 //! The server's types and the crate's: one mapping each way.
 
-use super::catalog::DeclaredColumn;
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
@@ -8,6 +7,8 @@ use tonnage_core::{
     target::KeyPart,
     types::{ColumnType, decimal},
 };
+
+use super::catalog::DeclaredColumn;
 
 /// What a column takes without changing it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,6 +24,14 @@ use mysql_async::{
     consts::StatusFlags,
     prelude::{Queryable, StatementLike},
 };
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    operation::Operation,
+    reject::sqlstate,
+    slot::Advance,
+    table::Table,
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, StatementMax, WriteRequest, Writer},
+};
 
 use self::each::SingleRow;
 pub(super) use self::verified::described;
@@ -36,14 +44,6 @@ use super::{
     product::Version,
     sizes::packet_rows_bytes,
     statements::{Account, ManyRows, Statements, WriteStrategy},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::Operation,
-    reject::sqlstate,
-    slot::Advance,
-    table::Table,
-    target::{Claim, EachOutcome, Failure, Guard, Outcome, StatementMax, WriteRequest, Writer},
 };
 
 /// How rows reach the table, prepared. See [`WriteStrategy`].

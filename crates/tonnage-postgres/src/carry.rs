@@ -4,12 +4,13 @@
 //! session (lc_monetary, of a money within an array or a row) or a modifier (digits of an interval that are rounded off)
 //! could change without a word.
 
+use tonnage_core::types::ColumnType;
+
 use super::{
     composition::Types,
     spelling::Spelling,
     types::{ServerType, oid},
 };
-use tonnage_core::types::ColumnType;
 
 /// Object ids of built-in types whose text is the value, whatever the session's settings.
 mod as_text {

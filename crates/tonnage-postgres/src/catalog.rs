@@ -1,18 +1,18 @@
 //! Tables as the system catalogue has them.
 
 use tokio_postgres::{GenericClient, types::ToSql};
-
-use super::{
-    carry::{Carried, Cast, carry},
-    composition, errors,
-    types::{MONEY_SCALE, ServerType, oid, quote_table},
-};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
     table::{
         Column, Equality, ForeignKey, Key, LessDurable, Loss, Numbered, Table, TableIdentity, TableName,
     },
+};
+
+use super::{
+    carry::{Carried, Cast, carry},
+    composition, errors,
+    types::{MONEY_SCALE, ServerType, oid, quote_table},
 };
 
 /// A table, with what only this target needs to know of it.

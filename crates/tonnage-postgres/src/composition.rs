@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tokio_postgres::GenericClient;
+use tonnage_core::error::Result;
 
 use super::{catalog::get, errors};
-use tonnage_core::error::Result;
 
 /// A type.
 #[derive(Debug, Clone)]

@@ -10,13 +10,13 @@ use std::{
 };
 
 use tokio_postgres::{CancelToken, Client, Config, NoTls, Socket, config::SslMode, tls::MakeTlsConnect};
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::{
     errors, pooler, session,
     settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
     tls,
 };
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// A connection that is quiet for so long is probed, so often, and lost after so many probes without an answer.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);

@@ -17,16 +17,16 @@ use arrow::{
         Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::{BeyondArrow, ReadColumn, schema},
+    types::ColumnType,
+};
 
 use super::{
     encode::{EPOCH_DAYS, EPOCH_MICROS},
     numeric,
     types::{ServerType, oid},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::{BeyondArrow, ReadColumn, schema},
-    types::ColumnType,
 };
 
 /// Rows cut into fields, not decoded yet.

@@ -7,9 +7,9 @@
 //! there and have locked it.
 
 use tokio_postgres::{Client, Statement, error::SqlState, types::ToSql};
+use tonnage_core::{error::Result, table::TableName};
 
 use super::{catalog::get, errors, types::quote_table};
-use tonnage_core::{error::Result, table::TableName};
 
 /// What decides on what becomes of rows: which table the name leads to, its columns, what rewrites or refuses rows. For
 /// a partition, or a table of which partitions are written by themselves (`$2`), also the defaults, the bound, and

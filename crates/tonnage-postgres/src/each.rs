@@ -6,6 +6,11 @@
 //! [`errors::ROW_CODES`]) and nothing else: any other error ends it, and the rows are sent as without it.
 
 use tokio_postgres::Row;
+use tonnage_core::{
+    error::{Error, Result},
+    reject::sqlstate,
+    target::Refused,
+};
 
 use super::{
     catalog::get,
@@ -13,11 +18,6 @@ use super::{
     errors::{self, TextCodes},
     statements::Account,
     types::quote,
-};
-use tonnage_core::{
-    error::{Error, Result},
-    reject::sqlstate,
-    target::Refused,
 };
 
 /// The row that the block is at.

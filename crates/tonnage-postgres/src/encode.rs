@@ -18,17 +18,17 @@ use arrow::{
         Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reject::sqlstate,
+    types::ColumnType,
+};
 
 use super::{
     carry::Cast,
     numeric::{self, NotExact},
     spelling::Spelling,
     types::{ServerType, oid},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reject::sqlstate,
-    types::ColumnType,
 };
 
 /// A value that cannot be sent as it is.

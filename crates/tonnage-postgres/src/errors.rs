@@ -3,7 +3,6 @@
 use std::error::Error as _;
 
 use tokio_postgres::error::{DbError, Severity};
-
 use tonnage_core::error::{Error, ErrorKind};
 
 /// An error of a statement outside COMMIT: whatever was open is undone when the connection is gone.

@@ -5,6 +5,13 @@
 //! pipelined; only an INSERT whose rows provably do not meet takes many rows at once.
 
 use tokio_postgres::{Client, error::ErrorPosition};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    operation::{Method, Support},
+    statement::{Dialect, Statement, Taker},
+    table::{Column, Equality, LessDurable, Table, TableIdentity, TableName},
+    target::WriteRequest,
+};
 
 use super::{
     carry::{Carried, Cast, carry},
@@ -13,13 +20,6 @@ use super::{
     encode::EncodedColumn,
     errors,
     types::{MONEY_SCALE, ServerType},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::{Method, Support},
-    statement::{Dialect, Statement, Taker},
-    table::{Column, Equality, LessDurable, Table, TableIdentity, TableName},
-    target::WriteRequest,
 };
 
 pub(super) const DIALECT: Dialect = Dialect {

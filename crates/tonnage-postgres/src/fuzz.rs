@@ -1,14 +1,15 @@
 //! Values in the server's binary form, from any bytes: see `fuzz`.
 
+use tonnage_core::{
+    reader::{BeyondArrow, ReadColumn},
+    types::ColumnType,
+};
+
 use super::{
     decode::{Decoder, Fields, without_header},
     encode::{EncodedColumn, Encoder},
     settings::{Settings, Surroundings},
     types::{ServerType, oid},
-};
-use tonnage_core::{
-    reader::{BeyondArrow, ReadColumn},
-    types::ColumnType,
 };
 
 /// No variables.

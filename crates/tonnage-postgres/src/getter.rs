@@ -20,6 +20,11 @@ use tokio_postgres::{
     Client, RowStream, Statement,
     types::{FromSql, Type},
 };
+use tonnage_core::{
+    error::{Error, ErrorKind, Result, arrow_bug},
+    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, ReadSnapshot, encodable, no_index},
+    reader::{BatchBounds, ReadColumn},
+};
 
 use super::{
     catalog::{self, Described},
@@ -32,11 +37,6 @@ use super::{
     statements::encoded,
     types::{quote, quote_table},
     writer::{EncodedField, arrays},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result, arrow_bug},
-    getter::{Answer, GetKey, GetRequest, Getter, KeyRange, ReadSnapshot, encodable, no_index},
-    reader::{BatchBounds, ReadColumn},
 };
 
 /// What was committed when it began.

@@ -12,14 +12,6 @@ use std::{
 
 use async_trait::async_trait;
 use tokio_postgres::{Client, error::SqlState};
-
-use super::{
-    PostgresTarget,
-    catalog::{self, DescribedColumn, get, trigger},
-    connect, errors, making,
-    prepare::oid,
-    types::{quote, quote_table},
-};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
@@ -30,6 +22,14 @@ use tonnage_core::{
     report::Counted,
     table::{Table, TableName},
     target::Target,
+};
+
+use super::{
+    PostgresTarget,
+    catalog::{self, DescribedColumn, get, trigger},
+    connect, errors, making,
+    prepare::oid,
+    types::{quote, quote_table},
 };
 
 /// What of a table LIKE does not copy and a load would meet.

@@ -14,13 +14,6 @@ mod setup;
 
 use async_trait::async_trait;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Statement, Transaction, types::ToSql};
-
-use super::{
-    PostgresTarget,
-    catalog::{INPUTS, RUNS, SLOTS, UNLOGGED, get},
-    errors, prepare, statements,
-    types::quote,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -28,6 +21,13 @@ use tonnage_core::{
         Sought, inputs::InputRecord,
     },
     slot::{Advance, BlockMark, Counts, Position, SlotState},
+};
+
+use super::{
+    PostgresTarget,
+    catalog::{INPUTS, RUNS, SLOTS, UNLOGGED, get},
+    errors, prepare, statements,
+    types::quote,
 };
 
 /// Attempts at a take-over that meets a deadlock with an owner that is still at work.

@@ -48,15 +48,6 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt, future::BoxFuture};
 use tokio_postgres::Client;
-use tonnage_core::sync::Lock;
-
-use self::{
-    catalog::RuleEvent,
-    getter::{PostgresGetter, PostgresMoment},
-    partitions::Partitions,
-    settings::{ProcessSurroundings, Settings},
-};
-use tonnage_core::target::{Lookup, Parts, Prepare, Relations, Routes, Scan, Statements};
 use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
@@ -69,9 +60,20 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
+    sync::Lock,
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Routed, Rows, Target, WriteRequest, Writer},
+    target::{
+        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan, Statements,
+        Target, WriteRequest, Writer,
+    },
     types::ColumnType,
+};
+
+use self::{
+    catalog::RuleEvent,
+    getter::{PostgresGetter, PostgresMoment},
+    partitions::Partitions,
+    settings::{ProcessSurroundings, Settings},
 };
 
 /// The registry's entry.

@@ -1,11 +1,12 @@
 //! The statements that make tables to measure with.
 
-use super::types::{self, quote, quote_table};
 use tonnage_core::{
     error::Result,
     instruments::{Making, Partitions, Storage},
     table::TableName,
 };
+
+use super::types::{self, quote, quote_table};
 
 /// Those of one table; one transaction, where they are sent at once.
 pub(super) fn statements(making: &Making) -> Result<Vec<String>> {

@@ -17,9 +17,9 @@ use std::{
 };
 
 use tokio_postgres::{Client, SimpleQueryMessage};
+use tonnage_core::error::{Error, Result};
 
 use super::{errors, settings::Endpoint};
-use tonnage_core::error::{Error, Result};
 
 /// How much older than the attempt to connect a process may seem.
 const AGE_MARGIN: Duration = Duration::from_secs(1);

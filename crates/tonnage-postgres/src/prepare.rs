@@ -5,8 +5,6 @@
 //! committed.
 
 use tokio_postgres::GenericClient;
-
-use super::{catalog, errors, shadow, types::quote_table};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{NewRun, RunDetail},
@@ -15,6 +13,8 @@ use tonnage_core::{
     },
     table::{Table, TableName},
 };
+
+use super::{catalog, errors, shadow, types::quote_table};
 
 /// Memory for the sort behind an index, unless the server allows more; a run that does not fit is merged from disk.
 const MAINTENANCE_MEMORY: &str = "256MB";

@@ -13,6 +13,15 @@ use tokio_postgres::{
     Client, CopyOutStream,
     types::{Kind, Type},
 };
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::{
+        self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
+    },
+    statement,
+    table::Loss,
+    types::ColumnType,
+};
 
 use super::{
     catalog::{self, Described, get},
@@ -23,15 +32,6 @@ use super::{
     settings::Settings,
     splits::{self, Source},
     types::{MONEY_SCALE, ServerType, oid, quote, quote_table},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::{
-        self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
-    },
-    statement,
-    table::Loss,
-    types::ColumnType,
 };
 
 /// What makes the text of instants the same everywhere, has tables read from their beginning, and lets a reader wait for

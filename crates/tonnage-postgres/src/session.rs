@@ -31,9 +31,9 @@
 //! | `log_*`, `debug_*`, `track_*`, `client_min_messages`, `tcp_*`, `vacuum_*`, `wal_*`, `commit_*` | nothing that is read or written | left |
 
 use tokio_postgres::Client;
+use tonnage_core::error::{ErrorKind, Result};
 
 use super::{errors, settings::Settings};
-use tonnage_core::error::{ErrorKind, Result};
 
 /// Each with the server's default.
 const SETTINGS: &[(&str, &str)] = &[

@@ -14,13 +14,13 @@ use std::{
 };
 
 use percent_encoding::percent_decode_str;
-
-use self::service::Service;
-use super::pooler::Control;
 use tonnage_core::{
     error::{Error, Result},
     password::Password,
 };
+
+use self::service::Service;
+use super::pooler::Control;
 
 /// Where a password came from.
 #[derive(Debug, Clone, PartialEq, Eq)]

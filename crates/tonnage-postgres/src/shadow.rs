@@ -6,16 +6,16 @@
 //! are paired by what they are, not by their order, and one without a pair is an obstacle too.
 
 use tokio_postgres::GenericClient;
+use tonnage_core::{
+    error::{Error, Result},
+    preparation::not_recreatable,
+    table::{Table, TableName},
+};
 
 use super::{
     catalog, errors,
     prepare::{beside, execute, oid},
     types::{quote, quote_table},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    preparation::not_recreatable,
-    table::{Table, TableName},
 };
 
 /// What is in the way of replacing a table, a sentence each.

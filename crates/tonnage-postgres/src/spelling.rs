@@ -11,12 +11,12 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::value::RawValue;
-
-use super::numeric;
 use tonnage_core::{
     parse::{Fault, Parsed, spelled_date, spelled_timestamp, text_of_time, time},
     reject::sqlstate,
 };
+
+use super::numeric;
 
 /// How values of a type are spelled.
 #[derive(Debug, Clone, PartialEq, Eq)]

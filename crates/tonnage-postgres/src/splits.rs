@@ -7,6 +7,12 @@
 //! null, that very many rows have is cut by the primary key as well.
 
 use tokio_postgres::Client;
+use tonnage_core::{
+    error::{Error, Result},
+    reader::ScanRequest,
+    table::TableName,
+};
+use tonnage_sql::edges::{Boundary, edges};
 
 use super::{
     catalog::get,
@@ -14,12 +20,6 @@ use super::{
     reader::of_query,
     types::{quote, quote_table},
 };
-use tonnage_core::{
-    error::{Error, Result},
-    reader::ScanRequest,
-    table::TableName,
-};
-use tonnage_sql::edges::{Boundary, edges};
 
 /// Where rows come from.
 pub(super) enum Source {

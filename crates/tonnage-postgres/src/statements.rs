@@ -1,6 +1,13 @@
 //! The statements that carry rows. Identifiers are quoted, values are never part of the text.
 
 use tokio_postgres::Client;
+use tonnage_core::{
+    error::{Error, Result},
+    operation::{Durability, Method, Operation},
+    table::{Equality, Table, TableName},
+    target::{Rows, WriteColumn, WriteRequest},
+    types::ColumnType,
+};
 
 use super::{
     carry::Cast,
@@ -9,13 +16,6 @@ use super::{
     encode::EncodedColumn,
     errors::{self, TextCodes},
     types::{ServerType, oid, quote, quote_all, quote_table},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    operation::{Durability, Method, Operation},
-    table::{Equality, Table, TableName},
-    target::{Rows, WriteColumn, WriteRequest},
-    types::ColumnType,
 };
 
 /// The statements of one plan.

@@ -13,9 +13,9 @@ use rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
+use tonnage_core::error::{Error, Result};
 
 use super::settings::{ClientCertificate, Settings, TlsMode};
-use tonnage_core::error::{Error, Result};
 
 /// The connector for these settings.
 pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect> {

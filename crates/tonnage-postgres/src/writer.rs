@@ -18,6 +18,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{SinkExt, StreamExt};
 use tokio_postgres::{Client, Statement, types::ToSql};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    operation::Operation,
+    router::Routing,
+    slot::Advance,
+    table::Table,
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
+};
 
 pub(super) use self::parameters::{EncodedField, arrays};
 use self::refusal::Refusal;
@@ -31,15 +40,6 @@ use super::{
     partitions::Partitions,
     pooler,
     statements::{self, Account},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::RunHandle,
-    operation::Operation,
-    router::Routing,
-    slot::Advance,
-    table::Table,
-    target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 
 /// How rows reach the table, prepared. See [`WriteStrategy`].

@@ -3,19 +3,19 @@
 use std::collections::HashSet;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-
-use super::{
-    errors::{self, Doing},
-    identity,
-    sql::{KeyColumn, quote},
-    types::{self, Affinity},
-};
 use tonnage_core::{
     error::{Error, Result},
     report::Counted,
     table::{Column, Equality, ForeignKey, Key, Table, TableIdentity, TableName, find_by_name},
     target::Rows,
     types::ColumnType,
+};
+
+use super::{
+    errors::{self, Doing},
+    identity,
+    sql::{KeyColumn, quote},
+    types::{self, Affinity},
 };
 
 /// The names of the tables a user may load: no views, no virtual tables, nothing of SQLite's or of the

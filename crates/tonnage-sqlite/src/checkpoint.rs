@@ -17,12 +17,12 @@ use std::{
 };
 
 use rusqlite::{Connection, hooks::Wal};
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::{
     connect::Location,
     errors::{self, Doing},
 };
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// Bytes in the log from which on it is moved into the file.
 pub(super) const LOG_BYTES: u64 = 32 << 20;

@@ -29,12 +29,12 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags};
-
-use super::errors::{self, Doing};
 use tonnage_core::{
     error::{Error, Result},
     operation::Durability,
 };
+
+use super::errors::{self, Doing};
 
 /// How long a locked file is waited for unless `?busy_timeout_ms=` says otherwise.
 const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);

@@ -12,12 +12,12 @@ use arrow::array::{
 };
 use rusqlite::types::ValueRef;
 use serde_json::value::RawValue;
-
-use super::{number, temporal};
 use tonnage_core::{
     parse::{POWERS_OF_TEN, Parsed, date, instant, time_of_day, timestamp},
     types::ColumnType,
 };
+
+use super::{number, temporal};
 
 /// Why a value does not fit, in words that follow its column's name.
 pub(super) type Misfit = String;

@@ -21,16 +21,16 @@ use arrow::{
     },
 };
 use rusqlite::{Statement, ToSql, types::Value};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reject::sqlstate,
+    types::ColumnType,
+};
 
 use super::{
     number::{self, Number},
     temporal,
     types::Affinity,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reject::sqlstate,
-    types::ColumnType,
 };
 
 /// A column of a batch, ready to be bound.

@@ -1,7 +1,6 @@
 //! SQLite's result codes as error kinds. The code decides alone; the message is for people.
 
 use rusqlite::ffi;
-
 use tonnage_core::error::{Error, ErrorKind};
 
 /// The extended codes that people meet, by name. Other extended codes go by their primary code's name.

@@ -5,19 +5,19 @@
 //! and is bound as it is.
 
 use rusqlite::Connection;
-
-use super::{
-    catalog,
-    errors::{self, Doing},
-    sql::parameter,
-    types::Affinity,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     statement::{Dialect, Statement},
     table::{Column, Equality, Table, TableIdentity},
     target::WriteRequest,
     types::ColumnType,
+};
+
+use super::{
+    catalog,
+    errors::{self, Doing},
+    sql::parameter,
+    types::Affinity,
 };
 
 pub(super) const DIALECT: Dialect = Dialect {

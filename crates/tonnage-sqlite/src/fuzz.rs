@@ -1,10 +1,10 @@
 //! Files of the ledger, from any bytes: see `fuzz`.
 
 use rusqlite::{Connection, OpenFlags};
-
-use super::ledger;
 use tonnage_core::ledger::{RunDetail, RunQuery, inputs::table_key};
 use tonnage_testing::corpus::with_directory;
+
+use super::ledger;
 
 /// A file that is to be a ledger, and the detail of a run, which stands in one as text.
 pub fn ledger(bytes: &[u8]) {

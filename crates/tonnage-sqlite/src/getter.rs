@@ -21,7 +21,12 @@ use arrow::array::{RecordBatch, UInt32Builder};
 use async_trait::async_trait;
 use rusqlite::{Connection, InterruptHandle, types::Value, vtab::array};
 use tokio::sync::mpsc;
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result, arrow_bug},
+    getter::{Answer, GetKey, GetRequest, Getter, RangeEnd, ReadSnapshot, no_index},
+    reader::{ReadColumn, schema},
+    sync::Lock,
+};
 
 use super::{
     catalog,
@@ -32,11 +37,6 @@ use super::{
     scan::{Classes, Scanned},
     sql::quote,
     thread::Thread,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result, arrow_bug},
-    getter::{Answer, GetKey, GetRequest, Getter, RangeEnd, ReadSnapshot, no_index},
-    reader::{ReadColumn, schema},
 };
 
 /// Answers that may wait to be fetched, so that reading goes on meanwhile.

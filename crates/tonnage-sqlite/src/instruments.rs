@@ -8,14 +8,6 @@ use std::{collections::BTreeMap, ffi::OsStr, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
-
-use super::{
-    SqliteTarget,
-    checkpoint::LOG_BYTES,
-    connect::{FileFormat, Location},
-    errors::{self, Doing},
-    sql::{self, quote},
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
@@ -26,6 +18,14 @@ use tonnage_core::{
     report::Counted,
     table::{Table, TableName},
     target::Target,
+};
+
+use super::{
+    SqliteTarget,
+    checkpoint::LOG_BYTES,
+    connect::{FileFormat, Location},
+    errors::{self, Doing},
+    sql::{self, quote},
 };
 
 /// Bytes of a log before its first frame, and of a frame before its page (<https://sqlite.org/fileformat2.html#walformat>).

@@ -9,16 +9,16 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, ffi, params};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::{FOUND_MAX, NewRun, Opening, RunDetail, RunHandle, RunQuery, RunRecord, inputs, unreadable},
+    slot::{Advance, BlockMark, Counts, Position, SlotState},
+};
 
 use super::{
     errors::{self, Doing},
     identity, prepare,
     sql::quote,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::{FOUND_MAX, NewRun, Opening, RunDetail, RunHandle, RunQuery, RunRecord, inputs, unreadable},
-    slot::{Advance, BlockMark, Counts, Position, SlotState},
 };
 
 const TABLES: &str = "

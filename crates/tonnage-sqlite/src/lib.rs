@@ -41,16 +41,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use rusqlite::Connection;
-
-use self::{
-    connect::Location,
-    getter::{SqliteGetter, SqliteMoment},
-    thread::Thread,
-    writer::SqliteWriter,
-};
-use tonnage_core::target::{Lookup, Parts, Prepare, Relations, Scan, Statements};
-use tonnage_core::{driver::Driver, password::Password};
 use tonnage_core::{
+    driver::Driver,
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
@@ -59,13 +51,24 @@ use tonnage_core::{
         inputs::InputRecord,
     },
     operation::{Durability, Method, Operation, Support},
+    password::Password,
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Rows, Target, WriteRequest, Writer},
+    target::{
+        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, Statements, Target,
+        WriteRequest, Writer,
+    },
     types::ColumnType,
+};
+
+use self::{
+    connect::Location,
+    getter::{SqliteGetter, SqliteMoment},
+    thread::Thread,
+    writer::SqliteWriter,
 };
 
 /// SQLite's line in the registry.

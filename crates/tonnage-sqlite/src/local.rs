@@ -12,13 +12,6 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
-
-use super::{
-    connect::Location,
-    errors::{self, Doing},
-    ledger::{self, change},
-    thread::Thread,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -27,6 +20,13 @@ use tonnage_core::{
     },
     slot::{Advance, Counts, SlotState},
     target::Claim,
+};
+
+use super::{
+    connect::Location,
+    errors::{self, Doing},
+    ledger::{self, change},
+    thread::Thread,
 };
 
 fn failed(failure: rusqlite::Error) -> Error {

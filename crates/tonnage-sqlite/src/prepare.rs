@@ -7,13 +7,6 @@
 //! - Views and triggers elsewhere mean a table by its name, so they need not know of the swap.
 
 use rusqlite::{Connection, OptionalExtension};
-
-use super::{
-    catalog,
-    errors::{self, Doing},
-    identity,
-    sql::quote,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{NewRun, RunDetail},
@@ -22,6 +15,13 @@ use tonnage_core::{
         shadow,
     },
     table::{TableIdentity, TableName},
+};
+
+use super::{
+    catalog,
+    errors::{self, Doing},
+    identity,
+    sql::quote,
 };
 
 fn failed(failure: rusqlite::Error) -> Error {

@@ -14,16 +14,16 @@ use std::{
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use async_trait::async_trait;
 use rusqlite::{Connection, InterruptHandle, params_from_iter};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::{BY_ITSELF, BatchBounds, HELD_OFF, Reader, ScanRequest, Snapshot, schema},
+};
 
 use super::{
     connect::{self, Location},
     decode::{Misfit, Values, shown},
     errors::{self, Doing},
     scan::{Classes, Scanned, Split},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::{BY_ITSELF, BatchBounds, HELD_OFF, Reader, ScanRequest, Snapshot, schema},
 };
 
 /// Opens as many readers as are wanted and of use.

@@ -7,6 +7,13 @@
 //! apart. A column without a declared type, as most of a query's are, is what all of its values are.
 
 use rusqlite::{Connection, types::Value};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::{ReadColumn, Relation, ScanRequest, left_out, no_table, wanted},
+    statement,
+    types::ColumnType,
+};
+use tonnage_sql::edges::{Boundary, edges};
 
 use super::{
     catalog,
@@ -15,13 +22,6 @@ use super::{
     sql::quote,
     types,
 };
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::{ReadColumn, Relation, ScanRequest, left_out, no_table, wanted},
-    statement,
-    types::ColumnType,
-};
-use tonnage_sql::edges::{Boundary, edges};
 
 /// A part of what is read.
 pub(super) struct Split {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::types;
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
@@ -10,6 +9,8 @@ use tonnage_core::{
     table::{ColumnSpec, TableSpec, refused_columns, refused_names},
     types::ColumnType,
 };
+
+use super::types;
 
 /// A name as an identifier.
 pub(super) fn quote(name: &str) -> String {

@@ -7,7 +7,6 @@
 use std::{sync::mpsc, thread::JoinHandle};
 
 use tokio::sync::oneshot;
-
 use tonnage_core::error::{Error, Result};
 
 type Work<S> = Box<dyn FnOnce(&mut S) + Send>;

@@ -19,6 +19,15 @@ use std::ops::Range;
 use arrow::array::{Array, RecordBatch};
 use async_trait::async_trait;
 use rusqlite::{CachedStatement, Connection, ffi, params};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    operation::{Method, Operation},
+    reject::sqlstate,
+    slot::{Advance, Counts, gather},
+    table::{Table, altered},
+    target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
+};
 
 use super::{
     catalog::{self, Behaviour},
@@ -29,15 +38,6 @@ use super::{
     execute, ledger,
     sql::{Change, Changed, Spares},
     thread::Thread,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::RunHandle,
-    operation::{Method, Operation},
-    reject::sqlstate,
-    slot::{Advance, Counts, gather},
-    table::{Table, altered},
-    target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 
 /// Rows an array statement at most: beyond some fifty a longer statement gains nothing.

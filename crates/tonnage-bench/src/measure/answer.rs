@@ -12,16 +12,16 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use tonnage_core::{
+    operation::{Durability, Method},
+    report::{Counted, Grouped},
+};
 
 use super::{
     figures::{Bound, Cell},
     offered,
     setting::{Kind, RuledOut, Setting},
     statistics::{Estimate, Steadiness},
-};
-use tonnage_core::{
-    operation::{Durability, Method},
-    report::{Counted, Grouped},
 };
 
 /// How far below the fastest a setting may be to be as good.

@@ -22,6 +22,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    instruments::{Instruments, ScratchPlace},
+    operation::Mode,
+    report::Grouped,
+    stop::Stop,
+    target::Target,
+};
+
 use self::{bounds::RoundTrips, tables::Made, ways::Ways};
 use super::{
     answer::{Evidence, answers},
@@ -32,14 +41,6 @@ use super::{
     rows::{AllRows, Rows},
     setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
     statistics::{Estimate, Steadiness},
-};
-use tonnage_core::instruments::{Instruments, ScratchPlace};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::Mode,
-    report::Grouped,
-    stop::Stop,
-    target::Target,
 };
 
 /// Runs of other cells between two of the reference.

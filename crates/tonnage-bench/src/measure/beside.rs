@@ -5,12 +5,12 @@
 //!   that was measured.
 //! - Of each form its fastest setting stands for it, which another form may have another one of.
 
+use tonnage_core::{instruments::TableForm, operation::Durability};
+
 use super::{
     figures::{BenchReport, Cell},
     setting::Kind,
 };
-use tonnage_core::instruments::TableForm;
-use tonnage_core::operation::Durability;
 
 /// One form of several.
 #[derive(Debug, Clone, Copy, PartialEq)]

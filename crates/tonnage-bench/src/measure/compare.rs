@@ -1,12 +1,13 @@
 //! What has changed from one report to another, beyond noise.
 
+use tonnage_core::report::Grouped;
+
 use super::{
     figures::{BenchReport, Cell},
     offered::slowest,
     setting::Setting,
     statistics::Estimate,
 };
-use tonnage_core::report::Grouped;
 
 /// A cell that both reports have.
 #[derive(Debug, Clone, Copy, PartialEq)]

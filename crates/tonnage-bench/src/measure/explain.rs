@@ -11,19 +11,9 @@ use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use serde::Serialize;
-
-pub use super::judge::ByMethod;
-use super::{
-    bench::{instruments, prefix},
-    judge::{Seen, judge, unseen},
-    look::look,
-    made_up::made_up,
-    own::{as_they_are, read, rows_of, table_named, writable},
-    rotated::Rotated,
-};
-use tonnage_core::instruments::ScratchPlace;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
+    instruments::ScratchPlace,
     operation::{Durability, Method, Mode},
     reader::BeyondArrow,
     source::Source,
@@ -36,6 +26,16 @@ use tonnage_engine::{
     plan::{LedgerPlace, LoadOptions},
 };
 use tonnage_formats::sources::{self, Format, TextOptions, batches::BatchSource};
+
+pub use super::judge::ByMethod;
+use super::{
+    bench::{instruments, prefix},
+    judge::{Seen, judge, unseen},
+    look::look,
+    made_up::made_up,
+    own::{as_they_are, read, rows_of, table_named, writable},
+    rotated::Rotated,
+};
 
 /// Rows that go by [`Method::Single`] at most: each is a commit.
 const SINGLE_ROWS_MAX: u64 = 500;

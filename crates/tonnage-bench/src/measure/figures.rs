@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use tonnage_core::operation::Durability;
 
 use super::{
     answer::Answer,
@@ -11,7 +12,6 @@ use super::{
     statistics::{Estimate, Steadiness, quantile, sorted},
     verdict::Taken,
 };
-use tonnage_core::operation::Durability;
 
 /// The version of the form of [`BenchReport`]; it changes with every field that is renamed or means something else.
 pub const REPORT_VERSION: u32 = 1;

@@ -4,7 +4,6 @@
 //! - What a workload cannot be, [`unlike`] says; what a database cannot make, its
 //!   [`Instruments::obstacle`](tonnage_core::instruments::Instruments::obstacle). Neither is ever measured under another's name.
 
-use super::setting::RowKind;
 use tonnage_core::{
     instruments::{Keys, Making, TableForm},
     report::{Counted, Grouped},
@@ -12,6 +11,8 @@ use tonnage_core::{
     types::ColumnType,
 };
 use tonnage_formats::generate::Workload;
+
+use super::setting::RowKind;
 
 /// The column that a database numbers where a table has a key of several columns, or none.
 const NUMBERED: &str = "id";

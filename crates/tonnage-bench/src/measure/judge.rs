@@ -1,10 +1,12 @@
 //! The verdict on one method: what was counted, unless the catalogue knows better.
 
 use serde::Serialize;
+use tonnage_core::{
+    instruments::{Cause, Disk, Records},
+    operation::{Method, Mode},
+};
 
 use super::verdict::{Taken, drowned, taken, without_background};
-use tonnage_core::instruments::{Cause, Disk, Records};
-use tonnage_core::operation::{Method, Mode};
 
 /// What one method does.
 #[derive(Debug, Clone, PartialEq, Serialize)]

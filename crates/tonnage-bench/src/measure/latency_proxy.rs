@@ -20,9 +20,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tonnage_core::error::{Error, ErrorKind, Result};
-use tonnage_core::instruments::Address;
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    instruments::Address,
+    sync::Lock,
+};
 
 /// Bytes that are taken at a time at most.
 const PART_BYTES: usize = 64 << 10;

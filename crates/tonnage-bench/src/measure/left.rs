@@ -2,8 +2,9 @@
 //!
 //! Nothing says whether a run of these names still goes on, so nothing is removed unless somebody asks for it.
 
-use super::bench::instruments;
 use tonnage_core::{error::Result, target::Target};
+
+use super::bench::instruments;
 
 /// What the names of all tables begin with that are made to measure with.
 pub(crate) const SCRATCH: &str = "tonnage_bench_";

@@ -5,13 +5,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tonnage_core::{
+    error::Result,
+    instruments::{Instruments, LogMark, Records},
+    operation::Mode,
+    stop::Stop,
+    table::Table,
+};
+use tonnage_engine::load::{Ended, Prepared, Progress};
+
 use super::{
     judge::Seen,
     verdict::{drowned, without_background},
 };
-use tonnage_core::instruments::{Instruments, LogMark, Records};
-use tonnage_core::{error::Result, operation::Mode, stop::Stop, table::Table};
-use tonnage_engine::load::{Ended, Prepared, Progress};
 
 /// How long the log is watched before a load.
 const WATCHED: Duration = Duration::from_millis(200);

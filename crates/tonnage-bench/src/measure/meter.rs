@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use tonnage_core::{
+    error::{Error, Result},
+    instruments::{Instruments, Measured, Work},
+    report::{forget_peak_memory, peak_memory_bytes, processor_seconds},
+};
+
 use super::{
     figures::{Costs, Unmeasured},
     server::Processes,
-};
-use tonnage_core::instruments::{Instruments, Measured, Work};
-use tonnage_core::{
-    error::{Error, Result},
-    report::{forget_peak_memory, peak_memory_bytes, processor_seconds},
 };
 
 /// What can be taken of one database from this machine.

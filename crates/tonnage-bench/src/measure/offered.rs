@@ -5,15 +5,16 @@
 //! - Of the others the one wins whose slowest hundredth of the writes takes least. Those within 5 % of it are as good, as
 //!   are those whose intervals overlap its own, and of equal ones the smallest is recommended.
 
+use tonnage_core::{
+    operation::Method,
+    report::{Counted, Grouped},
+};
+
 use super::{
     answer::{Answer, Evidence, Short, Time, Times, WITHIN, by_reason, levels, reliance},
     figures::{Cell, Offered},
     setting::{Kind, RuledOut, Setting},
     statistics::{Estimate, quantile, sorted},
-};
-use tonnage_core::{
-    operation::Method,
-    report::{Counted, Grouped},
 };
 
 /// The place of 99 % in [`Offered::response_seconds`].

@@ -11,11 +11,9 @@ use arrow::{
     array::{Array, RecordBatch},
     datatypes::{Schema, SchemaRef},
 };
-
-pub use super::{form::indexable, setting::Setting};
-use tonnage_core::instruments::{Keys, Storage, TableForm};
 use tonnage_core::{
     error::{Error, Result, arrow_bug},
+    instruments::{Keys, Storage, TableForm},
     operation::Mode,
     reader::{BeyondArrow, Relation, no_table},
     report::Counted,
@@ -33,6 +31,8 @@ use tonnage_formats::{
     sinks::Output,
     sources::{self, TextOptions},
 };
+
+pub use super::{form::indexable, setting::Setting};
 
 /// Arrow bytes of rows that are held, about.
 pub(super) const HELD_BYTES_MAX: usize = 96 << 20;

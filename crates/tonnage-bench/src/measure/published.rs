@@ -6,12 +6,13 @@
 //!   says nothing about one of ours.
 //! - A curve stands beside a chart only where rows, operation, way and what is varied correspond.
 
+use tonnage_core::operation::{Method, Mode};
+use tonnage_formats::generate::Workload;
+
 use super::{
     setting::{Kind, RowKind},
     touch::Touch,
 };
-use tonnage_core::operation::{Method, Mode};
-use tonnage_formats::generate::Workload;
 
 const INSERT_METHODS: &str = include_str!("published/insert_methods.csv");
 const BATCH_LATENCY: &str = include_str!("published/batch_latency.csv");

@@ -5,7 +5,6 @@ use arrow::{
     array::{ArrayRef, RecordBatch},
     compute::concat,
 };
-
 use tonnage_core::{
     error::{Result, arrow_bug},
     ledger::InputIdentity,

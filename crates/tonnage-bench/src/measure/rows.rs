@@ -14,6 +14,18 @@ use arrow::{
     compute::{concat_batches, interleave, take_record_batch},
     datatypes::{SchemaRef, TimestampMicrosecondType},
 };
+use tonnage_core::{
+    error::{Error, Result, arrow_bug},
+    operation::Mode,
+};
+use tonnage_engine::plan::{BLOCK_BYTES, BLOCK_ROWS};
+use tonnage_formats::{
+    generate::{
+        Workload,
+        random::{Random, base},
+    },
+    sources::batches::BatchSource,
+};
 
 use super::{
     figures::Ceiling,
@@ -22,16 +34,6 @@ use super::{
     setting::{RowKind, Setting},
     touch::{Draws, Touch},
 };
-use tonnage_core::{
-    error::{Error, Result, arrow_bug},
-    operation::Mode,
-};
-use tonnage_engine::plan::{BLOCK_BYTES, BLOCK_ROWS};
-use tonnage_formats::generate::{
-    Workload,
-    random::{Random, base},
-};
-use tonnage_formats::sources::batches::BatchSource;
 
 /// Arrow bytes of rows of a workload that are kept, of one number of columns; of operations that differ in theirs each.
 const KEPT_BYTES_MAX: usize = 96 << 20;

@@ -3,11 +3,9 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
-
-pub use super::touch::Touch;
-use tonnage_core::instruments::{Keys, Storage, TableForm};
 use tonnage_core::{
     error::{Error, Result},
+    instruments::{Keys, Storage, TableForm},
     operation::{Durability, Method, Mode},
     report::{Counted, Grouped},
     target::Capabilities,
@@ -16,6 +14,8 @@ use tonnage_formats::generate::{
     Workload,
     random::{Random, base},
 };
+
+pub use super::touch::Touch;
 
 /// Rows of a batch where none are asked for. A decade apart: the published optimum lies near the middle one.
 const BATCH_ROWS: [usize; 3] = [100, 1_000, 10_000];

@@ -5,7 +5,6 @@
 //! median, resampled from a fixed seed, so that equal samples always give an equal interval.
 
 use serde::{Deserialize, Serialize};
-
 use tonnage_formats::generate::random::{Random, base};
 
 /// Samples from which on the interval is bootstrapped.

@@ -8,7 +8,6 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-
 use tonnage_formats::generate::random::{Random, below, mix};
 
 /// The exponent of Zipf's law: the tenth row of a million is met about a tenth as often as the first.

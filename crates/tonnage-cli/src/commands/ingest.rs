@@ -18,12 +18,12 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use tokio::sync::mpsc;
-use tonnage::targets::connector;
 use tonnage::{
     Buffer, Error, ErrorKind, Result,
     buffer::{AREA_BYTES_MAX, Ack, BufferOptions, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
     operation::{Durability, Mode},
     report::{Counted, Grouped},
+    targets::connector,
 };
 
 use self::lines::{Label, Numbering, Numbers, no_output, read};

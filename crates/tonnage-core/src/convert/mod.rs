@@ -30,6 +30,7 @@ use arrow::{
     datatypes::{DataType, Field, TimeUnit},
 };
 
+pub use self::time::{refuse_partial_dates, shown_value, too_fine, with_nanos};
 use crate::{
     error::{Error, Result},
     parse::{Notes, NullHint, ParseContext},
@@ -39,8 +40,6 @@ use crate::{
     table::Column,
     types::{ColumnType, decimal},
 };
-
-pub use self::time::{refuse_partial_dates, shown_value, too_fine, with_nanos};
 
 /// How one column of a source becomes one column of a table. Made once a run, used for every block.
 #[derive(Debug, Clone)]

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::{reject::sqlstate, types::ColumnType};
-
 use super::{
     fault::{Fault, Parsed, shown_bare},
     number::{NonFinite, non_finite, sign},
 };
+use crate::{reject::sqlstate, types::ColumnType};
 
 /// Digits of which any number fits an `i64`.
 const DIGITS_SAFE: usize = 18;

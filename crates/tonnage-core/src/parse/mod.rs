@@ -32,12 +32,6 @@ use arrow::{
     },
 };
 
-use crate::{
-    error::{Error, Result},
-    reject::Problems,
-    types::ColumnType,
-};
-
 pub use self::{
     decimal::{Decimal, POWERS_OF_TEN, numeric},
     fault::{Fault, Notes, NullHint, Parsed, is_null_word, shown, shown_bare},
@@ -48,6 +42,11 @@ pub use self::{
         spelled_date, spelled_timestamp, stands_for_no_day, stands_for_no_time, text_of_date, text_of_time,
         text_of_timestamp, time as time_of_day, timestamp,
     },
+};
+use crate::{
+    error::{Error, Result},
+    reject::Problems,
+    types::ColumnType,
 };
 
 /// What the text alone does not say.

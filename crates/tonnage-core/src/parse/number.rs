@@ -4,9 +4,8 @@
 //! float is written with so many digits; a text with digits that the float does not give back would be rounded, and is
 //! refused.
 
-use crate::{reject::sqlstate, types::ColumnType};
-
 use super::fault::{Fault, Parsed, shown};
+use crate::{reject::sqlstate, types::ColumnType};
 
 /// Digits of which any number fits a `u64`.
 const DIGITS_SAFE: usize = 19;

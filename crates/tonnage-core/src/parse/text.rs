@@ -7,9 +7,8 @@ use arrow::{
     buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer},
 };
 
-use crate::{reject::sqlstate, types::ColumnType};
-
 use super::fault::{Fault, Notes, Parsed, shown};
+use crate::{reject::sqlstate, types::ColumnType};
 
 /// The most bytes of one column of one block: Arrow's offsets have 32 bits.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;

@@ -14,9 +14,8 @@ use jiff::{
     tz::{AmbiguousOffset, TimeZone},
 };
 
-use crate::{reject::sqlstate, types::ColumnType};
-
 use super::fault::{Fault, Parsed, shown};
+use crate::{reject::sqlstate, types::ColumnType};
 
 const SECOND: i64 = 1_000_000;
 const MINUTE: i64 = 60 * SECOND;

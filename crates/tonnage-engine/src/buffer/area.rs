@@ -16,15 +16,17 @@ use std::{
 };
 
 use tokio::sync::Notify;
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    sync::Lock,
+};
+use tonnage_formats::row::Row;
 
 pub use super::{
     producers::Producers,
     row::{Chunk, Rows},
     waits::{Reached, Waits},
 };
-use tonnage_core::error::{Error, ErrorKind, Result};
-use tonnage_formats::row::Row;
 
 /// How much the area and what is behind it may hold. See [`BufferOptions`](super::BufferOptions).
 #[derive(Debug, Clone)]

@@ -13,6 +13,16 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    parse::{ParseContext, timezone},
+    retry::pause,
+    stop::Stop,
+    table::{Table, nearest},
+    target::{Routed, Target},
+};
+
 use super::{
     BufferOptions, OnReject, Recovery,
     area::Area,
@@ -25,15 +35,6 @@ use super::{
 use crate::{
     load::{Progress, RejectsFile, check_owned},
     plan::{LedgerPlace, LoadOptions, OnError, Plan, RejectsMax, Sort},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::RunHandle,
-    parse::{ParseContext, timezone},
-    retry::pause,
-    stop::Stop,
-    table::{Table, nearest},
-    target::{Routed, Target},
 };
 
 /// What the database has said.

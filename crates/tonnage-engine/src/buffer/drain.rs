@@ -12,6 +12,15 @@ use std::{
 };
 
 use tokio::{sync::mpsc, task::spawn_blocking};
+use tonnage_core::{
+    error::{Error, Result},
+    ledger::RunHandle,
+    reject::Reject,
+    slot::Advance,
+    stop::Stop,
+    table::Equality,
+    target::Target,
+};
 
 use super::{
     OnReject,
@@ -24,15 +33,6 @@ use super::{
 use crate::{
     load::{LaneTask, Piece, Progress, RejectsFile, RunContext},
     plan::Plan,
-};
-use tonnage_core::{
-    error::{Error, Result},
-    ledger::RunHandle,
-    reject::Reject,
-    slot::Advance,
-    stop::Stop,
-    table::Equality,
-    target::Target,
 };
 
 /// Bytes of rows taken at a time: large enough to keep a lane busy, and small beside the area.

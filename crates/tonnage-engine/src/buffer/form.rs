@@ -14,12 +14,6 @@ use arrow::{
     compute::take_record_batch,
     datatypes::{DataType, SchemaRef},
 };
-
-use super::row::{Chunk, Rows};
-use crate::{
-    load::{Convert, Piece, Segment, reject},
-    plan::{LoadOptions, Plan, PlanInputs, SlotBy, decide},
-};
 use tonnage_core::{
     convert::suggested,
     error::{Error, ErrorKind, Result, arrow_bug},
@@ -35,6 +29,12 @@ use tonnage_core::{
     types::ColumnType,
 };
 use tonnage_formats::sources::json::{Names, Objects, members};
+
+use super::row::{Chunk, Rows};
+use crate::{
+    load::{Convert, Piece, Segment, reject},
+    plan::{LoadOptions, Plan, PlanInputs, SlotBy, decide},
+};
 
 /// The most plans that are kept. More only means that they are made anew.
 const FORMS_MAX: usize = 64;

@@ -46,7 +46,12 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reject::Reject,
+    sync::Lock,
+};
+use tonnage_formats::row::Row;
 
 use self::{
     area::{Mark, Offered},
@@ -67,11 +72,6 @@ pub use self::{
     producers::{PRODUCER_NAME_BYTES_MAX, PRODUCERS_MAX},
     report::{BufferReport, BufferRows, Recovery},
 };
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reject::Reject,
-};
-use tonnage_formats::row::Row;
 
 /// Called with rows that were put aside.
 pub(crate) type OnReject = Arc<dyn Fn(&Reject) + Send + Sync>;

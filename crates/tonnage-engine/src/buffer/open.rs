@@ -9,6 +9,11 @@ use std::{
     time::Instant,
 };
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    stop::Stop,
+};
+
 use super::{
     Buffer, BufferOptions, Inner, JournalOptions, Recovery,
     area::{Area, Limits},
@@ -20,10 +25,6 @@ use super::{
     shape::Shape,
 };
 use crate::load::Progress;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    stop::Stop,
-};
 
 /// Rows wait for the journal in at most this much memory, or in the area's bound if that is less.
 const PENDING_BYTES_MAX: usize = 8 << 20;

@@ -2,8 +2,6 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use super::{Buffer, OnReject};
-use crate::{connected::Connected, plan::LoadOptions};
 use tonnage_core::{
     driver::Connector,
     error::{Error, Result},
@@ -11,6 +9,9 @@ use tonnage_core::{
     reject::Reject,
     table::TableName,
 };
+
+use super::{Buffer, OnReject};
+use crate::{connected::Connected, plan::LoadOptions};
 
 /// Bytes of rows in memory, unless asked for.
 pub const AREA_BYTES_MAX: usize = 64 << 20;

@@ -10,16 +10,6 @@
 
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::xxh3_128;
-
-use super::{
-    journal::{Marker, Uncertain},
-    process::{self, is_abandoned},
-};
-use crate::{
-    load::RejectsFile,
-    plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Plan},
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -29,6 +19,16 @@ use tonnage_core::{
     preparation::Preparation,
     retry::Attempts,
     target::Target,
+};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    journal::{Marker, Uncertain},
+    process::{self, is_abandoned},
+};
+use crate::{
+    load::RejectsFile,
+    plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Plan},
 };
 
 /// A journal that is to be gone on with.

@@ -3,10 +3,10 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use serde::Serialize;
+use tonnage_core::report::{Skipped, peak_memory_bytes, processor_seconds};
 
 use super::{Lost, Metrics, Torn, Uncertain, attach::Attached};
 use crate::load::Progress;
-use tonnage_core::report::{Skipped, peak_memory_bytes, processor_seconds};
 
 /// What a journal held when it was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -13,14 +13,15 @@ use std::{
     time::Duration,
 };
 
-use super::form::{Forms, Planner};
-use tonnage_core::sync::Lock;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     retry::pause,
     stop::Stop,
+    sync::Lock,
     table::Table,
 };
+
+use super::form::{Forms, Planner};
 
 /// So many times in a row the catalogue may say what it said before, while writers find a table that is altered.
 const LOOKS_MAX: u32 = 20;

@@ -14,8 +14,9 @@ use std::{
     thread::Thread,
 };
 
-use super::area::{Area, Mark};
 use tonnage_core::error::Result;
+
+use super::area::{Area, Mark};
 
 /// Those who wait for one mark, in the order of the rows that they wait for.
 #[derive(Debug, Default)]

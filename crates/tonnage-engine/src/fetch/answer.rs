@@ -14,17 +14,17 @@ use arrow::{
     compute::{filter_record_batch, interleave_record_batch, take_record_batch},
 };
 use tokio::sync::{Mutex, mpsc::Sender};
-
-use super::{
-    keys::Keys,
-    nest::Nest,
-    plan::{ATTEMPTS_MAX, BATCH_BYTES, BATCH_ROWS, GetPlan},
-};
 use tonnage_core::{
     error::{Error, Result, arrow_bug},
     getter::{Answer, GetRequest, Getter, ReadSnapshot},
     retry::pause,
     target::Target,
+};
+
+use super::{
+    keys::Keys,
+    nest::Nest,
+    plan::{ATTEMPTS_MAX, BATCH_BYTES, BATCH_ROWS, GetPlan},
 };
 
 /// A part of the answer to a request. The last one is `Done` or an error.

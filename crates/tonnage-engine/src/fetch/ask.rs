@@ -7,12 +7,6 @@ use std::sync::Arc;
 
 use arrow::{array::RecordBatch, compute::concat_batches, datatypes::SchemaRef, row::RowConverter};
 use tokio::sync::mpsc;
-
-use super::{
-    answer::{Getters, Opener, Part, Request, Worker},
-    keys::{KeyReader, Keys, in_order},
-    plan::{GetOptions, GetPlan, WAITING_BATCHES, decide},
-};
 use tonnage_core::{
     error::{Error, Result, arrow_bug},
     parse::ParseContext,
@@ -21,6 +15,12 @@ use tonnage_core::{
     spill::converter,
     table::TableName,
     target::Target,
+};
+
+use super::{
+    answer::{Getters, Opener, Part, Request, Worker},
+    keys::{KeyReader, Keys, in_order},
+    plan::{GetOptions, GetPlan, WAITING_BATCHES, decide},
 };
 
 /// Keys of one table, and connections that look them up.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::{Get, GetOptions, On, Prepared, RangeText, With, prepare};
 use tonnage_core::{
     error::{Error, Result},
     source::Source,
@@ -10,6 +9,8 @@ use tonnage_core::{
     target::Target,
 };
 use tonnage_formats::sources::{self, Format, TextOptions, csv::records};
+
+use super::{Get, GetOptions, On, Prepared, RangeText, With, prepare};
 
 /// A get being described. What is left out is decided by the [plan](super::decide).
 pub struct BulkGet {

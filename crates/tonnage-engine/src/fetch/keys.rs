@@ -15,8 +15,6 @@ use arrow::{
     row::{OwnedRow, RowConverter},
 };
 use tokio::sync::mpsc;
-
-use super::plan::GetPlan;
 use tonnage_core::{
     convert::Conversion,
     error::{Error, ErrorKind, Result, arrow_bug},
@@ -26,6 +24,8 @@ use tonnage_core::{
     source::{ReadRequest, Source, SourceColumn},
     spill::{MergedBounds, Sorter, converter},
 };
+
+use super::plan::GetPlan;
 
 /// Keys of a block, and of a merged batch.
 const BLOCK_KEYS: usize = 65_536;

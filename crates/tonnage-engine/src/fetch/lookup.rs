@@ -9,6 +9,10 @@ use tokio::{
     sync::{Mutex, mpsc},
     task::{JoinHandle, JoinSet},
 };
+use tonnage_core::{
+    error::{Error, Result},
+    getter::Getter,
+};
 
 use super::{
     answer::{Getters, Opener, Part, Request, Worker},
@@ -16,10 +20,6 @@ use super::{
     nest::{Nest, Shape},
     plan::{GetPlan, WAITING_BATCHES},
     report::KeyCounts,
-};
-use tonnage_core::{
-    error::{Error, Result},
-    getter::Getter,
 };
 
 /// Connections to a table.

@@ -38,6 +38,10 @@ use arrow::{
 };
 use futures::{Stream, stream};
 use tokio::sync::mpsc;
+use tonnage_core::{
+    error::{Error, Result, arrow_bug},
+    report::{peak_memory_bytes, processor_seconds},
+};
 
 pub use self::ask::{Asked, Asker, Known};
 use self::{answer::Part, lookup::Lookup, nest::Nested};
@@ -50,10 +54,6 @@ pub use self::{
     prepare::{Prepared, prepare},
     related::{End, Join, On, Related, With},
     report::{GetReport, KeyCounts, RelatedReport},
-};
-use tonnage_core::{
-    error::{Error, Result, arrow_bug},
-    report::{peak_memory_bytes, processor_seconds},
 };
 
 /// What a get hands out.

@@ -26,14 +26,6 @@ use arrow::{
     datatypes::{DataType, Field, Fields, Schema, SchemaRef},
     row::RowConverter,
 };
-
-use super::{
-    answer::Getters,
-    keys::{conversions, in_order, of_rows},
-    plan::{ATTEMPTS_MAX, GetPlan},
-    related::{Join, Related},
-};
-use crate::plan::Bytes;
 use tonnage_core::{
     convert::Conversion,
     error::{Error, ErrorKind, Result, arrow_bug},
@@ -43,6 +35,14 @@ use tonnage_core::{
     retry::pause,
     spill::converter,
 };
+
+use super::{
+    answer::Getters,
+    keys::{conversions, in_order, of_rows},
+    plan::{ATTEMPTS_MAX, GetPlan},
+    related::{Join, Related},
+};
+use crate::plan::Bytes;
 
 /// Rows of a slice, to begin with.
 const SLICE_ROWS: usize = 1_024;

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-
-use super::related::{On, Related, With};
 use tonnage_core::{
     error::{Error, Result},
     getter::{GetKey, GetRequest, KeyRange, RangeEnd},
@@ -16,6 +14,8 @@ use tonnage_core::{
     table::{Column, Equality, Key, Table, TableName, columns_hint, find_by_name},
     types::ColumnType,
 };
+
+use super::related::{On, Related, With};
 
 /// Keys of a request. PostgreSQL and SQLite answer 4,000 keys at once as fast as 1,000 or 10,000.
 pub const REQUEST_KEYS: usize = 4_096;

@@ -4,16 +4,6 @@ use std::{sync::Arc, time::Instant};
 
 use arrow::datatypes::SchemaRef;
 use tokio::sync::mpsc;
-
-use super::{
-    Get,
-    answer::Opener,
-    keys::{Counted, KeyReader},
-    lookup::{Lookup, Opened},
-    nest::{self, Nested, Read, Shape},
-    plan::{GetOptions, GetPlan, WAITING_BATCHES, decide},
-    related::{self, Join, Related, With},
-};
 use tonnage_core::{
     error::{Error, Result},
     getter::{EACH_ITS_OWN, Getter},
@@ -24,6 +14,16 @@ use tonnage_core::{
     target::Target,
 };
 use tonnage_formats::sources::empty;
+
+use super::{
+    Get,
+    answer::Opener,
+    keys::{Counted, KeyReader},
+    lookup::{Lookup, Opened},
+    nest::{self, Nested, Read, Shape},
+    plan::{GetOptions, GetPlan, WAITING_BATCHES, decide},
+    related::{self, Join, Related, With},
+};
 
 /// A get that has been decided and not begun.
 pub struct Prepared {

@@ -7,7 +7,6 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use super::plan::{GetPlan, KeyColumn, columns, with_hidden};
 use tonnage_core::{
     error::{Error, Result},
     getter::{GetKey, GetRequest},
@@ -15,6 +14,8 @@ use tonnage_core::{
     table::{Equality, ForeignKey, Table, TableName, columns_hint, find_by_name},
     types::ColumnType,
 };
+
+use super::plan::{GetPlan, KeyColumn, columns, with_hidden};
 
 /// A table whose rows come with those of the keys.
 #[derive(Debug, Clone, PartialEq)]

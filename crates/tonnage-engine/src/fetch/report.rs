@@ -3,7 +3,6 @@
 use std::fmt;
 
 use serde::Serialize;
-
 use tonnage_core::report::Grouped;
 
 /// What a get did. Serialises to the object that `--report` writes.

@@ -12,9 +12,6 @@ use arrow::{
     array::{Array, AsArray, Int64Array, RecordBatch, StringArray},
     datatypes::{DataType, Field, Int64Type, Schema},
 };
-
-use super::*;
-use crate::connected::Connected;
 use tonnage_core::{
     error::ErrorKind,
     table::{ColumnSpec, TableName, TableSpec},
@@ -23,6 +20,9 @@ use tonnage_core::{
 };
 use tonnage_formats::sources::batches::BatchSource;
 use tonnage_testing::memory::{Fault, Memory};
+
+use super::*;
+use crate::connected::Connected;
 
 /// A small generator, so that a failure is repeated by its seed.
 struct Dice(u64);

@@ -1,6 +1,5 @@
 //! The table that `--create` makes for a source.
 
-use crate::plan::{LoadOptions, mapped, replaces_header};
 use tonnage_core::{
     error::{Error, Result},
     source::Source,
@@ -11,6 +10,8 @@ use tonnage_core::{
     target::{KeyPart, Target},
     types::ColumnType,
 };
+
+use crate::plan::{LoadOptions, mapped, replaces_header};
 
 /// The table that `--create` makes in `target` for a source. `Schema` that names all columns that it cannot have.
 pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Result<TableSpec> {

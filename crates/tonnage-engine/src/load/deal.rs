@@ -6,18 +6,15 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use super::run::QueuePermit;
-use crate::plan::{OnError, Plan, SlotBy, Sort};
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
     compute::{filter_record_batch, take, take_record_batch},
     datatypes::SchemaRef,
     row::{RowConverter, SortField},
 };
-use tonnage_core::error::arrow_bug;
 use tonnage_core::{
     convert::{Conversion, refuse_partial_dates, shown_value},
-    error::Result,
+    error::{Result, arrow_bug},
     parse::{Notes, NullHint, ParseContext},
     reader::BeyondArrow,
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
@@ -25,6 +22,9 @@ use tonnage_core::{
     source::{Block, Origin, SourceSchema},
     types::ColumnType,
 };
+
+use super::run::QueuePermit;
+use crate::plan::{OnError, Plan, SlotBy, Sort};
 
 /// Rows of one block for one lane.
 #[derive(Debug)]

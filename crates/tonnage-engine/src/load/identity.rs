@@ -9,11 +9,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    earlier,
-    rejects::{self, RejectsFile},
-};
-use crate::plan::{Attempt, LoadOptions, OnError, Plan, SlotBy};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -26,6 +21,12 @@ use tonnage_core::{
     slot::SlotState,
     table::{TableIdentity, is_making},
 };
+
+use super::{
+    earlier,
+    rejects::{self, RejectsFile},
+};
+use crate::plan::{Attempt, LoadOptions, OnError, Plan, SlotBy};
 
 /// A run that this process owns.
 pub struct Ownership {

@@ -6,6 +6,13 @@
 
 use std::sync::atomic::Ordering;
 
+use tonnage_core::{
+    error::{Error, ErrorKind},
+    reject::{Problem, Reject},
+    slot::Advance,
+    target::{Failure, Guard},
+};
+
 use super::{
     deal::reject,
     keys::Keys,
@@ -13,12 +20,6 @@ use super::{
     write::{Sent, Write},
 };
 use crate::plan::OnError;
-use tonnage_core::{
-    error::{Error, ErrorKind},
-    reject::{Problem, Reject},
-    slot::Advance,
-    target::{Failure, Guard},
-};
 
 /// Rows tried at once after a bad one, where the database names the next bad one by itself.
 const STRIDE_NAMED: usize = 1_024;

@@ -8,9 +8,7 @@ use arrow::{
     compute::take_record_batch,
     row::{RowConverter, Rows},
 };
-
-use tonnage_core::error::Result;
-use tonnage_core::error::arrow_bug;
+use tonnage_core::error::{Result, arrow_bug};
 
 /// The keys of a write's rows. A key with a null equals none, not even itself.
 pub(super) struct Keys {

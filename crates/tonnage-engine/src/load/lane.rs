@@ -18,6 +18,13 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use tokio::sync::mpsc;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result, arrow_bug},
+    reject::Reject,
+    retry::Attempts,
+    slot::Advance,
+    target::{Claim, Failure, Guard, Writer},
+};
 
 use super::{
     deal::Piece,
@@ -29,14 +36,6 @@ use super::{
     write::{Sent, Write, WriteBuilder},
 };
 use crate::plan::Plan;
-use tonnage_core::error::arrow_bug;
-use tonnage_core::retry::Attempts;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reject::Reject,
-    slot::Advance,
-    target::{Claim, Failure, Guard, Writer},
-};
 
 /// One lane of a run.
 pub struct LaneTask {

@@ -29,6 +29,23 @@ use std::{
     time::Instant,
 };
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::{RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
+    parse::{ParseContext, timezone},
+    preparation::{Preparation, PreparationEffects, shadow},
+    reject::Reject,
+    report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
+    slot::{BlockMark, Counts, Position, SlotState},
+    source::{ReadRequest, Source, SourceSchema},
+    statement::Statement,
+    stop::Stop,
+    sync::Lock,
+    table::{Numbered, Table, TableSpec, nearest},
+    target::{self, Routed, Target},
+};
+use tonnage_formats::sources::{damage::has_changed, empty};
+
 pub use self::{
     create::spec as create_spec,
     deal::{Convert, Piece, Segment, reject},
@@ -49,22 +66,6 @@ use self::{
 };
 pub use self::{pace::Pace, run::Progress, select::prepare_files, times::WriteTimes};
 use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, PlanInputs, Sort, decide};
-use tonnage_core::sync::Lock;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::{RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
-    parse::{ParseContext, timezone},
-    preparation::{Preparation, PreparationEffects, shadow},
-    reject::Reject,
-    report::{Bytes, Report, Rows, Skipped, peak_memory_bytes, processor_seconds},
-    slot::{BlockMark, Counts, Position, SlotState},
-    source::{ReadRequest, Source, SourceSchema},
-    statement::Statement,
-    stop::Stop,
-    table::{Numbered, Table, TableSpec, nearest},
-    target::{self, Routed, Target},
-};
-use tonnage_formats::sources::{damage::has_changed, empty};
 
 /// A load that has been decided and not begun.
 pub struct Prepared {

@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{lane::LaneTask, times::WriteTimes, write::Write};
 use tonnage_core::sync::Lock;
+
+use super::{lane::LaneTask, times::WriteTimes, write::Write};
 
 /// How often a lane that waits for its rate looks whether the run is to stop.
 const STOP_LOOK: Duration = Duration::from_millis(50);

@@ -32,11 +32,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
-use tonnage_core::sync::Lock;
-
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     reject::{Reject, RejectData},
+    sync::Lock,
 };
 
 /// How often a file is looked at that another process holds.

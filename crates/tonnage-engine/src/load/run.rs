@@ -25,7 +25,16 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
 };
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::RunHandle,
+    reject::Reject,
+    slot::Advance,
+    source::{Block, Source},
+    stop::{STOP_LOOK, Stop},
+    sync::Lock,
+    target::Target,
+};
 
 use super::{
     deal::{Dealer, Lane, Piece},
@@ -39,15 +48,6 @@ use super::{
     write::{PIECES_MAX, Write},
 };
 use crate::plan::Plan;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::RunHandle,
-    reject::Reject,
-    slot::Advance,
-    source::{Block, Source},
-    stop::{STOP_LOOK, Stop},
-    target::Target,
-};
 
 /// Blocks between reader and dealer.
 const BLOCKS_QUEUED: usize = 2;

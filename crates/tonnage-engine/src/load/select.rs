@@ -9,6 +9,17 @@
 //!   record, and withdraws if another one has appeared.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Emptied, InputIdentity, RunQuery, RunRecord, inputs::InputRecord},
+    operation::Mode,
+    report::Counted,
+    retry::Attempts,
+    target::Target,
+};
+use tonnage_formats::sources::{self, Format, InputFile, TextOptions, files};
 
 use super::{
     Prepared,
@@ -17,17 +28,6 @@ use super::{
     prepare, prepare_source,
 };
 use crate::plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Attempt, LedgerPlace, LoadOptions, Plan};
-use tonnage_core::retry::Attempts;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::{Emptied, InputIdentity, RunQuery, RunRecord, inputs::InputRecord},
-    operation::Mode,
-    report::Counted,
-    target::Target,
-};
-use tonnage_formats::sources::{self, Format, InputFile, TextOptions, files};
-
-use std::sync::Arc;
 
 /// What is left of the files.
 pub(super) struct Selection {

@@ -8,14 +8,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use tonnage_core::report::ShardReport;
-use tonnage_core::sync::Lock;
-
-use crate::plan::{Plan, SlotBy};
 use tonnage_core::{
     error::{Error, ErrorKind},
+    report::ShardReport,
     slot::Advance,
+    sync::Lock,
 };
+
+use crate::plan::{Plan, SlotBy};
 
 /// See the module.
 #[derive(Default)]

@@ -11,19 +11,18 @@ use arrow::{
     array::{AsArray, RecordBatch, UInt32Array, UInt64Array},
     datatypes::{DataType, Field, Schema, SchemaRef, UInt32Type, UInt64Type},
 };
-
-use super::deal::Convert;
-use crate::plan::Plan;
-use tonnage_core::error::arrow_bug;
-use tonnage_core::stop::Stop;
 use tonnage_core::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, ErrorKind, Result, arrow_bug},
     ledger::InputIdentity,
     reject::Reject,
     slot::BlockMark,
     source::{Block, Origin, Places, ReadRequest, Source, SourceSchema},
     spill::{Merge, MergedBounds, Sorter},
+    stop::Stop,
 };
+
+use super::deal::Convert;
+use crate::plan::Plan;
 
 /// Bad rows held until the good ones follow.
 const REJECTS_HELD_MAX: usize = 200_000;

@@ -16,11 +16,9 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::Instant,
 };
-use tonnage_core::report::OverloadReport;
-use tonnage_core::sync::Lock;
+use tonnage_core::{error::Error, report::OverloadReport, sync::Lock};
 
 use crate::plan::Rate;
-use tonnage_core::error::Error;
 
 /// Committed writes after which a turn that was taken away comes back.
 const WRITES_TO_GROW: usize = 16;

@@ -10,6 +10,11 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    slot::{Advance, gather},
+};
+
 use super::{
     identity::Ownership,
     lane::{LaneTask, UnknownCommit, WriteError},
@@ -18,10 +23,6 @@ use super::{
     write::Write,
 };
 use crate::plan::Plan;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    slot::{Advance, gather},
-};
 
 /// What the open transaction has done so far: a step a slot, however many writes there were.
 #[derive(Default)]

@@ -2,16 +2,16 @@
 
 use std::{collections::VecDeque, ops::Range, sync::Arc};
 
-use super::{deal::Piece, run::QueuePermit};
-use crate::plan::Plan;
 use arrow::{array::RecordBatch, compute::concat_batches};
-use tonnage_core::error::arrow_bug;
 use tonnage_core::{
-    error::Result,
+    error::{Result, arrow_bug},
     reject::Reject,
     slot::{Advance, BlockMark, Counts, Position, gather},
     source::Origin,
 };
+
+use super::{deal::Piece, run::QueuePermit};
+use crate::plan::Plan;
 
 /// Consecutive rows of one slot within a block.
 #[derive(Debug, Clone)]

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::{Create, LoadOptions, PlanInputs, WriteColumn, operation, statement};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
@@ -11,6 +10,8 @@ use tonnage_core::{
     types::ColumnType,
 };
 use tonnage_formats::sources::{Scan, csv::suspicious_delimiter};
+
+use super::{Create, LoadOptions, PlanInputs, WriteColumn, operation, statement};
 
 /// The columns that are written, and what is done with them.
 pub(super) struct WrittenColumns {

@@ -3,11 +3,12 @@
 //! Some databases cannot be told by which unique key a row is to be recognised: whichever it meets decides. Where a
 //! table has further ones that is refused, or asked for and disclosed.
 
-use super::PlanInputs;
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
 };
+
+use super::PlanInputs;
 
 /// By what the database recognises the row that is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

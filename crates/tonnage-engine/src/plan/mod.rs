@@ -17,17 +17,6 @@ mod statement;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-
-pub(crate) use self::columns::mapped;
-pub(crate) use self::columns::replaces_header;
-use self::{
-    batches::Batches, columns::WrittenColumns, keys::RecognisedBy, lanes::Lanes, ledger::Recorded,
-    slots::Slots, sort::Sorted,
-};
-pub use self::{
-    options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Sort},
-    show::Bytes,
-};
 use tonnage_core::{
     error::Result,
     operation::{Durability, Method, Operation, Split, Support},
@@ -38,6 +27,17 @@ use tonnage_core::{
     statement::Statement,
     table::{Equality, Table},
     target::{Capabilities, OtherUniqueKeys, Routed, StatementMax, WriteColumn, WriteRequest},
+};
+
+pub(crate) use self::columns::mapped;
+pub(crate) use self::columns::replaces_header;
+use self::{
+    batches::Batches, columns::WrittenColumns, keys::RecognisedBy, lanes::Lanes, ledger::Recorded,
+    slots::Slots, sort::Sorted,
+};
+pub use self::{
+    options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Sort},
+    show::Bytes,
 };
 
 /// Rows of a block at most. Blocks are the unit of reading and of the ledger's marks.

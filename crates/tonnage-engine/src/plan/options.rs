@@ -2,7 +2,6 @@
 
 use std::{fmt, path::PathBuf};
 
-use super::REJECTS_MAX;
 use tonnage_core::{
     error::{Error, Result},
     operation::{Durability, Method, Mode, Split},
@@ -11,6 +10,8 @@ use tonnage_core::{
     types::ColumnType,
 };
 use tonnage_formats::sources::Scan;
+
+use super::REJECTS_MAX;
 
 /// What a user asked for; everything `None` is decided by the plan.
 #[derive(Debug, Clone)]

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{LoadOptions, WriteColumn};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
     router::{Router, Routing},
     source::SourceSchema,
 };
+
+use super::{LoadOptions, WriteColumn};
 
 /// How rows are dealt by shard. Where shards are databases of their own every row must be: `Config` or `Schema` where it
 /// cannot be. Else inserts are, by whatever method, so that a run can go on by another, where they bring all that it takes.

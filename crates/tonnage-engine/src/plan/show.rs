@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::{LedgerPlace, OnError, Plan, Rate, SlotBy, Sort};
 use tonnage_core::operation::Operation;
+
+use super::{LedgerPlace, OnError, Plan, Rate, SlotBy, Sort};
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

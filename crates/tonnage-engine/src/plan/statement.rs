@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use super::{
-    LoadOptions, SlotBy, WriteColumn,
-    columns::{column_type, replaces_header},
-};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
@@ -13,6 +9,11 @@ use tonnage_core::{
     statement::Statement,
     table::{Table, columns_hint, find_by_name, nearest},
     types::ColumnType,
+};
+
+use super::{
+    LoadOptions, SlotBy, WriteColumn,
+    columns::{column_type, replaces_header},
 };
 
 /// Matches every parameter with a source column, by name or as `--map` says, else by position where columns have no

@@ -22,7 +22,20 @@ use std::{
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use serde::Serialize;
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    operation::Mode,
+    reject::{Reject, RejectData},
+    report::Report,
+    source::Source,
+    stop::Stop,
+    sync::Lock,
+    table::TableName,
+};
+use tonnage_formats::{
+    row::Row,
+    sources::{batches::BatchSource, rows::RowSource},
+};
 
 use self::{
     streams::Streams,
@@ -32,19 +45,6 @@ use crate::{
     connected::Connected,
     load::{Ended, Progress, Watch, prepare},
     plan::{LoadOptions, OnError, RejectsMax},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::Mode,
-    reject::{Reject, RejectData},
-    report::Report,
-    source::Source,
-    stop::Stop,
-    table::TableName,
-};
-use tonnage_formats::{
-    row::Row,
-    sources::{batches::BatchSource, rows::RowSource},
 };
 
 /// Streams that are read at once unless asked for.

@@ -12,15 +12,16 @@ use std::{
     thread,
 };
 
-use super::tally::Tally;
-use tonnage_core::sync::Lock;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, ReadRequest, Source, SourceSchema},
+    sync::Lock,
 };
+
+use super::tally::Tally;
 
 /// Blocks that wait to be taken, beside the one that each thread has at hand.
 const BLOCKS_AHEAD: usize = 1;

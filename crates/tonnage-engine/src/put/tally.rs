@@ -1,6 +1,7 @@
 //! Which streams are done: all of their entries read, and each of them durable or handed to a callback.
 
 use std::{collections::HashMap, sync::Mutex};
+
 use tonnage_core::sync::Lock;
 
 /// Told of a stream that is done.

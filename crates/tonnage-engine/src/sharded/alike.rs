@@ -1,11 +1,12 @@
 //! Whether members have the same table: a row must mean the same wherever it lands.
 
-use super::key::form;
 use tonnage_core::{
     error::{Error, Result},
     table::{Column, Equality, Key, Table, columns_hint},
     types::ColumnType,
 };
+
+use super::key::form;
 
 /// Refuses a table that is not defined as that of the first member is; the error names member and column.
 pub(super) fn check(first: (&str, &Table), other: (&str, &Table)) -> Result<()> {

@@ -3,11 +3,12 @@
 //! Where a member does not take it, the others have it by then, and the error says which: they are not dropped, since
 //! somebody may have used one meanwhile.
 
-use super::{ShardedTarget, key};
 use tonnage_core::{
     error::{Error, Result},
     table::{TableSpec, columns_hint},
 };
+
+use super::{ShardedTarget, key};
 
 /// The statement that makes it in each of them. `Schema` where it cannot be sharded.
 pub(super) fn statement(target: &ShardedTarget, spec: &TableSpec) -> Result<String> {

@@ -6,12 +6,13 @@
 
 use std::sync::Arc;
 
-use super::ShardedTarget;
 use tonnage_core::{
     error::Result,
     table::{ForeignKey, TableName},
     target::Target,
 };
+
+use super::ShardedTarget;
 
 /// The keys that any member has.
 pub(super) async fn of(target: &ShardedTarget, table: &TableName) -> Result<Vec<ForeignKey>> {

@@ -11,8 +11,6 @@ use arrow::{
 };
 use async_trait::async_trait;
 use futures::future::try_join_all;
-
-use super::{ShardedTarget, alike, key::ShardKey, same_values};
 use tonnage_core::{
     error::{Error, Result, arrow_bug},
     getter::{Answer, GetRequest, Getter},
@@ -21,6 +19,8 @@ use tonnage_core::{
     target::Target,
     types::ColumnType,
 };
+
+use super::{ShardedTarget, alike, key::ShardKey, same_values};
 
 struct MembersGetter {
     names: Vec<String>,

@@ -5,8 +5,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
-
-use super::{Member, ShardedTarget};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
@@ -17,6 +15,8 @@ use tonnage_core::{
     table::{Table, TableName},
     target::Target,
 };
+
+use super::{Member, ShardedTarget};
 
 /// The gauge of a member.
 fn instruments<'a>(member: &Member, target: &'a dyn Target) -> Result<&'a dyn Instruments> {

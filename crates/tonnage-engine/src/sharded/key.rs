@@ -12,14 +12,13 @@ use arrow::{
         TimestampMicrosecondType,
     },
 };
-use xxhash_rust::xxh3::xxh3_64;
-
 use tonnage_core::{
     digits::push_decimal,
     error::{Error, Result},
     router::Router,
     types::ColumnType,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The name of the only hash there is.
 pub const HASH: &str = "xxh3";

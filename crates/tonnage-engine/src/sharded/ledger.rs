@@ -12,9 +12,6 @@
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use tonnage_core::sync::Lock;
-
-use super::{ShardedTarget, is_away};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -23,7 +20,10 @@ use tonnage_core::{
     },
     preparation::Preparation,
     slot::{Counts, SlotState},
+    sync::Lock,
 };
+
+use super::{ShardedTarget, is_away};
 
 /// What to do about a member that is away.
 const BACK: &str = "a run goes on once all members can be reached; go on with --resume then";

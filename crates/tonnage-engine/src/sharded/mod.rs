@@ -26,17 +26,8 @@ use std::{
 
 use async_trait::async_trait;
 use futures::future::join_all;
-use tonnage_core::sync::Lock;
-use xxhash_rust::xxh3::xxh3_128;
-
-pub use self::key::HASH;
-use self::{key::ShardKey, ledger::Owned, writer::MemberWriter};
-use tonnage_core::driver::Connector;
-use tonnage_core::target::{
-    Lookup, Parts, Prepare, Relations, Routes, Scan, SeparateDatabases, StatementSplitting, Statements,
-    UniqueKeys,
-};
 use tonnage_core::{
+    driver::Connector,
     error::{Error, ErrorKind, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
@@ -46,10 +37,19 @@ use tonnage_core::{
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement},
+    sync::Lock,
     table::{ForeignKey, LessDurable, Table, TableIdentity, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Routed, Rows, StatementMax, Target, WriteRequest, Writer},
+    target::{
+        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan,
+        SeparateDatabases, StatementMax, StatementSplitting, Statements, Target, UniqueKeys, WriteRequest,
+        Writer,
+    },
     types::ColumnType,
 };
+use xxhash_rust::xxh3::xxh3_128;
+
+pub use self::key::HASH;
+use self::{key::ShardKey, ledger::Owned, writer::MemberWriter};
 
 /// One of the databases.
 struct Member {

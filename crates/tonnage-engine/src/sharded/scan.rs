@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex};
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use tonnage_core::sync::Lock;
-
-use super::ShardedTarget;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     reader::{Reader, Relation, ScanRequest, Snapshot},
+    sync::Lock,
     target::Target,
 };
+
+use super::ShardedTarget;
 
 const CONSISTENCY: &str = "each database by itself, as of the moment in which its reading begins";
 

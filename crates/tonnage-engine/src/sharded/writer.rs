@@ -2,7 +2,6 @@
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-
 use tonnage_core::{
     error::Result,
     slot::Advance,

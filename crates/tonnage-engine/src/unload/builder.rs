@@ -2,17 +2,18 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use crate::connected::Connected;
-use crate::{
-    load::Progress,
-    unload::{Batches, UnloadOptions, UnloadReport, unload},
-};
 use tonnage_core::{
     error::{Error, Result},
     reader::Relation,
     stop::Stop,
 };
 use tonnage_formats::{sinks::Output, sources::Format};
+
+use crate::{
+    connected::Connected,
+    load::Progress,
+    unload::{Batches, UnloadOptions, UnloadReport, unload},
+};
 
 /// An unload being described.
 pub struct Unload {

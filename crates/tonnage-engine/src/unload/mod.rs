@@ -21,6 +21,14 @@ use std::{
 use arrow::datatypes::SchemaRef;
 use serde::Serialize;
 use tokio::sync::oneshot;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    reader::{BatchBounds, BeyondArrow, Reader, Relation, ScanRequest},
+    report::{peak_memory_bytes, processor_seconds},
+    stop::Stop,
+    target::Target,
+};
+use tonnage_formats::sinks::{Output, Sink, create, finish_all};
 
 use self::{
     files::Files,
@@ -31,14 +39,6 @@ pub use self::{
     stream::Batches,
 };
 use crate::load::Progress;
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    reader::{BatchBounds, BeyondArrow, Reader, Relation, ScanRequest},
-    report::{peak_memory_bytes, processor_seconds},
-    stop::Stop,
-    target::Target,
-};
-use tonnage_formats::sinks::{Output, Sink, create, finish_all};
 
 /// The bounds of a batch unless others are asked for: large enough that a batch costs next to nothing, small enough that
 /// those that wait take some tens of megabytes.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::{UnloadOptions, files::Files, stream::unless_stopped};
 use tonnage_core::{
     error::Result,
     reader::{ReadColumn, Relation},
@@ -10,6 +9,8 @@ use tonnage_core::{
     target::Target,
 };
 use tonnage_formats::sinks::{Output, check};
+
+use super::{UnloadOptions, files::Files, stream::unless_stopped};
 
 /// What an unload would do, as its connections found it. Prints as `--dry-run` shows it.
 #[derive(Debug, Clone, PartialEq)]

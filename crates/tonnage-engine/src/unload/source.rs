@@ -6,8 +6,6 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt32Array};
-
-use crate::unload::Batches;
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,
@@ -17,6 +15,8 @@ use tonnage_core::{
     stop::Stop,
     target::Target,
 };
+
+use crate::unload::Batches;
 
 /// Rows of a database.
 pub struct DatabaseSource {

@@ -13,12 +13,11 @@ use std::sync::{
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tokio::{sync::mpsc, task::JoinSet};
-use tonnage_core::sync::Lock;
-
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     reader::{Reader, Snapshot},
     stop::Stop,
+    sync::Lock,
 };
 
 /// Batches of a split that wait to be taken.

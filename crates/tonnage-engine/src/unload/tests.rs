@@ -2,14 +2,15 @@
 
 use std::fs;
 
-use super::*;
-use crate::{connected::Connected, plan::LoadOptions, unload::source::DatabaseSource};
 use tonnage_core::{
     table::{ColumnSpec, TableName, TableSpec},
     types::ColumnType,
 };
 use tonnage_formats::sources::{self, TextOptions};
 use tonnage_testing::memory::{Fault, Memory};
+
+use super::*;
+use crate::{connected::Connected, plan::LoadOptions, unload::source::DatabaseSource};
 
 /// A table of 5,000 rows, which is several splits.
 async fn numbers() -> Memory {

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampMicrosecondArray};
+use tonnage_core::{
+    digits::{DAY_MICROS, civil, push_date, push_decimal, push_padded, push_timestamp_micros, push_unsigned},
+    types::ColumnType,
+};
 
 use super::{
     Nullable, TextColumn, constant_text,
     random::{Random, base, below, hash},
-};
-use tonnage_core::{
-    digits::{DAY_MICROS, civil, push_date, push_decimal, push_padded, push_timestamp_micros, push_unsigned},
-    types::ColumnType,
 };
 
 pub(super) const COLUMNS: &[(&str, ColumnType, Nullable)] = &[

@@ -12,7 +12,6 @@ use arrow::{
     datatypes::{Schema, SchemaRef},
 };
 use serde::{Deserialize, Serialize};
-
 use tonnage_core::{
     error::{Error, Result},
     table::{ColumnSpec, nearest},

@@ -8,10 +8,10 @@
 use std::{num::NonZeroUsize, sync::mpsc, thread};
 
 use arrow::array::RecordBatch;
+use tonnage_core::error::{Error, Result};
 
 use super::Workload;
 use crate::sinks::Sink;
-use tonnage_core::error::{Error, Result};
 
 /// The most finished batches that wait for the writer, a thread.
 const QUEUE_BATCHES_MAX: usize = 2;

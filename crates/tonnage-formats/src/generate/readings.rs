@@ -11,12 +11,12 @@ use std::{num::NonZeroU32, sync::Arc};
 use arrow::array::{
     ArrayRef, Decimal128Array, Float64Array, Int16Array, StringBuilder, TimestampMicrosecondArray,
 };
+use tonnage_core::{digits::push_padded, types::ColumnType};
 
 use super::{
     Nullable, TextColumn,
     random::{Random, base, below, hash},
 };
-use tonnage_core::{digits::push_padded, types::ColumnType};
 
 pub(super) const COLUMNS: &[(&str, ColumnType, Nullable)] = &[
     ("device", ColumnType::Text { chars_max: Some(20) }, Nullable::No),

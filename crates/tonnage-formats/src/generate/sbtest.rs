@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array};
+use tonnage_core::{digits::push_padded, types::ColumnType};
 
 use super::{
     Nullable, TextColumn,
     random::{Random, base},
 };
-use tonnage_core::{digits::push_padded, types::ColumnType};
 
 pub(super) const COLUMNS: &[(&str, ColumnType, Nullable)] = &[
     ("id", ColumnType::Int32, Nullable::No),

@@ -5,11 +5,11 @@ use arrow::{
     compute::concat_batches,
     datatypes::{DataType, Decimal128Type, Float64Type, Int32Type, TimeUnit, TimestampMicrosecondType},
 };
+use tonnage_core::types::TYPE_METADATA;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::sinks::{Sink, csv};
-use tonnage_core::types::TYPE_METADATA;
 
 fn csv_text(batch: &RecordBatch) -> Vec<u8> {
     let mut encoder = csv::Encoder::new(&batch.schema(), &csv::CsvOptions::default()).unwrap();

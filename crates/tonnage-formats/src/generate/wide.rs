@@ -9,13 +9,13 @@ use arrow::{
     array::{ArrayRef, Float64Array, RecordBatch},
     datatypes::{Schema, SchemaRef},
 };
+use tonnage_core::{table::ColumnSpec, types::ColumnType};
 
 use super::{
     BATCH_ROWS_MAX, Workload,
     random::{Random, base},
     ycsb,
 };
-use tonnage_core::{table::ColumnSpec, types::ColumnType};
 
 /// Columns that any database of many has at most: PostgreSQL's limit, the highest of those with a fixed one.
 const COLUMNS_MAX: usize = 1_600;

@@ -5,12 +5,12 @@
 //! two rows share a key.
 
 use arrow::array::ArrayRef;
+use tonnage_core::{digits::push_unsigned, types::ColumnType};
 
 use super::{
     Nullable, TextColumn,
     random::{Random, base, mix},
 };
-use tonnage_core::{digits::push_unsigned, types::ColumnType};
 
 /// Fields hold no quote, comma or backslash, so that a row is as long in every format.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

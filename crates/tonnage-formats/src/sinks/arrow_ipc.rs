@@ -11,9 +11,9 @@ use arrow::{
         writer::{FileWriter, IpcWriteOptions},
     },
 };
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::{Sink, destination::Destination};
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// Writes the file form, its buffers compressed with LZ4.
 pub(super) struct ArrowSink {

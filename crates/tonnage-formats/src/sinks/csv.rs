@@ -14,9 +14,9 @@
 use std::io::Write;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use tonnage_core::error::{Error, Result};
 
 use super::{Sink, destination::Destination};
-use tonnage_core::error::{Error, Result};
 
 pub(super) mod cells;
 

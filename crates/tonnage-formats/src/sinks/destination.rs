@@ -12,9 +12,9 @@ use std::{
 };
 
 use flate2::write::GzEncoder;
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::growing::Growing;
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// How a text file is compressed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,6 +13,10 @@ use arrow::{
     datatypes::{DataType, Field, Fields, SchemaRef},
 };
 use serde_json::value::RawValue;
+use tonnage_core::{
+    error::{Error, Result},
+    types::ColumnType,
+};
 
 use super::{
     Sink,
@@ -21,10 +25,6 @@ use super::{
         cells::{self, Cells, Style},
     },
     destination::Destination,
-};
-use tonnage_core::{
-    error::{Error, Result},
-    types::ColumnType,
 };
 
 /// Rows encoded at a time, as for CSV.

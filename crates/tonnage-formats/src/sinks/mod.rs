@@ -8,12 +8,12 @@
 use std::path::{Path, PathBuf};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-
-use crate::sources::Format;
 use tonnage_core::{
     error::{Error, Result},
     table::nearest,
 };
+
+use crate::sources::Format;
 
 mod arrow_ipc;
 pub mod csv;

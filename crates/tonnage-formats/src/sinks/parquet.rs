@@ -22,9 +22,9 @@ use parquet::{
     file::properties::{WriterProperties, WriterPropertiesBuilder},
     schema::types::ColumnPath,
 };
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::{Sink, destination::Destination};
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// How the pages of a Parquet file are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

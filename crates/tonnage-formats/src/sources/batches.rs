@@ -6,7 +6,6 @@ use arrow::{
     array::{RecordBatch, UInt32Array},
     datatypes::SchemaRef,
 };
-
 use tonnage_core::{
     convert::suggested,
     error::{Error, Result},

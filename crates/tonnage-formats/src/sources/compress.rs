@@ -14,11 +14,13 @@ use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
 use lz4_flex::frame::FrameDecoder;
 use lzma_rust2::XzReader;
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, Result},
+    sync::Lock,
+};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::{InputFile, damage::caught};
-use tonnage_core::error::{Error, Result};
 
 /// Bytes looked at to recognise a file.
 const MAGIC_BYTES: usize = 16;

@@ -2,7 +2,6 @@
 //! that it goes to, so that what unloads can be loaded.
 
 use arrow::datatypes::DataType;
-
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,

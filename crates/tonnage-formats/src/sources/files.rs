@@ -13,14 +13,14 @@ use std::{
     sync::Arc,
 };
 
-use xxhash_rust::xxh3::Xxh3;
-
-use super::{Format, InputFile, compress::plain, state::FileState};
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,
     table::nearest,
 };
+use xxhash_rust::xxh3::Xxh3;
+
+use super::{Format, InputFile, compress::plain, state::FileState};
 
 /// The name by which standard input is asked for, and the one by which messages call it.
 const STDIN: &str = "-";

@@ -5,7 +5,6 @@
 //! against.
 
 use jiff::civil;
-
 use tonnage_core::{
     extent::Extent,
     parse::{float64, is_null_word},

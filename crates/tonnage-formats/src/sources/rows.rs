@@ -3,9 +3,6 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-
-use super::json::{Names, Objects};
-use crate::row::Row;
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,
@@ -15,6 +12,9 @@ use tonnage_core::{
     source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
     types::ColumnType,
 };
+
+use super::json::{Names, Objects};
+use crate::row::Row;
 
 /// Yields rows of named columns. A key that a row lacks is null, one that is no column makes it a bad row. It cannot be
 /// read again, so a load of it cannot be resumed.

@@ -11,11 +11,12 @@ use std::{
     time::UNIX_EPOCH,
 };
 
-use super::{InputFile, compress::plain};
 use tonnage_core::{
     error::{Error, Result},
     report::Grouped,
 };
+
+use super::{InputFile, compress::plain};
 
 /// What tells one version of a file from another without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

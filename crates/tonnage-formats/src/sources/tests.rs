@@ -13,13 +13,13 @@ use arrow::{
     ipc::writer::{FileWriter, StreamWriter},
     record_batch::RecordBatch,
 };
-
-use super::*;
 use tonnage_core::{
     slot::BlockMark,
     source::{Block, ReadRequest},
     types::ColumnType,
 };
+
+use super::*;
 
 const ROWS: i64 = 1000;
 

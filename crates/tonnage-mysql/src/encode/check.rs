@@ -7,6 +7,12 @@ use arrow::{
     buffer::OffsetBuffer,
     datatypes::{Date32Type, Decimal128Type, Int16Type, Time64MicrosecondType, TimestampMicrosecondType},
 };
+use tonnage_core::{
+    digits,
+    parse::{PartialDate, TIME_MAX},
+    reject::sqlstate,
+    types::ColumnType,
+};
 
 use super::{
     Cells, ColumnEncoder, Texts, Wrong,
@@ -14,12 +20,6 @@ use super::{
     geometry::{SYSTEM_BYTES, push_stored},
 };
 use crate::types::Kind;
-use tonnage_core::{
-    digits,
-    parse::{PartialDate, TIME_MAX},
-    reject::sqlstate,
-    types::ColumnType,
-};
 
 type Checked<T> = Result<T, Wrong>;
 

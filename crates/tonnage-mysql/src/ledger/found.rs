@@ -6,18 +6,18 @@
 //! filled is never taken for whole.
 
 use mysql_async::{Conn, Row, prelude::Queryable};
-
-use super::{Tables, counts, literal, setup};
-use crate::{
-    catalog::{INPUTS, RUNS, get, rows},
-    errors,
-};
 use tonnage_core::{
     error::Result,
     ledger::{
         FOUND_MAX, OtherLedger, RunDetail, RunQuery, RunRecord, Sought,
         inputs::{self, InputRecord},
     },
+};
+
+use super::{Tables, counts, literal, setup};
+use crate::{
+    catalog::{INPUTS, RUNS, get, rows},
+    errors,
 };
 
 /// Records of an earlier version that are read at once.

@@ -3,13 +3,13 @@
 //! The statements change nothing that is there already.
 
 use mysql_async::{Conn, prelude::Queryable};
-
-use super::{DATABASE, Tables, found, literal};
-use crate::{catalog::INPUTS, errors, types::quote};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::Setup,
 };
+
+use super::{DATABASE, Tables, found, literal};
+use crate::{catalog::INPUTS, errors, types::quote};
 
 /// How long another process that makes tables is waited for.
 const LOCK_SECONDS: u32 = 600;

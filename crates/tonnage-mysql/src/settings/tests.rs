@@ -1,5 +1,6 @@
-use super::*;
 use tonnage_sql::url::redact;
+
+use super::*;
 
 /// An environment, and one option file.
 struct Given<'a> {

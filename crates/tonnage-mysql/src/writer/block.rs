@@ -14,10 +14,10 @@
 use std::ops::Range;
 
 use mysql_async::{Params, ServerError, Statement, Value, prelude::Queryable};
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::Link;
 use crate::{encode::Encoded, errors, sizes::PARAMETERS_MAX, statements::Account};
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// Rows of a block, of those that come first. The server parses a block when it is prepared.
 const ROWS: [usize; 2] = [128, 16];

@@ -6,6 +6,12 @@
 
 use arrow::array::RecordBatch;
 use mysql_async::{Statement, prelude::Queryable};
+use tonnage_core::{
+    error::{Error, Result},
+    getter::{Encodable, encodable},
+    operation::Operation,
+    target::{EachOutcome, Refused},
+};
 
 use super::{
     MysqlWriter, PreparedStrategy, ROLLBACK_TO, SAVEPOINT, Sent, State, Stop,
@@ -16,12 +22,6 @@ use crate::{
     encode::{self, Encoded},
     errors,
     sizes::packet_rows_bytes,
-};
-use tonnage_core::{
-    error::{Error, Result},
-    getter::{Encodable, encodable},
-    operation::Operation,
-    target::{EachOutcome, Refused},
 };
 
 /// The statement of one row.

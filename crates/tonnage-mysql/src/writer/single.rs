@@ -1,14 +1,14 @@
 //! A transaction that goes on over all writes of a run.
 
 use mysql_async::prelude::Queryable;
-
-use super::MysqlWriter;
-use crate::{errors, statements};
 use tonnage_core::{
     error::Result,
     slot::{Advance, gather},
     target::Claim,
 };
+
+use super::MysqlWriter;
+use crate::{errors, statements};
 
 impl MysqlWriter {
     /// The compare-and-set of the ledger rows; where they stand elsewhere the transaction is undone.

@@ -6,6 +6,11 @@ use arrow::{
     array::{ArrayRef, Int32Array},
     datatypes::{DataType, Field, Schema},
 };
+use tonnage_core::{
+    operation::Split,
+    table::{TableIdentity, TableName},
+    types::ColumnType,
+};
 
 use super::*;
 use crate::{
@@ -13,11 +18,6 @@ use crate::{
     product::Version,
     settings::{ProcessSurroundings, Settings},
     types::Kind,
-};
-use tonnage_core::{
-    operation::Split,
-    table::{TableIdentity, TableName},
-    types::ColumnType,
 };
 
 #[test]

@@ -1,6 +1,13 @@
 //! The claim that a transaction begins with, and whether the table is what it was.
 
 use mysql_async::{Conn, Row, prelude::Queryable};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    operation::Operation,
+    slot::{Advance, gather},
+    table::altered,
+    target::{Claim, WriteRequest},
+};
 
 use super::{BEGIN, MysqlWriter, PreparedStrategy};
 use crate::{
@@ -8,13 +15,6 @@ use crate::{
     definition::GONE,
     errors, execute,
     product::Version,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::Operation,
-    slot::{Advance, gather},
-    table::altered,
-    target::{Claim, WriteRequest},
 };
 
 /// The plan's table as it is now, or how it is not what the plan was made for.

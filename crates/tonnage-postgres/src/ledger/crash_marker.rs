@@ -10,15 +10,15 @@
 //! - A table that was made UNLOGGED after its run began has no witness of it, and nobody knows whether its rows are there.
 
 use tokio_postgres::{Client, GenericClient};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::{Emptied, RunDetail, RunHandle, inputs::InputDetail},
+};
 
 use super::{Tables, begin, found, record, setup};
 use crate::{
     catalog::{self, get},
     errors,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::{Emptied, RunDetail, RunHandle, inputs::InputDetail},
 };
 
 /// `pg_class.relpersistence` of the witnesses' table; none where there is none.

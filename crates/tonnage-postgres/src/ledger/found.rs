@@ -5,12 +5,6 @@
 //! same grants; until then its records are read one after another.
 
 use tokio_postgres::{Client, GenericClient, Row};
-
-use super::{Tables, locate, setup};
-use crate::{
-    catalog::{INPUTS, RUNS, SLOTS, get},
-    errors,
-};
 use tonnage_core::{
     error::Result,
     ledger::{
@@ -18,6 +12,12 @@ use tonnage_core::{
         inputs::{self, InputRecord},
     },
     slot::Counts,
+};
+
+use super::{Tables, locate, setup};
+use crate::{
+    catalog::{INPUTS, RUNS, SLOTS, get},
+    errors,
 };
 
 /// Records of an earlier version that are read at once.

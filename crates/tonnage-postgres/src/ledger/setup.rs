@@ -3,16 +3,16 @@
 //! The statements change nothing that is there already, but for an index or a table that a later version has added.
 
 use tokio_postgres::GenericClient;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    ledger::Setup,
+};
 
 use super::{SCHEMA, Tables, crash_marker, found, locate};
 use crate::{
     catalog::{INPUTS, get},
     errors,
     types::quote,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::Setup,
 };
 
 /// Taken while the tables are made, so that two first runs do not collide. "tonnage" in ASCII.

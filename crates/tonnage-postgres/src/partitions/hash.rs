@@ -10,7 +10,6 @@ use arrow::{
         Date32Type, Int16Type, Int32Type, Int64Type, Time64MicrosecondType, TimestampMicrosecondType,
     },
 };
-
 use tonnage_core::types::ColumnType;
 
 /// `HASH_PARTITION_SEED` of `partition.h`.

@@ -15,14 +15,6 @@ use arrow::{
     row::{OwnedRow, Row, RowConverter, SortField},
 };
 use tokio_postgres::GenericClient;
-use xxhash_rust::xxh3::xxh3_64;
-
-use self::bounds::{Bound, Value, remainders};
-use super::{
-    catalog::{self, get},
-    definition::TREE,
-    errors,
-};
 use tonnage_core::{
     error::{Result, arrow_bug},
     parse::{ParseContext, parse_column},
@@ -30,6 +22,14 @@ use tonnage_core::{
     router::{Router, SHARDS_MAX},
     table::{Equality, TableName},
     types::ColumnType,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::bounds::{Bound, Value, remainders};
+use super::{
+    catalog::{self, get},
+    definition::TREE,
+    errors,
 };
 
 /// How the table is partitioned: strategy, columns (0 for an expression), whether all operator classes are the types'

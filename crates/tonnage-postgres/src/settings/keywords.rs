@@ -2,11 +2,12 @@
 //!
 //! Messages and what is shown hold no values: one may be a password.
 
-use super::{OPTIONS, UrlParts};
 use tonnage_core::{
     error::{Error, Result},
     table::nearest,
 };
+
+use super::{OPTIONS, UrlParts};
 
 /// Cuts `text` into the parts of a connection.
 pub(super) fn split(text: &str) -> Result<UrlParts> {

@@ -5,11 +5,12 @@
 
 use std::path::PathBuf;
 
-use super::{OPTIONS, Surroundings};
 use tonnage_core::{
     error::{Error, Result},
     table::nearest,
 };
+
+use super::{OPTIONS, Surroundings};
 
 /// The options of one service.
 #[derive(Default)]

@@ -4,17 +4,17 @@ use std::pin::pin;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    getter::{Encodable, encodable},
+    target::{EachOutcome, Refused},
+};
 
 use super::{PostgresWriter, ROLLBACK_TO, SAVEPOINT, SAVEPOINT_AGAIN, Sent, State, feed, refusal::Refusal};
 use crate::{
     each::{Each, Found},
     encode::{EncodedColumn, Encoder},
     errors,
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    getter::{Encodable, encodable},
-    target::{EachOutcome, Refused},
 };
 
 /// The server has stopped a statement that took longer than its role may. Rows one by one are many statements in one.

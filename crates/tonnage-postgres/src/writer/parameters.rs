@@ -3,9 +3,9 @@
 use arrow::array::RecordBatch;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
+use tonnage_core::error::Result;
 
 use crate::encode::{ColumnFault, EncodedColumn, Encoder};
-use tonnage_core::error::Result;
 
 /// One array a column; the first row that the server has no value for is a fault.
 pub fn arrays(

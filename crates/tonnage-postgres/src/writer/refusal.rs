@@ -1,7 +1,8 @@
 //! Why a write did not happen, and of which rows.
 
-use crate::encode::ColumnFault;
 use tonnage_core::error::Error;
+
+use crate::encode::ColumnFault;
 
 /// Why a write did not happen.
 pub(super) enum Refusal {

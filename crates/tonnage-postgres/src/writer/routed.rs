@@ -3,13 +3,13 @@
 use std::collections::hash_map::Entry;
 
 use arrow::array::RecordBatch;
+use tonnage_core::error::{Error, Result};
 
 use super::{PartitionCopy, PostgresWriter, PreparedStrategy, Runs, State, table_statements};
 use crate::{
     definition::{Definition, DefinitionQuery},
     statements,
 };
-use tonnage_core::error::{Error, Result};
 
 impl PostgresWriter {
     /// The rows of a partition that stand together; none where the rows go to one table. The COPY of a partition is

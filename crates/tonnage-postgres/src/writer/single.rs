@@ -1,12 +1,13 @@
 //! A transaction that goes on over all writes of a run.
 
-use super::{PostgresWriter, PreparedStrategy, State};
-use crate::{errors, ledger::borrowed, statements};
 use tonnage_core::{
     error::Result,
     slot::{Advance, gather},
     target::Claim,
 };
+
+use super::{PostgresWriter, PreparedStrategy, State};
+use crate::{errors, ledger::borrowed, statements};
 
 impl PostgresWriter {
     /// Moves further slots in the open transaction.

@@ -3,6 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tokio_postgres::{Client, Statement};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    operation::Operation,
+    table::altered,
+    target::WriteRequest,
+};
 
 use super::PreparedStrategy;
 use crate::{
@@ -13,12 +19,6 @@ use crate::{
     errors, execute,
     partitions::Partitions,
     statements::{self, Account, WriteStrategy},
-};
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    operation::Operation,
-    table::altered,
-    target::WriteRequest,
 };
 
 /// See the module.

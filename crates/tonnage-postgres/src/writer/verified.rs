@@ -1,7 +1,5 @@
 //! The claim that a transaction begins with, and whether the table is what it was.
 
-use super::{PostgresWriter, PreparedStrategy, Runs};
-use crate::{catalog, errors, ledger::borrowed};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
@@ -9,6 +7,9 @@ use tonnage_core::{
     table::altered,
     target::Claim,
 };
+
+use super::{PostgresWriter, PreparedStrategy, Runs};
+use crate::{catalog, errors, ledger::borrowed};
 
 impl PostgresWriter {
     /// Moves the slots of `advances`.

@@ -11,8 +11,6 @@ use arrow::{
     row::{RowConverter, SortField},
 };
 use async_trait::async_trait;
-
-use super::Memory;
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
     getter::{Answer, GetRequest, Getter, KeyRange},
@@ -22,6 +20,8 @@ use tonnage_core::{
     table::Table,
     types::ColumnType,
 };
+
+use super::Memory;
 
 /// Looks rows up.
 pub(super) struct MemoryGetter {

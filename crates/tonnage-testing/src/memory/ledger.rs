@@ -1,8 +1,6 @@
 //! The ledger of the reference target, and what a run owes to its table.
 
 use async_trait::async_trait;
-
-use super::{Memory, State, Stored};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -13,6 +11,8 @@ use tonnage_core::{
     slot::{Counts, SlotState},
     table::{TableIdentity, TableName},
 };
+
+use super::{Memory, State, Stored};
 
 impl State {
     fn stored(&mut self, name: &TableName) -> Result<&mut Stored> {

@@ -22,10 +22,6 @@ use arrow::{
 };
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use tonnage_core::sync::Lock;
-
-use self::{getter::MemoryGetter, view::View};
-use tonnage_core::target::{Lookup, Parts, Prepare, Scan};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     extent::Extent,
@@ -35,13 +31,16 @@ use tonnage_core::{
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
+    sync::Lock,
     table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec, altered},
     target::{
-        Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Outcome, Refused, Rows, Target,
-        WriteRequest, Writer,
+        Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Lookup, Outcome, Parts, Prepare, Refused,
+        Rows, Scan, Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
+
+use self::{getter::MemoryGetter, view::View};
 
 /// A row: values as text, in the order of the table's columns; null as `None`.
 pub type Row = Vec<Option<String>>;

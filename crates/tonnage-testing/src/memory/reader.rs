@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
-
-use super::{Memory, Row};
 use tonnage_core::{
     error::{Error, Result},
     parse::{ParseContext, parse_column},
@@ -13,6 +11,8 @@ use tonnage_core::{
     reject::Problems,
     types::ColumnType,
 };
+
+use super::{Memory, Row};
 
 /// Rows of a split.
 const SPLIT_ROWS: usize = 1_000;

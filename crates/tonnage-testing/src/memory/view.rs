@@ -2,12 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Check, Row, Stored};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     operation::Operation,
     table::{Key, Table},
 };
+
+use super::{Check, Row, Stored};
 
 /// Rows of a table with its keys.
 pub(super) struct View<'a> {

@@ -24,10 +24,9 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
-
-use tonnage_core::password::Password;
 use tonnage_core::{
     error::{Error, Result},
+    password::Password,
     table::nearest,
 };
 

@@ -26,7 +26,7 @@ use tonnage::{
     plan::Plan,
     slot::{Advance, BlockMark, Counts, Position},
     table::{Table, TableName},
-    target::{Claim, Failure, Guard, Target, WriteColumn, Writer},
+    target::{Claim, Failure, Guard, WriteColumn, Writer},
     targets::sqlite::SqliteTarget,
 };
 

@@ -1,12 +1,13 @@
 //! The rules, on made-up numbers.
 
+use tonnage_core::{instruments::TableForm, operation::Mode};
+use tonnage_formats::generate::Workload;
+
 use super::*;
 use crate::measure::{
     figures::{Costs, Reads, Run},
     touch::Touch,
 };
-use tonnage_core::{instruments::TableForm, operation::Mode};
-use tonnage_formats::generate::Workload;
 
 pub(in crate::measure) const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];
 

@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
+use tonnage_core::report::LaneReport;
+use tonnage_engine::load::Progress;
+
 use super::{BenchOptions, processors, run::Together};
 use crate::measure::{
     figures::{Bound, Costs, Load, Offered},
     rows::Rows,
     setting::Setting,
 };
-use tonnage_core::report::LaneReport;
-use tonnage_engine::load::Progress;
 
 /// Seconds of a run below which it is not judged how many processors were busy: the system counts hundredths.
 const JUDGED_SECONDS: f64 = 0.2;

@@ -2,6 +2,13 @@
 
 use std::collections::HashSet;
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    instruments::TableForm,
+    operation::{Method, Mode},
+};
+use tonnage_engine::plan::LedgerPlace;
+
 use super::{Bench, Running, instruments, stopped, tables::Made};
 use crate::measure::{
     figures::{Cell, WritePath},
@@ -11,12 +18,6 @@ use crate::measure::{
     touch::Touch,
     verdict::Taken,
 };
-use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    instruments::TableForm,
-    operation::{Method, Mode},
-};
-use tonnage_engine::plan::LedgerPlace;
 
 /// Rows of a look at most and at least, but for single ones: records are read from the log one by one.
 const ROWS: std::ops::RangeInclusive<u64> = 1_000..=10_000;

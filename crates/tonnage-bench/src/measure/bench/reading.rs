@@ -18,12 +18,6 @@ use arrow::{
 };
 use async_trait::async_trait;
 use tokio::sync::Mutex;
-
-use crate::measure::{
-    figures::Reads,
-    setting::Setting,
-    touch::{Draws, Touch},
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
     operation::Mode,
@@ -35,6 +29,12 @@ use tonnage_engine::{
     load::{AfterCommit, Prepared, WriteTimes},
 };
 use tonnage_formats::generate::random::{Random, base};
+
+use crate::measure::{
+    figures::Reads,
+    setting::Setting,
+    touch::{Draws, Touch},
+};
 
 /// The stream of random numbers that says which keys are read.
 const STREAM: u64 = 0x0072_6561_6473;

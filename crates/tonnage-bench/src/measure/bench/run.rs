@@ -10,19 +10,6 @@ use std::{
 };
 
 use futures::future::join_all;
-
-use super::{
-    Running,
-    bounds::{Over, offered},
-    instruments, processors,
-    reading::{Reading, reads},
-    tables::Made,
-};
-use crate::measure::{
-    figures::{Reads, Run},
-    rows::Rows,
-    setting::Setting,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     operation::{Method, Mode},
@@ -35,6 +22,19 @@ use tonnage_engine::{
     fetch::Known,
     load::{AfterCommit, Ended, Prepared, Progress, WriteTimes, prepare},
     plan::{LedgerPlace, LoadOptions, Rate},
+};
+
+use super::{
+    Running,
+    bounds::{Over, offered},
+    instruments, processors,
+    reading::{Reading, reads},
+    tables::Made,
+};
+use crate::measure::{
+    figures::{Reads, Run},
+    rows::Rows,
+    setting::Setting,
 };
 
 /// How often a run is asked whether it is over.

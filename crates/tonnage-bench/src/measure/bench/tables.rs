@@ -2,13 +2,6 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{Bench, BenchOptions, Running, instruments};
-use crate::measure::{
-    own::Own,
-    rows::AllRows,
-    setting::{Matrix, RowKind, Setting},
-    touch::Touch,
-};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{Copied, Keys, Partitions, TableForm},
@@ -16,6 +9,14 @@ use tonnage_core::{
     report::{Counted, Grouped},
     table::TableName,
     target::Target,
+};
+
+use super::{Bench, BenchOptions, Running, instruments};
+use crate::measure::{
+    own::Own,
+    rows::AllRows,
+    setting::{Matrix, RowKind, Setting},
+    touch::Touch,
 };
 
 /// A table that was made for a run.

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use tonnage_core::{error::Result, target::Target};
+
 use super::instruments;
 use crate::measure::{
     latency_proxy::{LatencyProxy, Length},
     setting::Setting,
 };
-use tonnage_core::{error::Result, target::Target};
 
 /// The database by a longer way.
 pub(super) struct Remote {

@@ -1,5 +1,7 @@
 //! The rules, on made-up numbers.
 
+use tonnage_core::operation::Durability;
+
 use super::*;
 use crate::measure::{
     answer::{
@@ -8,7 +10,6 @@ use crate::measure::{
     },
     figures::Bound,
 };
-use tonnage_core::operation::Durability;
 
 /// A cell that was offered 5,000 rows a second, reached so many, and whose slowest writes took so many milliseconds.
 fn offered(method: Method, (batch_rows, jobs): (usize, usize), reached: f64, millis: &[f64]) -> Cell {

@@ -1,14 +1,14 @@
 //! Which rows runs are fed with, and which are there before.
 
 use arrow::datatypes::Int32Type;
-
-use super::*;
-use crate::measure::answer::tests::cell;
 use tonnage_core::{
     operation::Method,
     source::{ReadRequest, Source},
     types::ColumnType,
 };
+
+use super::*;
+use crate::measure::answer::tests::cell;
 
 fn made(operation: Mode, rows: u64) -> Arc<Rows> {
     touching(operation, Touch::Each, rows)

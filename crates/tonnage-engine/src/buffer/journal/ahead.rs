@@ -25,6 +25,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    sync::Lock,
+};
+
 use super::{
     super::{area::Area, drain::LOOK_AGAIN},
     Storage, failed,
@@ -32,8 +37,6 @@ use super::{
     recover::{Segment, file_name},
     write::SegmentStore,
 };
-use tonnage_core::error::{Error, ErrorKind, Result};
-use tonnage_core::sync::Lock;
 
 /// So many are prepared once rows come.
 const SPARES_LEAST: usize = 2;

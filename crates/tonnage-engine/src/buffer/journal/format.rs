@@ -53,13 +53,13 @@ use arrow::{
     ipc::{reader::StreamReader, writer::StreamWriter},
 };
 use memchr::memmem;
+use tonnage_core::error::{Error, Result, arrow_bug};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::super::{
     producers::{PRODUCER_NAME_BYTES_MAX, PRODUCERS_MAX, Producer, Producers},
     row::Rows,
 };
-use tonnage_core::error::{Error, Result, arrow_bug};
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TONJRNL2";
 const SEGMENT_MAGIC_OLD: &[u8; 8] = b"TONJRNL1";

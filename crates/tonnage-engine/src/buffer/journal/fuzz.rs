@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use tonnage_testing::corpus::with_directory;
+
 use super::{
     format::{Frame, JournalId, SegmentHeader, SegmentId, sealed},
     recover,
 };
-use tonnage_testing::corpus::with_directory;
 
 const ID: SegmentId = SegmentId {
     journal: JournalId(*b"0123456789abcdef"),

@@ -11,8 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::failed;
 use tonnage_core::error::{Error, ErrorKind, Result};
+
+use super::failed;
 
 pub const LOCK: &str = "lock";
 

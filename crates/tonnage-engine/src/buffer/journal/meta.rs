@@ -15,10 +15,12 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    error::{Error, Result},
+    sync::Lock,
+};
 
 use super::{failed, lock::Home};
-use tonnage_core::error::{Error, Result};
 
 pub const META: &str = "journal.json";
 /// The first has no recycled segments; the second names neither openings nor its newest segment. Both are read, and gone

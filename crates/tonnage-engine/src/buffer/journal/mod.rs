@@ -35,6 +35,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use tonnage_core::error::{Error, ErrorKind, Result};
+
 #[cfg(test)]
 pub(super) use self::format::tests::old_segment;
 pub use self::recover::{Lost, Torn, Uncertain};
@@ -46,7 +48,6 @@ use self::{
     recover::Found,
 };
 pub(super) use self::{meta::Marker, read::Reader, write::Writer};
-use tonnage_core::error::{Error, ErrorKind, Result};
 
 /// A file of the journal, as far as writing goes: tests put one in its place that fails.
 pub(super) trait Storage: Send {

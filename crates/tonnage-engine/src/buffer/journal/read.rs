@@ -8,14 +8,14 @@ use std::{
     time::Instant,
 };
 
+use tonnage_core::{error::Result, sync::Lock};
+
 use super::{
     super::row::Chunk,
     failed,
     format::{FRAME_HEADER_BYTES, Frame, HEADER_BYTES_MAX, JournalId, SegmentHeader, frame_bytes},
     recover::Segment,
 };
-use tonnage_core::error::Result;
-use tonnage_core::sync::Lock;
 
 /// Reads from one row on, segment after segment.
 pub struct Reader {

@@ -13,12 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use tonnage_core::error::Result;
+
 use super::{
     super::producers::Producers,
     failed,
     format::{Frame, JournalId, SegmentHeader, SegmentId, frame_bytes, is_frame_begun},
 };
-use tonnage_core::error::Result;
 
 /// A segment.
 #[derive(Debug, Clone, PartialEq, Eq)]

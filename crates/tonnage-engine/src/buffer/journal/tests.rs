@@ -1,9 +1,9 @@
 //! What is found in files that were used before, whatever part of the last write a crash has left in them.
 
 use std::{fs, path::Path, sync::Arc, time::Instant};
-use tonnage_formats::row::Row;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use tonnage_formats::row::Row;
 
 use super::{
     super::{

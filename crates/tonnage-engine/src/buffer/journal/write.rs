@@ -12,6 +12,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    sync::Lock as _,
+};
+
 use super::{
     super::{
         area::{Appended, Area},
@@ -27,8 +32,6 @@ use super::{
     meta::{Marker, Newest},
     recover::{Segment, file_name},
 };
-use tonnage_core::error::{Error, ErrorKind, Result};
-use tonnage_core::sync::Lock as _;
 
 /// Bytes of the disk's blocks: whole ones are written into what was prepared, so that nothing has to be read for it.
 const BLOCK_BYTES: u64 = 4096;

@@ -1,8 +1,9 @@
 //! A table that is altered while rows are put for it: each row goes to what the table is when it is written, or is put
 //! aside with the reason.
 
-use super::*;
 use tonnage_core::table::{Column, Table};
+
+use super::*;
 
 type Rows = Vec<Vec<Option<String>>>;
 

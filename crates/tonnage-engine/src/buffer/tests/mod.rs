@@ -16,15 +16,15 @@ use std::{
 };
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-
-use super::{journal::Store, *};
-use crate::connected::Connected;
 use tonnage_core::{
     table::{ColumnSpec, TableName, TableSpec},
     target::Target,
     types::ColumnType,
 };
 use tonnage_testing::memory::{Fault, Memory};
+
+use super::{journal::Store, *};
+use crate::connected::Connected;
 
 /// Longer than any test: rows are drained only when they are asked for.
 const NEVER: Duration = Duration::from_secs(100_000);

@@ -6,8 +6,9 @@ use std::{
     fmt::Write,
 };
 
-use super::*;
 use tonnage_formats::sinks::{Output, create};
+
+use super::*;
 
 /// A made-up shop: values of the columns of each row; the first is the key.
 #[derive(Default)]

@@ -16,15 +16,16 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use self::{dice::Dice, numbers::Numbers};
-use super::*;
-use crate::plan::{Attempt, OnError, Rate, RejectsMax};
 use tonnage_core::{
     ledger::{Ledger, RunQuery},
     operation::Mode,
     table::TableName,
 };
 use tonnage_testing::memory::{Fault, Memory};
+
+use self::{dice::Dice, numbers::Numbers};
+use super::*;
+use crate::plan::{Attempt, OnError, Rate, RejectsMax};
 
 fn options(dir: &Path) -> LoadOptions {
     LoadOptions {

@@ -6,7 +6,6 @@ use arrow::{
     array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array},
     datatypes::DataType,
 };
-
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,

@@ -1,10 +1,10 @@
 //! Rates and retries, on a clock that stands still until somebody waits for it.
 
 use tokio::time::{Duration, Instant};
+use tonnage_core::retry::Attempts;
 
 use super::*;
 use crate::plan::Rate;
-use tonnage_core::retry::Attempts;
 
 /// Rows that are tried again, or in halves, count once.
 #[tokio::test(start_paused = true)]

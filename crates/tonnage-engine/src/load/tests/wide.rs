@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
-use super::*;
 use tonnage_core::{
     table::{ColumnSpec, TableSpec},
     types::ColumnType,
 };
 use tonnage_formats::sources::{self, TextOptions};
+
+use super::*;
 
 const COLUMNS: usize = 5_000;
 

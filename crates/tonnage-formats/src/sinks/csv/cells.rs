@@ -12,7 +12,6 @@ use arrow::{
         UInt32Type, UInt64Type,
     },
 };
-
 use tonnage_core::{
     digits::{
         DAY_MICROS, DAYS, push_clock, push_date, push_decimal, push_padded, push_signed, push_unsigned,

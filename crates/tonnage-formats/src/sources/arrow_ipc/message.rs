@@ -19,6 +19,7 @@ use arrow::{
     error::ArrowError,
     ipc::{self, MessageHeader, MetadataVersion, convert::fb_to_schema, reader::FileDecoder},
 };
+use tonnage_core::error::{Error, Result};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::sources::{
@@ -26,7 +27,6 @@ use crate::sources::{
     compress::{ByteStream, Compression},
     damage::{HELD_BYTES_MAX, METADATA_BYTES_MAX, guarded, is_room, no_memory},
 };
-use tonnage_core::error::{Error, Result};
 
 /// At both ends of the file form.
 const MAGIC: &[u8; 6] = b"ARROW1";

@@ -27,14 +27,6 @@ use arrow::{
     },
     error::ArrowError,
 };
-
-use self::message::Messages;
-use super::{
-    InputFile,
-    columns::merge_columns,
-    damage::{changed_before, guarded, has_changed},
-    text::window::chained,
-};
 use tonnage_core::{
     convert::{innermost, suggested},
     error::{Error, Result},
@@ -42,6 +34,14 @@ use tonnage_core::{
     reader::BeyondArrow,
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
+};
+
+use self::message::Messages;
+use super::{
+    InputFile,
+    columns::merge_columns,
+    damage::{changed_before, guarded, has_changed},
+    text::window::chained,
 };
 
 /// The most bytes that the dictionaries and runs of a block may stand for, of which the file has far fewer: as many

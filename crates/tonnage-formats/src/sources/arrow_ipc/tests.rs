@@ -13,10 +13,10 @@ use arrow::{
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
+use tonnage_core::{error::ErrorKind, types::ColumnType};
 
 use super::*;
 use crate::sources::files;
-use tonnage_core::{error::ErrorKind, types::ColumnType};
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -10,6 +10,12 @@ use arrow::{
     array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array},
     datatypes::SchemaRef,
 };
+use tonnage_core::{
+    error::{Error, Result},
+    parse::{ParseContext, parse_column},
+    reject::{Problem, Problems, Reject, RejectData, sqlstate},
+    source::{Origin, ReadRequest},
+};
 
 use super::{
     dialect::Nulls,
@@ -17,12 +23,6 @@ use super::{
     tokenise::{Fields, Flaw, Idle, Record, Span, Tokeniser, is_line_end},
 };
 use crate::sources::text::{drain, keep_good, reading::Parts, window::Window};
-use tonnage_core::{
-    error::{Error, Result},
-    parse::{ParseContext, parse_column},
-    reject::{Problem, Problems, Reject, RejectData, sqlstate},
-    source::{Origin, ReadRequest},
-};
 
 /// The most fields that the rejects of a block keep by name: one takes 40 bytes and more. Further rejects
 /// keep their bytes as they are.

@@ -1,7 +1,8 @@
 //! How a file's text is cut: the options, checked and resolved.
 
-use crate::sources::{Format, TextOptions, text::RECORD_BYTES_LIMIT};
 use tonnage_core::error::{Error, Result};
+
+use crate::sources::{Format, TextOptions, text::RECORD_BYTES_LIMIT};
 
 /// Options resolved for a format.
 #[derive(Debug, Clone)]

@@ -2,15 +2,16 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use tonnage_core::{
+    error::{Error, Result},
+    parse::shown as quoted,
+};
+
 use super::{
     dialect::Dialect,
     tokenise::{Fields, Flaw, Idle, Record, Tokeniser, is_line_end},
 };
 use crate::sources::text::window::Window;
-use tonnage_core::{
-    error::{Error, Result},
-    parse::shown as quoted,
-};
 
 /// The most names that a message lists.
 const NAMES_SHOWN_MAX: usize = 5;

@@ -17,6 +17,12 @@ mod tests;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use tonnage_core::{
+    error::{Error, Result},
+    parse::{ParseContext, timezone},
+    reader::BeyondArrow,
+    source::{SourceColumn, SourceSchema},
+};
 
 pub use self::records::records;
 use self::{
@@ -33,12 +39,6 @@ use super::{
         reading::{Parts, TextFormat, TextSource, Wanted, open_window},
         window::{READ_BYTES, Window},
     },
-};
-use tonnage_core::{
-    error::{Error, Result},
-    parse::{ParseContext, timezone},
-    reader::BeyondArrow,
-    source::{SourceColumn, SourceSchema},
 };
 
 const _: () = assert!(BLOCK_BYTES_MAX + RECORD_BYTES_LIMIT <= SPAN_BYTES_MAX);

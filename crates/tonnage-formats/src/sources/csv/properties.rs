@@ -1,16 +1,16 @@
 use std::io::Read;
 
 use proptest::prelude::*;
+use tonnage_core::{
+    source::{Block, ReadRequest, Source},
+    types::ColumnType,
+};
 
 use super::{
     tests::{Files, all_text, blocks_of, read},
     *,
 };
 use crate::sources::{compress::ByteStream, text::batch_schema};
-use tonnage_core::{
-    source::{Block, ReadRequest, Source},
-    types::ColumnType,
-};
 
 /// Gives its bytes a few at a time.
 struct Trickle {

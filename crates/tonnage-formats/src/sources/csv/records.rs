@@ -6,6 +6,10 @@ use arrow::{
     array::{RecordBatch, StringBuilder},
     datatypes::{DataType, Field, Schema},
 };
+use tonnage_core::{
+    error::{Error, Result, arrow_bug},
+    source::Source,
+};
 
 use super::{
     TextOptions,
@@ -13,10 +17,6 @@ use super::{
     tokenise::{Fields, Record, Tokeniser},
 };
 use crate::sources::{Format, batches::BatchSource};
-use tonnage_core::{
-    error::{Error, Result, arrow_bug},
-    source::Source,
-};
 
 /// A source of `texts`, each one record without a header, in the dialect of [`TextOptions::default`]: commas, double
 /// quotes, nothing for null. Messages call it `shown`. `Config` where a text is no record, or has other fields than

@@ -1,15 +1,15 @@
 use std::{fs, io::Write, path::PathBuf};
 
 use arrow::array::{Array, AsArray};
-
-use super::*;
-use crate::sources::files;
 use tonnage_core::{
     reject::{Reject, RejectData},
     slot::BlockMark,
     source::{Block, ReadRequest, Source},
     types::ColumnType,
 };
+
+use super::*;
+use crate::sources::files;
 
 /// Files in a directory of their own.
 pub(super) struct Files {

@@ -14,9 +14,6 @@ use arrow::{
     datatypes::SchemaRef,
 };
 use memchr::memchr;
-
-use super::object::{Flaw, decoded, members};
-use crate::sources::text::{drain, keep_good, reading::Parts, window::Window};
 use tonnage_core::{
     error::{Error, Result},
     parse::{Notes, NullHint, ParseContext, parse_values, shown_bare},
@@ -24,6 +21,9 @@ use tonnage_core::{
     source::{Origin, ReadRequest},
     types::ColumnType,
 };
+
+use super::object::{Flaw, decoded, members};
+use crate::sources::text::{drain, keep_good, reading::Parts, window::Window};
 
 /// The most bytes of a key that a reject names as its column.
 const COLUMN_BYTES_MAX: usize = 1024;

@@ -21,6 +21,12 @@ mod tests;
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::datatypes::DataType;
+use tonnage_core::{
+    error::{Error, Result},
+    parse::{ParseContext, timezone},
+    reader::BeyondArrow,
+    source::{SourceColumn, SourceSchema},
+};
 
 pub use self::rows::{Names, Objects, members};
 use self::{
@@ -35,12 +41,6 @@ use super::{
         reading::{Parts, TextFormat, TextSource, Wanted, open_window},
         window::{READ_BYTES, Window},
     },
-};
-use tonnage_core::{
-    error::{Error, Result},
-    parse::{ParseContext, timezone},
-    reader::BeyondArrow,
-    source::{SourceColumn, SourceSchema},
 };
 
 /// The most columns, and keys of an object. Objects with more keys than that have data for keys.

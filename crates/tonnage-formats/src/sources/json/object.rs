@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use tonnage_core::parse::shown;
 
 use super::COLUMNS_MAX;
-use tonnage_core::parse::shown;
 
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,17 +3,17 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::UInt32Array, datatypes::SchemaRef};
+use tonnage_core::{
+    error::Result,
+    parse::ParseContext,
+    source::{Origin, ReadRequest},
+};
 
 use super::{
     block::{Lines, Shape},
     object::{self, Flaw},
 };
 use crate::sources::text::{batch_schema, reading::Parts};
-use tonnage_core::{
-    error::Result,
-    parse::ParseContext,
-    source::{Origin, ReadRequest},
-};
 
 /// Finds a column by a key: by its exact name, else by the only one that equals it without regard to case.
 #[derive(Debug, Clone, Default)]

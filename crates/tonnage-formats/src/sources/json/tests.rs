@@ -6,14 +6,14 @@ use arrow::{
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
-
-use super::*;
-use crate::sources::{Format, compress::ByteStream, files, text::batch_schema};
 use tonnage_core::{
     reject::RejectData,
     source::{Block, ReadRequest, Source},
     types::ColumnType,
 };
+
+use super::*;
+use crate::sources::{Format, compress::ByteStream, files, text::batch_schema};
 
 /// Files of these texts, opened.
 fn opened(directory: &TempDir, texts: &[&[u8]]) -> Result<JsonSource> {

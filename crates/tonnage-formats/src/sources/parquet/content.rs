@@ -10,11 +10,11 @@ use std::{
     io::{self, Read, Seek, SeekFrom},
 };
 
+use tonnage_core::{error::Result, source::ReadRequest};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::file::{Footer, ParquetFile, damaged};
 use crate::sources::damage::guarded;
-use tonnage_core::{error::Result, source::ReadRequest};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;

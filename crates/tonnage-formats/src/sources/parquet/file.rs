@@ -15,14 +15,6 @@ use parquet::{
     errors::Result as ParquetResult,
     file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData},
 };
-use xxhash_rust::xxh3::xxh3_64;
-
-use super::claims::check_footer;
-use crate::sources::{
-    InputFile,
-    damage::{METADATA_BYTES_MAX, guarded, has_changed},
-    state::FileState,
-};
 use tonnage_core::{
     convert::suggested,
     error::{Error, Result},
@@ -30,6 +22,14 @@ use tonnage_core::{
     reader::BeyondArrow,
     source::{ReadRequest, SourceColumn},
     types::ColumnType,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::claims::check_footer;
+use crate::sources::{
+    InputFile,
+    damage::{METADATA_BYTES_MAX, guarded, has_changed},
+    state::FileState,
 };
 
 /// At either end of every file.

@@ -20,6 +20,13 @@ mod thrift;
 #[cfg(test)]
 mod tests;
 
+use tonnage_core::{
+    error::{Error, Result},
+    ledger::InputIdentity,
+    slot::BlockMark,
+    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
+};
+
 use self::{
     content::Content,
     file::{ParquetFile, damaged},
@@ -30,12 +37,6 @@ use super::{
     columns::merge_columns,
     damage::{changed_before, has_changed},
     text::window::chained,
-};
-use tonnage_core::{
-    error::{Error, Result},
-    ledger::InputIdentity,
-    slot::BlockMark,
-    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
 };
 
 /// Reads Parquet files one after another.

@@ -17,13 +17,6 @@ use parquet::{
     },
     errors::Result as ParquetResult,
 };
-
-use super::{
-    content::Content,
-    file::{Footer, ParquetFile, damaged},
-    pages::Groups,
-};
-use crate::sources::damage::guarded;
 use tonnage_core::{
     convert::{shown_value, too_fine, with_nanos},
     error::Result,
@@ -32,6 +25,13 @@ use tonnage_core::{
     reject::{Problem, Reject, RejectData},
     source::{Origin, ReadRequest},
 };
+
+use super::{
+    content::Content,
+    file::{Footer, ParquetFile, damaged},
+    pages::Groups,
+};
+use crate::sources::damage::guarded;
 
 /// A file open at a block.
 pub(super) struct BlockReader {

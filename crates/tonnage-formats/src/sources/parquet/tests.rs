@@ -13,9 +13,9 @@ use arrow::{
 };
 use parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use tempfile::TempDir;
+use tonnage_core::{error::ErrorKind, reject::RejectData, types::ColumnType};
 
 use super::*;
-use tonnage_core::{error::ErrorKind, reject::RejectData, types::ColumnType};
 
 fn input(path: &Path) -> InputFile {
     let shown = path.file_name().and_then(|name| name.to_str()).expect("a name");

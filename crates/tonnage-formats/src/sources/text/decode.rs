@@ -3,7 +3,6 @@
 use std::io::{self, Read};
 
 use encoding_rs::{Decoder, DecoderResult, Encoding};
-
 use tonnage_core::error::{Error, Result};
 
 /// Bytes read before they are decoded.

@@ -12,14 +12,14 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use memchr::memchr;
-
-use self::window::Window;
-use super::{InputFile, compress::PARQUET_MAGIC};
 use tonnage_core::{
     error::{Error, Result},
     reject::Problems,
     source::{Origin, ReadRequest},
 };
+
+use self::window::Window;
+use super::{InputFile, compress::PARQUET_MAGIC};
 
 /// Types are inferred from at most this much of the input.
 pub(crate) const SAMPLE_BYTES: usize = 4 << 20;

@@ -12,6 +12,15 @@ use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use encoding_rs::Encoding;
+use tonnage_core::{
+    error::{Error, Result},
+    extent::Extent,
+    ledger::InputIdentity,
+    reject::Reject,
+    report::Counted,
+    slot::BlockMark,
+    source::{Block, Origin, ReadRequest, Source, SourceSchema},
+};
 
 use super::{
     batch_schema, begin, check_bounds,
@@ -21,15 +30,6 @@ use crate::sources::{
     InputFile,
     compress::digest_of,
     damage::{changed_before, has_changed},
-};
-use tonnage_core::{
-    error::{Error, Result},
-    extent::Extent,
-    ledger::InputIdentity,
-    reject::Reject,
-    report::Counted,
-    slot::BlockMark,
-    source::{Block, Origin, ReadRequest, Source, SourceSchema},
 };
 
 /// What tells one format of text from another.

@@ -6,6 +6,7 @@
 use std::fs::File;
 
 use encoding_rs::Encoding;
+use tonnage_core::error::Result;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 
 use super::decode::Decoded;
@@ -13,7 +14,6 @@ use crate::sources::{
     InputFile,
     compress::{ByteStream, Compression},
 };
-use tonnage_core::error::Result;
 
 /// The least that is read at a time: enough to make a call cheap, little enough to stay in a cache.
 pub(crate) const READ_BYTES: usize = 256 << 10;

@@ -18,11 +18,10 @@ use std::{
 };
 
 use scylla::client::session::Session;
+use session::{session, until_whole};
 use tempfile::TempDir;
 use tokio::sync::RwLock;
 use tonnage::{Database, report::Report, sources::Format, target::Target};
-
-use session::{session, until_whole};
 
 /// As many as the script starts.
 const NODES: usize = 3;

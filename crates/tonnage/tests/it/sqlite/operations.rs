@@ -6,7 +6,7 @@ use tonnage::{
     ColumnType, Database as Loader, ErrorKind,
     operation::{Durability, Method, Mode, Operation, Support},
     plan::Create,
-    target::{Failure, Guard, Outcome, Target},
+    target::{Failure, Guard, Outcome},
 };
 
 use super::{Database, PAIR, integer, pairs, text, upsert};

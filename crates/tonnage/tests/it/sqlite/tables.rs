@@ -4,7 +4,6 @@ use tonnage::{
     ColumnType, ErrorKind,
     operation::{Durability, Method},
     table::{ColumnSpec, Equality, Key, TableName, TableSpec},
-    target::Target,
     targets::{DRIVERS, sqlite::SqliteTarget},
 };
 

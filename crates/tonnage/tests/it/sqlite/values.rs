@@ -12,7 +12,6 @@ use rusqlite::types::Value;
 use tonnage::{
     ColumnType, ErrorKind,
     table::{ColumnSpec, TableName, TableSpec},
-    target::Target,
 };
 
 use super::{Database, METHODS, batch, integer, text};
