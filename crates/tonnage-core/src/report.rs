@@ -2,15 +2,17 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::operation::{Durability, Method};
 
 /// What a run did. Serialises to the object that `--report` writes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
     /// The run in the ledger; none without one.
     pub run_id: Option<String>,
-    /// `finished`, `stopped` (by request or by an error; resumable where the input is) or `nothing to do`.
-    pub state: &'static str,
+    /// How it ended.
+    pub state: RunState,
     /// The target's URL, its password removed.
     pub target: String,
     /// The table.
@@ -18,7 +20,7 @@ pub struct Report {
     /// What happened to rows.
     pub operation: &'static str,
     /// How they travelled.
-    pub method: String,
+    pub method: Method,
     /// The rows.
     pub rows: Rows,
     /// The bytes.
@@ -36,7 +38,7 @@ pub struct Report {
     /// The most bytes of a write.
     pub batch_bytes: usize,
     /// What its commits promise.
-    pub durability: String,
+    pub durability: Durability,
     /// Statements sent.
     pub statements: u64,
     /// Transactions committed.
@@ -57,13 +59,77 @@ pub struct Report {
     pub client_cpu_seconds: Option<f64>,
     /// Peak resident memory of this process; none where the system does not tell.
     pub peak_memory_bytes: Option<u64>,
-    /// What the run waited for most, and why that is thought: `the source: ..`, `the encoder: ..`, `the network: ..`, `the
-    /// target: ..`, `the shard NAME: ..`, `the pace: ..`.
-    pub bound_by: String,
+    /// What the run waited for most.
+    pub bound_by: BoundBy,
     /// Where the time went.
     pub stages: Stages,
     /// Why it stopped, where it did.
     pub error: Option<String>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum RunState {
+    /// All rows are done.
+    #[serde(rename = "finished")]
+    Finished,
+    /// By request or by an error; it can go on where its input can be read again.
+    #[serde(rename = "stopped")]
+    Stopped,
+    /// An earlier attempt had finished it.
+    #[serde(rename = "nothing to do")]
+    NothingToDo,
+}
+
+/// What a run waits for most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bottleneck {
+    /// Reading and parsing the source.
+    Source,
+    /// Converting, sorting and encoding rows in this process.
+    Encoder,
+    /// Round trips.
+    Network,
+    /// The database.
+    Target,
+    /// One shard of several, by its name.
+    Shard(String),
+    /// The rate that was asked for, too few jobs, or retries.
+    Pace,
+}
+
+impl fmt::Display for Bottleneck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source => f.write_str("the source"),
+            Self::Encoder => f.write_str("the encoder"),
+            Self::Network => f.write_str("the network"),
+            Self::Target => f.write_str("the target"),
+            Self::Shard(name) => write!(f, "the shard {name}"),
+            Self::Pace => f.write_str("the pace"),
+        }
+    }
+}
+
+/// What more of would have made a run faster, and why that is thought. Serialises to its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoundBy {
+    /// What it waited for.
+    pub bottleneck: Bottleneck,
+    /// The figures behind it: `lanes waited for it 80% of the time`.
+    pub why: String,
+}
+
+impl fmt::Display for BoundBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.bottleneck, self.why)
+    }
+}
+
+impl Serialize for BoundBy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Where the time went. Stages work at the same time, so their seconds add up to more than the run took.

@@ -645,7 +645,7 @@ fn summary(report: &Report) -> String {
         Counted(report.jobs as u64, "job"),
         Counted(report.commits, "commit"),
         report.durability,
-        report.bound_by.split(": ").next().unwrap_or_default()
+        report.bound_by.bottleneck
     ));
     text.push_str(&format!("  {}\n", report.rows));
     for shard in report.shards.iter().filter(|shard| shard.error.is_some()) {

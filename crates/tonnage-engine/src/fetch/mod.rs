@@ -40,7 +40,7 @@ use futures::{Stream, stream};
 use tokio::sync::mpsc;
 use tonnage_core::{
     error::{Error, Result, arrow_bug},
-    report::{peak_memory_bytes, processor_seconds},
+    report::{RunState, peak_memory_bytes, processor_seconds},
 };
 
 pub use self::ask::{Asked, Asker, Known};
@@ -200,7 +200,10 @@ impl Get {
         }
         let seconds = self.started.elapsed().as_secs_f64();
         Ok(GetReport {
-            state: if self.whole { "finished" } else { "stopped" },
+            state: match self.whole {
+                true => RunState::Finished,
+                false => RunState::Stopped,
+            },
             target: self.url,
             table: self.plan.table.name.to_string(),
             key: self.plan.key.iter().map(|key| key.name.clone()).collect(),

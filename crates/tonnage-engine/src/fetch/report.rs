@@ -3,13 +3,13 @@
 use std::fmt;
 
 use serde::Serialize;
-use tonnage_core::report::Grouped;
+use tonnage_core::report::{Grouped, RunState};
 
 /// What a get did. Serialises to the object that `--report` writes.
 #[derive(Debug, Clone, Serialize)]
 pub struct GetReport {
     /// `finished` or `stopped`.
-    pub state: &'static str,
+    pub state: RunState,
     /// The target's URL, its password removed.
     pub target: String,
     /// The table.

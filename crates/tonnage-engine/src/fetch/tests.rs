@@ -14,6 +14,7 @@ use arrow::{
 };
 use tonnage_core::{
     error::ErrorKind,
+    report::RunState,
     table::{ColumnSpec, TableName, TableSpec},
     target::Target,
     types::ColumnType,
@@ -210,7 +211,10 @@ async fn the_answer_is_that_of_a_naive_look_up() {
         assert_eq!(missing, wanted_missing, "seed {seed}");
         assert_eq!(report.keys.asked, asked.len() as u64, "seed {seed}");
         assert_eq!(report.keys.missing, wanted_missing.len() as u64, "seed {seed}");
-        assert!(report.keys.balance() && report.state == "finished", "seed {seed}");
+        assert!(
+            report.keys.balance() && report.state == RunState::Finished,
+            "seed {seed}"
+        );
     }
 }
 
@@ -397,7 +401,7 @@ async fn a_get_that_is_dropped_ends() {
     assert!(get.next().await.unwrap().is_some());
     // The runtime waits for blocking threads when it is dropped: one that read on would hold it up for ever.
     let report = get.finish().unwrap();
-    assert_eq!(report.state, "stopped");
+    assert_eq!(report.state, RunState::Stopped);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tonnage_core::report::{LaneReport, Stages};
+use tonnage_core::report::{Bottleneck, BoundBy, LaneReport, Stages};
 
 /// Opening a transaction takes a round trip. Where it takes less than this the database is near.
 const FAR: Duration = Duration::from_micros(500);
@@ -147,53 +147,61 @@ impl Times {
     }
 }
 
-/// The end of the sentence that begins with "bound by": what more of would have made the run faster, and why that is
-/// thought. `statements` and `commits` are each a round trip or more.
-pub(super) fn bound_by(stages: &Stages, statements: u64, commits: u64) -> String {
+/// What more of would have made the run faster, and why that is thought. `statements` and `commits` are each a round trip
+/// or more.
+pub(super) fn bound_by(stages: &Stages, statements: u64, commits: u64) -> BoundBy {
     let lanes = stages.lanes.len().max(1) as f64;
     let in_all = (stages.seconds * lanes).max(1e-9);
     let sum = |of: fn(&LaneReport) -> f64| stages.lanes.iter().map(of).sum::<f64>();
     let percent = |share: f64| (share * 100.0).clamp(0.0, 100.0).round() as u64;
+    let of = |seconds: f64| percent(seconds / in_all);
     if let Some((name, own, others)) = slowest(stages) {
-        return format!(
-            "the shard {name}: its lanes were at work {}% of the time, those of the others {}%",
-            percent(own),
-            percent(others)
-        );
+        return BoundBy {
+            bottleneck: Bottleneck::Shard(name),
+            why: format!(
+                "its lanes were at work {}% of the time, those of the others {}%",
+                percent(own),
+                percent(others)
+            ),
+        };
     }
     let (idle, held) = (sum(|lane| lane.idle_seconds), sum(|lane| lane.held_seconds));
     let (encoding, target) = (sum(|lane| lane.encoding_seconds), sum(|lane| lane.target_seconds));
-    if idle > in_all / 2.0 {
-        let waited = percent(idle / in_all);
-        return match stages.dealing_seconds > stages.reading_seconds {
-            true => {
-                format!("the encoder: lanes waited {waited}% of the time for rows to be converted and sorted")
-            }
-            false => format!("the source: lanes waited {waited}% of the time for rows"),
-        };
-    }
-    if held > encoding + target {
-        let share = percent(held / in_all);
-        return format!(
-            "the pace: the rate, the number of jobs or retries held lanes back {share}% of the time"
-        );
-    }
-    if encoding > target {
-        let share = percent(encoding / in_all);
-        return format!("the encoder: lanes encoded rows {share}% of the time");
-    }
-    let share = percent(target / in_all);
     // A transaction is opened and committed besides.
-    let trips = (statements + 2 * commits) as f64 * stages.round_trip_seconds;
+    let trips = statements + 2 * commits;
     let is_far = stages.round_trip_seconds > FAR.as_secs_f64();
-    if is_far && trips > target / 2.0 {
-        return format!(
-            "the network: {} round trips of {:.1} ms or more, for which lanes waited {share}% of the time",
-            statements + 2 * commits,
-            stages.round_trip_seconds * 1e3
+    let (bottleneck, why) = if idle > in_all / 2.0 && stages.dealing_seconds > stages.reading_seconds {
+        let why = format!(
+            "lanes waited {}% of the time for rows to be converted and sorted",
+            of(idle)
         );
-    }
-    format!("the target: lanes waited for it {share}% of the time")
+        (Bottleneck::Encoder, why)
+    } else if idle > in_all / 2.0 {
+        let why = format!("lanes waited {}% of the time for rows", of(idle));
+        (Bottleneck::Source, why)
+    } else if held > encoding + target {
+        let why = format!(
+            "the rate, the number of jobs or retries held lanes back {}% of the time",
+            of(held)
+        );
+        (Bottleneck::Pace, why)
+    } else if encoding > target {
+        let why = format!("lanes encoded rows {}% of the time", of(encoding));
+        (Bottleneck::Encoder, why)
+    } else if is_far && trips as f64 * stages.round_trip_seconds > target / 2.0 {
+        let why = format!(
+            "{trips} round trips of {:.1} ms or more, for which lanes waited {}% of the time",
+            stages.round_trip_seconds * 1e3,
+            of(target)
+        );
+        (Bottleneck::Network, why)
+    } else {
+        (
+            Bottleneck::Target,
+            format!("lanes waited for it {}% of the time", of(target)),
+        )
+    };
+    BoundBy { bottleneck, why }
 }
 
 /// The shard that the others wait for, its share of the time at work, and theirs.
@@ -292,7 +300,7 @@ mod tests {
                 lanes: lanes.iter().map(|(shard, times)| lane(shard, *times)).collect(),
                 ..Stages::default()
             };
-            let sentence = bound_by(&stages, 100, 10);
+            let sentence = bound_by(&stages, 100, 10).to_string();
             assert!(sentence.starts_with(expected), "{sentence}, not {expected}");
         }
     }

@@ -19,6 +19,7 @@ use std::{
 use tonnage_core::{
     ledger::{Ledger, RunQuery},
     operation::Mode,
+    report::RunState,
     table::TableName,
 };
 use tonnage_testing::memory::{Fault, Memory};
@@ -335,7 +336,7 @@ async fn a_run_is_told_from_another() {
     let again = load(&memory, source(), with(Attempt::Resume)).await.unwrap();
     assert_eq!(
         (again.report.state, memory.rows("t").len()),
-        ("nothing to do", 100)
+        (RunState::NothingToDo, 100)
     );
 
     // The same load again is a new run, and says that the rows were there.

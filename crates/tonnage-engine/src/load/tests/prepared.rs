@@ -1,6 +1,8 @@
 //! Tables that are recreated, and indexes that are built again: over every fault the table is whole, or an unfinished
 //! run says what is owed to it.
 
+use tonnage_core::report::RunState;
+
 use super::*;
 
 /// A table `t` of three old rows, unless it is to be empty, with two secondary indexes.
@@ -134,7 +136,7 @@ async fn whatever_fails_the_table_is_whole_or_a_run_owes_it() {
             around(dir.path(), recreate),
         )
         .await;
-        assert_eq!(again.unwrap().report.state, "nothing to do", "seed {seed}");
+        assert_eq!(again.unwrap().report.state, RunState::NothingToDo, "seed {seed}");
     }
 }
 

@@ -3,6 +3,7 @@
 use tonnage::{
     operation::{Durability, Method, Mode},
     plan::LoadOptions,
+    report::RunState,
     table::TableName,
 };
 
@@ -70,7 +71,7 @@ async fn every_method_at_every_level_writes_all_rows() {
             .run()
             .await
             .unwrap();
-        assert_eq!(ended.durability, level.to_string());
+        assert_eq!(ended.durability, level);
         let (statements, count) = (ended.statements, count as u64);
         // What no node has answered in time is sent again.
         let is_right = match method {
@@ -256,7 +257,7 @@ async fn the_ledger_is_a_local_file_and_the_plan_says_so() {
     assert!(runs[0].finished.is_some());
     // A resume of what is finished does nothing.
     let again = database.load(&file).table("t").resume().run().await.unwrap();
-    assert_eq!(again.state, "nothing to do");
+    assert_eq!(again.state, RunState::NothingToDo);
     assert!(target.ledger().forget(&runs[0].run_id).await.unwrap());
 }
 

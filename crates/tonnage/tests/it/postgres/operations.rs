@@ -479,7 +479,7 @@ async fn loads_do_what_the_model_does(server: Server) {
             format!("run {run}: {mode:?} by {method}, {jobs} jobs, {batch_rows} rows, key {ty}, bad {bad}");
         let shown: Vec<_> = expected.iter().map(|(k, v)| format!("{k}{v}")).collect();
         assert!(report.rows.balances(), "{what}: {:?}", report.rows);
-        assert_eq!(report.method, method.to_string());
+        assert_eq!(report.method, method);
         let skipped = report.rows.skipped;
         if !(mode == Mode::Insert && jobs > 1) {
             // Inserts keep no order between the rows of a key.
