@@ -17,6 +17,7 @@ mod database;
 mod dense;
 mod dimensions;
 mod documents;
+mod earlier;
 mod events;
 mod exec;
 mod explain;
