@@ -2,7 +2,7 @@
 //!
 //! A password is never shown: not by `Debug`, not by an error.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use percent_encoding::percent_decode_str;
 use scylla::statement::Consistency;
@@ -10,6 +10,7 @@ use tonnage_core::{
     error::{Error, Result},
     password::Password,
 };
+use tonnage_sql::settings::Secret;
 
 const PORT: u16 = 9042;
 
@@ -18,16 +19,6 @@ const PORT: u16 = 9042;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
-    }
-}
 
 /// Everything that a session needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

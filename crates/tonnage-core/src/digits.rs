@@ -3,6 +3,8 @@
 //! Invariants: what is appended is ASCII; the calendar is the proleptic Gregorian one; no function allocates
 //! but for the buffer's own growth.
 
+use crate::calendar::civil_from_days;
+
 /// "00" to "99", so that one division by 100 yields two digits.
 const PAIRS: [u8; 200] = {
     let mut pairs = [0; 200];
@@ -102,37 +104,18 @@ pub fn push_decimal(out: &mut Vec<u8>, value: i128, scale: i8) {
     out.insert(point, b'.');
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (Hinnant, "chrono-compatible low-level date
-/// algorithms").
-pub fn civil(days: i64) -> (i64, u64, u64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097) as u64;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year_of_era as i64 + i64::from(month <= 2);
-    (year, month, day)
-}
-
 /// The days since 1970-01-01 that are written: from 0001-01-01 to 9999-12-31, the years that four digits and
 /// every database share.
 pub const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 
 /// Appends `2024-01-31`. `days` lies within [`DAYS`].
 pub fn push_date(out: &mut Vec<u8>, days: i64) {
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     push_padded::<4>(out, year as u64);
     out.push(b'-');
-    push_padded::<2>(out, month);
+    push_padded::<2>(out, month as u64);
     out.push(b'-');
-    push_padded::<2>(out, day);
+    push_padded::<2>(out, day as u64);
 }
 
 /// Appends `23:59:59`; `seconds` is from midnight, at most 86,400.
@@ -211,9 +194,9 @@ mod tests {
 
     #[test]
     fn every_day_follows_the_one_before() {
-        let mut last = civil(*DAYS.start() - 1);
+        let mut last = civil_from_days(*DAYS.start() - 1);
         for days in DAYS {
-            let (year, month, day) = civil(days);
+            let (year, month, day) = civil_from_days(days);
             let next_day = (year, month) == (last.0, last.1) && day == last.2 + 1;
             let next_month =
                 day == 1 && last.2 >= 28 && (year * 12 + month as i64 == last.0 * 12 + last.1 as i64 + 1);

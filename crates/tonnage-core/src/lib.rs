@@ -6,10 +6,11 @@
 //!   ways out), [`ledger`] (how far a run has come), [`router`] (where a row belongs), [`instruments`] (what measuring
 //!   needs), [`driver`] (how a database is reached).
 //! - What works on values alone: [`parse`] (text to typed columns), [`convert`] (the Arrow types of a source to the one of
-//!   each column type), [`digits`] (numbers and times to text), [`spill`] (rows sorted in bounded memory).
+//!   each column type), [`digits`] (numbers and times to text), [`calendar`], [`spill`] (rows sorted in bounded memory).
 //!
 //! Nothing here knows a database, a file format or a plan.
 
+pub mod calendar;
 pub mod convert;
 pub mod digits;
 pub mod driver;

@@ -11,12 +11,13 @@ use mysql_async::{
     ClientIdentity, Conn, DriverError, Error as Failure, IoError, Opts, OptsBuilder, SslOpts, TlsError,
 };
 use tonnage_core::error::{Error, ErrorKind, Result};
+use tonnage_sql::settings::{PasswordOrigin, TlsMode};
 
 use super::{
     errors,
     product::Version,
     session,
-    settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
+    settings::{Endpoint, Settings},
 };
 
 /// What the server's count of a statement's rows means.
@@ -244,7 +245,7 @@ fn password_hint(origin: &PasswordOrigin) -> &'static str {
     match origin {
         PasswordOrigin::None => "set MYSQL_PWD, or password under [client] in ~/.my.cnf (mode 0600)",
         PasswordOrigin::Url => "check the password in the URL; special characters are written as %XX",
-        PasswordOrigin::Environment => "check MYSQL_PWD, and that the user is the right one",
+        PasswordOrigin::Environment(_) => "check MYSQL_PWD, and that the user is the right one",
         PasswordOrigin::Given(_) => "check the password, and that the user is the right one",
         PasswordOrigin::File(_) => "check the password in that file, and that the user is the right one",
     }

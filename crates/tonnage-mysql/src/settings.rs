@@ -12,57 +12,16 @@ use std::{
     time::Duration,
 };
 
-use percent_encoding::percent_decode_str;
 use tonnage_core::{
     error::{Error, Result},
     password::Password,
 };
+use tonnage_sql::settings::{PasswordOrigin, Secret, TlsMode, decode};
 
 use self::option_file::OptionFiles;
 
-/// Where a password came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PasswordOrigin {
-    /// The URL.
-    Url,
-    /// `MYSQL_PWD`.
-    Environment,
-    /// An option file, shown as the user would write it.
-    File(String),
-    /// Beside the URL, in these words.
-    Given(String),
-    /// There is none.
-    None,
-}
-
-impl fmt::Display for PasswordOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url => f.write_str("password from the URL"),
-            Self::Environment => f.write_str("password from MYSQL_PWD"),
-            Self::File(path) => write!(f, "password from {path}"),
-            Self::Given(origin) => write!(f, "password {origin}"),
-            Self::None => f.write_str("none was given"),
-        }
-    }
-}
-
-/// TLS, in libpq's words as everywhere here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TlsMode {
-    /// Never.
-    Disable,
-    /// If the server insists.
-    Allow,
-    /// If the server can.
-    Prefer,
-    /// Always, whatever the certificate, unless an authority is given.
-    Require,
-    /// With a certificate signed by the given authority, whatever host it is made out to.
-    VerifyAuthority,
-    /// With a certificate signed by the given authority and made out to this host.
-    VerifyFull,
-}
+/// What messages call the URL.
+const URL_SHOWN: &str = "the URL";
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,16 +44,6 @@ impl fmt::Display for Endpoint {
             Self::Tcp { host, port } => write!(f, "{host}:{port}"),
             Self::Socket(path) => write!(f, "{}", path.display()),
         }
-    }
-}
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 
@@ -150,7 +99,7 @@ pub(super) struct ProcessSurroundings;
 
 impl Surroundings for ProcessSurroundings {
     fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok().filter(|value| !value.is_empty())
+        tonnage_sql::settings::variable(name)
     }
 }
 
@@ -186,16 +135,6 @@ const OPTIONS: &[&str] = &[
     "tinyint1",
 ];
 
-fn decode(text: &str, part: &str) -> Result<String> {
-    let decoded = percent_decode_str(text)
-        .decode_utf8()
-        .map_err(|_| Error::config(format!("the {part} in the URL is not UTF-8")))?;
-    if decoded.contains('\0') {
-        return Err(Error::config(format!("the {part} in the URL holds a NUL byte")));
-    }
-    Ok(decoded.into_owned())
-}
-
 fn split_url(url: &str) -> Result<UrlParts> {
     tonnage_sql::url::refuse_cut(url)?;
     let rest = url
@@ -216,9 +155,9 @@ fn split_url(url: &str) -> Result<UrlParts> {
                 Some((user, password)) => (user, Some(password)),
                 None => (login, None),
             };
-            parts.user = Some(decode(user, "user")?).filter(|user| !user.is_empty());
+            parts.user = Some(decode(user, "user", URL_SHOWN)?).filter(|user| !user.is_empty());
             parts.password = password
-                .map(|password| decode(password, "password"))
+                .map(|password| decode(password, "password", URL_SHOWN))
                 .transpose()?
                 .filter(|password| !password.is_empty());
             host
@@ -233,19 +172,21 @@ fn split_url(url: &str) -> Result<UrlParts> {
     } else {
         host.split_once(':').unwrap_or((host, ""))
     };
-    parts.host = Some(decode(host, "host")?).filter(|host| !host.is_empty());
+    parts.host = Some(decode(host, "host", URL_SHOWN)?).filter(|host| !host.is_empty());
     parts.port = Some(port.to_owned()).filter(|port| !port.is_empty());
-    parts.database = Some(decode(database, "database")?).filter(|database| !database.is_empty());
+    parts.database = Some(decode(database, "database", URL_SHOWN)?).filter(|database| !database.is_empty());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or_else(|| {
             Error::config("an option in the URL has no value").hint("write options as ?name=value")
         })?;
-        let name = decode(name, "option name")?;
+        let name = decode(name, "option name", URL_SHOWN)?;
         if !OPTIONS.contains(&name.as_str()) {
             return Err(Error::config(format!("unknown option '{name}' in the URL"))
                 .hint(format!("options are {}", OPTIONS.join(", "))));
         }
-        parts.options.push((name, decode(value, "option value")?));
+        parts
+            .options
+            .push((name, decode(value, "option value", URL_SHOWN)?));
     }
     Ok(parts)
 }
@@ -253,14 +194,13 @@ fn split_url(url: &str) -> Result<UrlParts> {
 /// libpq's names, and those of the option files.
 fn tls_mode(text: &str, origin: &str) -> Result<TlsMode> {
     match text.to_ascii_lowercase().as_str() {
-        "disable" | "disabled" => Ok(TlsMode::Disable),
-        "allow" => Ok(TlsMode::Allow),
-        "prefer" | "preferred" => Ok(TlsMode::Prefer),
-        "require" | "required" => Ok(TlsMode::Require),
-        "verify-ca" | "verify_ca" => Ok(TlsMode::VerifyAuthority),
-        "verify-full" | "verify_identity" => Ok(TlsMode::VerifyFull),
-        _ => Err(Error::config(format!("unknown sslmode '{text}' {origin}"))
-            .hint("modes are disable, allow, prefer, require, verify-ca, verify-full")),
+        "disabled" => Ok(TlsMode::Disable),
+        "preferred" => Ok(TlsMode::Prefer),
+        "required" => Ok(TlsMode::Require),
+        "verify_ca" => Ok(TlsMode::VerifyAuthority),
+        "verify_identity" => Ok(TlsMode::VerifyFull),
+        lower if TlsMode::parse(lower, origin).is_ok() => TlsMode::parse(lower, origin),
+        _ => TlsMode::parse(text, origin),
     }
 }
 
@@ -347,7 +287,9 @@ impl Settings {
                 let found = files.option("password")?;
                 Some((found.value.clone(), PasswordOrigin::File(found.file.clone())))
             })
-            .or_else(|| variable("MYSQL_PWD").map(|password| (password, PasswordOrigin::Environment)))
+            .or_else(|| {
+                variable("MYSQL_PWD").map(|password| (password, PasswordOrigin::Environment("MYSQL_PWD")))
+            })
             .unwrap_or((String::new(), PasswordOrigin::None));
         let tls = match (parts.option("sslmode"), file("ssl-mode")) {
             (Some(mode), _) => tls_mode(mode, "in the URL")?,

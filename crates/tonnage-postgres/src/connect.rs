@@ -11,10 +11,11 @@ use std::{
 
 use tokio_postgres::{CancelToken, Client, Config, NoTls, Socket, config::SslMode, tls::MakeTlsConnect};
 use tonnage_core::error::{Error, ErrorKind, Result};
+use tonnage_sql::settings::{PasswordOrigin, TlsMode};
 
 use super::{
     errors, pooler, session,
-    settings::{Endpoint, PasswordOrigin, Settings, TlsMode},
+    settings::{Endpoint, Settings},
     tls,
 };
 
@@ -287,7 +288,7 @@ fn password_hint(origin: &PasswordOrigin) -> &'static str {
             "set PGPASSWORD, or add a line host:port:database:user:password to ~/.pgpass (mode 0600)"
         }
         PasswordOrigin::Url => "check the password in the URL; special characters are written as %XX",
-        PasswordOrigin::Environment => "check PGPASSWORD, and that the user is the right one",
+        PasswordOrigin::Environment(_) => "check PGPASSWORD, and that the user is the right one",
         PasswordOrigin::Given(_) => "check the password, and that the user is the right one",
         PasswordOrigin::File(_) => "check that line of the password file, and that the user is the right one",
     }
@@ -312,7 +313,9 @@ fn describe_tls(error: &rustls::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{Secret, Surroundings};
+    use tonnage_sql::settings::Secret;
+
+    use crate::settings::Surroundings;
 
     struct Nothing;
 
@@ -327,7 +330,10 @@ mod tests {
         let mut settings = Settings::resolve("postgresql://anna@db.example/shop", &Nothing).unwrap();
         let cases = [
             (PasswordOrigin::Url, "password from the URL"),
-            (PasswordOrigin::Environment, "password from PGPASSWORD"),
+            (
+                PasswordOrigin::Environment("PGPASSWORD"),
+                "password from PGPASSWORD",
+            ),
             (
                 PasswordOrigin::File("~/.pgpass".to_owned()),
                 "password from ~/.pgpass",

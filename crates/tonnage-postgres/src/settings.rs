@@ -13,58 +13,17 @@ use std::{
     time::Duration,
 };
 
-use percent_encoding::percent_decode_str;
 use tonnage_core::{
     error::{Error, Result},
     password::Password,
 };
+use tonnage_sql::settings::{PasswordOrigin, Secret, TlsMode, decode};
 
 use self::service::Service;
 use super::pooler::Control;
 
-/// Where a password came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PasswordOrigin {
-    /// The URL.
-    Url,
-    /// `PGPASSWORD`.
-    Environment,
-    /// The password file, shown as the user would write it.
-    File(String),
-    /// Beside the URL, in these words.
-    Given(String),
-    /// There is none.
-    None,
-}
-
-impl fmt::Display for PasswordOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Url => f.write_str("password from the URL"),
-            Self::Environment => f.write_str("password from PGPASSWORD"),
-            Self::File(path) => write!(f, "password from {path}"),
-            Self::Given(origin) => write!(f, "password {origin}"),
-            Self::None => f.write_str("none was given"),
-        }
-    }
-}
-
-/// libpq's TLS modes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum TlsMode {
-    /// Never.
-    Disable,
-    /// Only if the server insists.
-    Allow,
-    /// If the server can.
-    Prefer,
-    /// Always, whatever the certificate, unless an authority is given.
-    Require,
-    /// With a certificate signed by the given authority.
-    VerifyAuthority,
-    /// And made out to this host.
-    VerifyFull,
-}
+/// What messages call the URL.
+const URL_SHOWN: &str = "the PostgreSQL URL";
 
 /// Two files of PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,16 +65,6 @@ impl fmt::Display for Endpoint {
         } else {
             write!(f, "{}:{}", self.host, self.port)
         }
-    }
-}
-
-/// Text that is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 
@@ -167,7 +116,7 @@ pub(super) struct ProcessSurroundings;
 
 impl Surroundings for ProcessSurroundings {
     fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok().filter(|value| !value.is_empty())
+        tonnage_sql::settings::variable(name)
     }
 }
 
@@ -216,18 +165,6 @@ fn is_keywords(target: &str) -> bool {
     !before_value.is_empty() && !before_value.contains([':', '/'])
 }
 
-fn decode(text: &str, part: &str) -> Result<String> {
-    let decoded = percent_decode_str(text)
-        .decode_utf8()
-        .map_err(|_| Error::config(format!("the {part} in the PostgreSQL URL is not UTF-8")))?;
-    if decoded.contains('\0') {
-        return Err(Error::config(format!(
-            "the {part} in the PostgreSQL URL holds a NUL byte"
-        )));
-    }
-    Ok(decoded.into_owned())
-}
-
 fn split_url(url: &str) -> Result<UrlParts> {
     if is_keywords(url) {
         return keywords::split(url);
@@ -250,9 +187,9 @@ fn split_url(url: &str) -> Result<UrlParts> {
                 Some((user, password)) => (user, Some(password)),
                 None => (login, None),
             };
-            parts.user = Some(decode(user, "user")?).filter(|user| !user.is_empty());
+            parts.user = Some(decode(user, "user", URL_SHOWN)?).filter(|user| !user.is_empty());
             parts.password = password
-                .map(|password| decode(password, "password"))
+                .map(|password| decode(password, "password", URL_SHOWN))
                 .transpose()?
                 .filter(|password| !password.is_empty());
             hosts
@@ -269,41 +206,30 @@ fn split_url(url: &str) -> Result<UrlParts> {
             } else {
                 host.split_once(':').unwrap_or((host, ""))
             };
-            parts.hosts.push(decode(host, "host")?);
-            parts.ports.push(decode(port, "port")?);
+            parts.hosts.push(decode(host, "host", URL_SHOWN)?);
+            parts.ports.push(decode(port, "port", URL_SHOWN)?);
         }
         if parts.ports.iter().all(String::is_empty) {
             parts.ports.clear();
         }
     }
-    parts.database = Some(decode(database, "database")?).filter(|database| !database.is_empty());
+    parts.database = Some(decode(database, "database", URL_SHOWN)?).filter(|database| !database.is_empty());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or_else(|| {
             Error::config("an option in the PostgreSQL URL has no value").hint("write options as ?name=value")
         })?;
-        let name = decode(name, "option name")?;
+        let name = decode(name, "option name", URL_SHOWN)?;
         if !OPTIONS.contains(&name.as_str()) {
             return Err(
                 Error::config(format!("unknown option '{name}' in the PostgreSQL URL"))
                     .hint(format!("options are {}", OPTIONS.join(", "))),
             );
         }
-        parts.options.push((name, decode(value, "option value")?));
+        parts
+            .options
+            .push((name, decode(value, "option value", URL_SHOWN)?));
     }
     Ok(parts)
-}
-
-fn tls_mode(text: &str, origin: &str) -> Result<TlsMode> {
-    match text {
-        "disable" => Ok(TlsMode::Disable),
-        "allow" => Ok(TlsMode::Allow),
-        "prefer" => Ok(TlsMode::Prefer),
-        "require" => Ok(TlsMode::Require),
-        "verify-ca" => Ok(TlsMode::VerifyAuthority),
-        "verify-full" => Ok(TlsMode::VerifyFull),
-        _ => Err(Error::config(format!("unknown sslmode '{text}' {origin}"))
-            .hint("modes are disable, allow, prefer, require, verify-ca, verify-full")),
-    }
 }
 
 fn list(text: &str) -> Vec<String> {
@@ -385,7 +311,9 @@ impl Settings {
                 let origin = format!("from the service file {}", service.shown);
                 Some((service.option("password")?, PasswordOrigin::Given(origin)))
             })
-            .or_else(|| variable("PGPASSWORD").map(|password| (password, PasswordOrigin::Environment)));
+            .or_else(|| {
+                variable("PGPASSWORD").map(|password| (password, PasswordOrigin::Environment("PGPASSWORD")))
+            });
         let home = variable("HOME").map(PathBuf::from);
         let file = PasswordFile::find(given("passfile", "PGPASSFILE"), home.as_deref());
 
@@ -429,9 +357,11 @@ impl Settings {
             service.option("sslmode"),
             variable("PGSSLMODE"),
         ) {
-            (Some(mode), ..) => tls_mode(mode, "in the PostgreSQL URL")?,
-            (None, Some(mode), _) => tls_mode(&mode, &format!("in the service file {}", service.shown))?,
-            (None, None, Some(mode)) => tls_mode(&mode, "in PGSSLMODE")?,
+            (Some(mode), ..) => TlsMode::parse(mode, "in the PostgreSQL URL")?,
+            (None, Some(mode), _) => {
+                TlsMode::parse(&mode, &format!("in the service file {}", service.shown))?
+            }
+            (None, None, Some(mode)) => TlsMode::parse(&mode, "in PGSSLMODE")?,
             (None, None, None) => TlsMode::Prefer,
         };
         let in_home = |name: &str| {

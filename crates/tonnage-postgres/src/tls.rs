@@ -14,8 +14,9 @@ use rustls::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 use tonnage_core::error::{Error, Result};
+use tonnage_sql::settings::TlsMode;
 
-use super::settings::{ClientCertificate, Settings, TlsMode};
+use super::settings::{ClientCertificate, Settings};
 
 /// The connector for these settings.
 pub(super) fn connector(settings: &Settings) -> Result<MakeRustlsConnect> {

@@ -1,6 +1,7 @@
 //! What databases that are reached by a URL and asked by SQL share.
 //!
-//! [`url`] knows where a URL may hold a password; [`edges`] makes ranges of a table of boundaries that were sampled.
+//! [`settings`] has secrets, TLS and values of URLs; [`url`] knows where a URL may hold a password; [`edges`] makes ranges of a table of boundaries that were sampled.
 
 pub mod edges;
+pub mod settings;
 pub mod url;

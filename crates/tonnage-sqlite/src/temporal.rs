@@ -8,6 +8,8 @@
 //! The form is canonical: equal values are equal text. Years are 0000 to 9999, which is what SQLite can read;
 //! other years are refused.
 
+use tonnage_core::calendar::{civil_from_days, days_from_civil};
+
 const MICROS_A_SECOND: i64 = 1_000_000;
 const MICROS_A_DAY: i64 = 86_400 * MICROS_A_SECOND;
 
@@ -19,7 +21,7 @@ pub(super) fn write_date(days: i64, out: &mut String) -> bool {
     if !DAYS.contains(&days) {
         return false;
     }
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     push(out, year / 100);
     push(out, year % 100);
     out.push('-');
@@ -74,7 +76,7 @@ pub(super) fn read_date(text: &[u8]) -> Option<i64> {
     }
     let days = days_from_civil(year, month, day);
     // The 31st of a shorter month is a day of the next one.
-    (civil(days) == (year, month, day)).then_some(days)
+    (civil_from_days(days) == (year, month, day)).then_some(days)
 }
 
 /// Reads what [`write_time`] writes, with a fraction of six digits or none; none for any other text.
@@ -107,38 +109,10 @@ fn two(tens: u8, ones: u8) -> Option<i64> {
     Some(digit(tens)? * 10 + digit(ones)?)
 }
 
-/// The reverse of [`civil`].
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
 /// Two digits.
 fn push(out: &mut String, number: i64) {
     out.push(char::from(b'0' + (number / 10) as u8));
     out.push(char::from(b'0' + (number % 10) as u8));
-}
-
-/// Year, month and day of the proleptic Gregorian calendar, counted from 0000-03-01 so that the leap day ends
-/// a year (the reckoning of <https://howardhinnant.github.io/date_algorithms.html>).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, TimestampMicrosecondArray};
 use tonnage_core::{
-    digits::{DAY_MICROS, civil, push_date, push_decimal, push_padded, push_timestamp_micros, push_unsigned},
+    calendar::civil_from_days,
+    digits::{DAY_MICROS, push_date, push_decimal, push_padded, push_timestamp_micros, push_unsigned},
     types::ColumnType,
 };
 
@@ -101,7 +102,7 @@ fn push_uuid(out: &mut Vec<u8>, unique: u64, random: u64) {
 /// Appends the JSON document. Nothing in it needs an escape.
 fn push_payload(out: &mut Vec<u8>, row: u64, micros: i64, pair: u64, random: &mut Random) {
     let day = micros.div_euclid(DAY_MICROS);
-    let (year, month, _) = civil(day);
+    let (year, month, _) = civil_from_days(day);
     let bits = random.draw();
     // Amounts and currency belong to the pair; between 1.00 and 100,000.00, in cents.
     let amount = below(pair, 9_999_901) + 100;
@@ -118,11 +119,11 @@ fn push_payload(out: &mut Vec<u8>, row: u64, micros: i64, pair: u64, random: &mu
     random.push_letters(out, LETTERS, DESCRIPTION_CHARS);
     out.extend_from_slice(b"\",\"ledgerAccountingPeriodCode\":\"");
     push_padded::<4>(out, year as u64);
-    push_padded::<2>(out, month);
+    push_padded::<2>(out, month as u64);
     out.extend_from_slice(b"\",\"ledgerAccountingPeriodDate\":\"");
     push_padded::<4>(out, year as u64);
     out.push(b'-');
-    push_padded::<2>(out, month);
+    push_padded::<2>(out, month as u64);
     out.extend_from_slice(b"-01\",\"ledgerEnteredCurrencyCode\":\"");
     out.extend_from_slice(currency);
     out.extend_from_slice(b"\",\"ledgerJournalCategoryCode\":\"");

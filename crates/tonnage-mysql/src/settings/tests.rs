@@ -87,7 +87,7 @@ fn option_files_fill_what_the_url_leaves_out() {
     };
     let settings = Settings::resolve("mysql:///shop", &environment).unwrap();
     assert_eq!(settings.endpoint.to_string(), "elsewhere:3306");
-    assert_eq!(settings.password_origin, PasswordOrigin::Environment);
+    assert_eq!(settings.password_origin, PasswordOrigin::Environment("MYSQL_PWD"));
 }
 
 #[test]

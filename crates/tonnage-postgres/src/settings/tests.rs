@@ -63,7 +63,10 @@ fn the_url_comes_before_the_environment() {
     let settings = resolve("postgres://u@h/d", &environment);
     assert_eq!(settings.tls, TlsMode::Require);
     assert_eq!(settings.endpoints[0].password, Secret("envpass".to_owned()));
-    assert_eq!(settings.endpoints[0].password_origin, PasswordOrigin::Environment);
+    assert_eq!(
+        settings.endpoints[0].password_origin,
+        PasswordOrigin::Environment("PGPASSWORD")
+    );
     let settings = resolve("postgres://u:p%3Aw@h/d?sslmode=verify-full", &environment);
     assert_eq!(settings.tls, TlsMode::VerifyFull);
     assert_eq!(settings.endpoints[0].password, Secret("p:w".to_owned()));
