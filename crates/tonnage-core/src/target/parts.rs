@@ -74,7 +74,7 @@ pub trait Statements: Send + Sync {
     fn dialect(&self) -> Dialect;
 
     /// Prepares a statement, runs nothing, and answers a table whose columns are its parameters in order, each of the
-    /// type that the database found for it ([`ColumnType::Any`] where it has none). Its
+    /// type that the database found for it ([`ColumnType::Any`](crate::ColumnType::Any) where it has none). Its
     /// identity's shape changes with these types; its object is given by the engine.
     async fn describe(&self, statement: &Statement) -> Result<Table>;
 }
@@ -95,7 +95,7 @@ pub trait Lookup: Send + Sync {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>>;
 
     /// Keeps the state of this moment for at most so many `getters`; none where it cannot be kept without holding up
-    /// writers, or would be lost with a connection. Then every question to a [`Target::getter`] sees a state of its own.
+    /// writers, or would be lost with a connection. Then every question to a [`Lookup::getter`] sees a state of its own.
     async fn read_snapshot(&self, getters: usize) -> Result<Option<Box<dyn ReadSnapshot>>>;
 }
 

@@ -223,11 +223,11 @@ pub struct PlanInputs<'a> {
     /// What was asked for.
     pub options: &'a LoadOptions,
     /// The unique keys besides a key by which a row is taken for one that is there:
-    /// [`Target::other_unique_keys`](tonnage_core::target::Target::other_unique_keys).
+    /// [`OtherUniqueKeys`].
     pub other_unique_keys: &'a dyn Fn(&[String]) -> OtherUniqueKeys,
     /// Whether the target can do an operation by a method.
     pub support: &'a dyn Fn(&Operation, Method) -> Support,
-    /// What a statement carries of so many columns: [`Target::statement_max`](tonnage_core::target::Target::statement_max).
+    /// What a statement carries of so many columns: [`StatementMax`].
     pub statement_max: &'a dyn Fn(usize, Method, Split) -> Result<Option<StatementMax>>,
     /// Where the table's rows belong.
     pub routed: Routed,
