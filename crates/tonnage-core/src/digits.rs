@@ -198,8 +198,7 @@ mod tests {
         for days in DAYS {
             let (year, month, day) = civil_from_days(days);
             let next_day = (year, month) == (last.0, last.1) && day == last.2 + 1;
-            let next_month =
-                day == 1 && last.2 >= 28 && (year * 12 + month as i64 == last.0 * 12 + last.1 as i64 + 1);
+            let next_month = day == 1 && last.2 >= 28 && (year * 12 + month == last.0 * 12 + last.1 + 1);
             assert!(
                 next_day || next_month,
                 "{last:?} is followed by {:?}",

@@ -134,7 +134,7 @@ impl Sorter {
             },
         )?;
         let mut spill = Spill::new(&self.schema)?;
-        while let Some(batch) = merge.next()? {
+        while let Some(batch) = merge.next_rows()? {
             spill.write(&batch)?;
         }
         spill.finish()
@@ -307,7 +307,7 @@ impl Cursor {
 
 impl Merge {
     /// The next rows; none at the end.
-    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
+    pub fn next_rows(&mut self) -> Result<Option<RecordBatch>> {
         // The batches that rows are taken from, kept until these rows are put together.
         let mut batches: Vec<RecordBatch> = Vec::new();
         let mut current: Vec<Option<usize>> = vec![None; self.cursors.len()];
@@ -406,7 +406,7 @@ mod tests {
         };
         let mut merge = sorter.finish(bounds).unwrap();
         let mut next = 0;
-        while let Some(batch) = merge.next().unwrap() {
+        while let Some(batch) = merge.next_rows().unwrap() {
             assert!(batch.num_rows() <= bounds.rows_max);
             for number in batch.column(0).as_primitive::<Int64Type>().values() {
                 assert_eq!(*number, next);

@@ -237,7 +237,7 @@ impl KeyReader {
         };
         // What does not fill a request waits for more.
         let mut rest = RecordBatch::new_empty(self.schema.clone());
-        while let Some(keys) = merge.next()? {
+        while let Some(keys) = merge.next_rows()? {
             let keys = distinct.of(&keys)?;
             self.counted
                 .distinct

@@ -156,7 +156,7 @@ impl Sorted {
         let Some(merge) = &mut self.merge else {
             return Ok(None);
         };
-        let Some(batch) = merge.next()? else {
+        let Some(batch) = merge.next_rows()? else {
             return Ok(None);
         };
         let width = batch.num_columns() - PLACE_COLUMNS;
