@@ -160,9 +160,10 @@ async fn tables(target: &dyn Target, options: &GetOptions) -> Result<Tables> {
         found.push(table);
     }
     let mut keys: Vec<Vec<ForeignKey>> = vec![Vec::new(); found.len()];
-    if found.len() > 1 {
+    // Where the database knows none, what is asked for says how tables are joined.
+    if let Some(relations) = target.parts().relations.filter(|_| found.len() > 1) {
         for (keys, table) in keys.iter_mut().zip(&found) {
-            *keys = target.foreign_keys(&table.name).await?;
+            *keys = relations.foreign_keys(&table.name).await?;
         }
     }
     let mut joins = related::join(&found, &keys, &options.on)?;
@@ -183,7 +184,10 @@ async fn tables(target: &dyn Target, options: &GetOptions) -> Result<Tables> {
 
 /// The refusal of a table that is named twice, as one might who wants the rows above or below others of a tree.
 async fn twice(target: &dyn Target, name: &TableName) -> Result<Error> {
-    let keys = target.foreign_keys(name).await?;
+    let keys = match target.parts().relations {
+        Some(relations) => relations.foreign_keys(name).await?,
+        None => Vec::new(),
+    };
     let Some(own) = keys.iter().find(|key| key.table == *name) else {
         return Ok(Error::config(format!("{name} is to come twice"))
             .hint("each table comes once; rows of the same table are got by a get of their own"));
