@@ -24,8 +24,8 @@ mod values;
 mod writer;
 
 use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicUsize},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -36,29 +36,24 @@ use scylla::{
     policies::load_balancing::DefaultPolicy,
     statement::{Consistency, prepared::PreparedStatement},
 };
-use tokio::sync::OnceCell;
 use tonnage_core::{
     driver::Driver,
     error::{Error, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    ledger::{
-        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
-        inputs::InputRecord,
-    },
+    ledger::{Ledger, NewRun, RunHandle},
     operation::{Durability, Method, Operation, Support},
     password::Password,
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot, no_table},
-    slot::{Counts, SlotState},
-    sync::Lock,
+    slot::SlotState,
     table::{Table, TableName, TableSpec},
     target::{
         Capabilities, KeyPart, LocalLedger, Lookup, Parts, Prepare, Rows, Scan, Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
-use tonnage_sqlite::local::LedgerFile;
+use tonnage_sqlite::local::{LedgerFile, RunRows};
 
 use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
 
@@ -110,8 +105,7 @@ pub struct CassandraTarget {
     settings: Settings,
     keyspace: String,
     capabilities: Capabilities,
-    ledger_file: Mutex<PathBuf>,
-    ledger: OnceCell<Arc<LedgerFile>>,
+    ledger: Arc<LedgerFile>,
     /// Requests that a lane may have under way: fewer after an overload.
     in_flight_max: Arc<AtomicUsize>,
 }
@@ -138,6 +132,10 @@ impl CassandraTarget {
             .ledger
             .clone()
             .unwrap_or_else(|| default_ledger(&cluster, &keyspace));
+        let rows = CassandraRows {
+            session: session.clone(),
+            keyspace: keyspace.clone(),
+        };
         Ok(Self {
             session,
             settings,
@@ -157,28 +155,31 @@ impl CassandraTarget {
                 own_schema: None,
                 array_rows_max: |_| usize::MAX,
             },
-            ledger_file: Mutex::new(ledger_file),
-            ledger: OnceCell::new(),
+            ledger: Arc::new(LedgerFile::at(&ledger_file, Arc::new(rows))?),
             in_flight_max: Arc::new(AtomicUsize::new(batches::IN_FLIGHT_MAX)),
         })
     }
+}
 
-    async fn local(&self) -> Result<&Arc<LedgerFile>> {
-        let path = self.ledger_path();
-        let open = || async { LedgerFile::open(&path).await.map(Arc::new) };
-        self.ledger.get_or_try_init(open).await
+/// The table of this name. `Schema` where there is none.
+async fn described(session: &Session, keyspace: &str, name: &TableName) -> Result<catalog::Described> {
+    match catalog::describe(session, keyspace, name).await? {
+        Some(described) => Ok(described),
+        None => Err(no_table(name, &catalog::names(session, keyspace).await?)),
     }
+}
 
-    fn ledger_path(&self) -> PathBuf {
-        self.ledger_file.locked().clone()
-    }
-
-    async fn described(&self, name: &TableName) -> Result<catalog::Described> {
-        match catalog::describe(&self.session, &self.keyspace, name).await? {
-            Some(described) => Ok(described),
-            None => Err(no_table(name, &self.table_names().await?)),
-        }
-    }
+async fn truncate(session: &Session, keyspace: &str, name: &TableName) -> Result<()> {
+    let described = described(session, keyspace, name).await?;
+    let mut statement = scylla::statement::Statement::new(format!("TRUNCATE {}", described.quoted()));
+    // Every node answers, each after a flush.
+    statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
+    statement.set_consistency(Consistency::All);
+    let emptied = session.query_unpaged(statement, ()).await;
+    let failed = |error| errors::execution(error, errors::Doing::Else);
+    emptied
+        .map(|_| ())
+        .map_err(|error| failed(error).at(format!("table {name} cannot be emptied")))
 }
 
 async fn open(settings: &Settings) -> Result<Session> {
@@ -256,30 +257,26 @@ impl Target for CassandraTarget {
     }
 
     fn support(&self, table: &Table, operation: &Operation, _: Method) -> Support {
-        let no = |why: &str, instead: &str| Support::No {
-            why: why.to_owned(),
-            instead: instead.to_owned(),
-        };
         if let Some(counter) = table.columns.iter().find(|column| column.declared == "counter") {
-            return Support::No {
-                why: format!(
+            return Support::no(
+                format!(
                     "column '{}' is a counter, and an addition that is sent twice counts twice",
                     counter.name
                 ),
-                instead: "count in a table of plain numbers, or let the application add".to_owned(),
-            };
+                "count in a table of plain numbers, or let the application add",
+            );
         }
         match operation {
             Operation::Insert | Operation::Upsert { .. } | Operation::Delete { .. } => Support::Yes,
-            Operation::Ignore { .. } => no(
+            Operation::Ignore { .. } => Support::no(
                 "only a lightweight transaction tells whether a row exists, four round trips for each",
                 "--mode insert, which replaces what is there",
             ),
-            Operation::Update { .. } => no(
+            Operation::Update { .. } => Support::no(
                 "an UPDATE makes the row that it does not find, and only a lightweight transaction would not",
                 "--mode upsert",
             ),
-            Operation::Statement { .. } => no(
+            Operation::Statement { .. } => Support::no(
                 "statements of your own are not run here: sent twice they may mean something else",
                 "`tonnage load`",
             ),
@@ -362,10 +359,7 @@ impl Target for CassandraTarget {
         let name = &plan.table.name;
         let described = catalog::describe(&self.session, &self.keyspace, name).await?;
         let described = described.ok_or_else(|| Error::altered(name, "was dropped"))?;
-        let ledger = match run {
-            Some(run) => Some((self.local().await?.clone(), run.clone())),
-            None => None,
-        };
+        let ledger = run.map(|run| (self.ledger.clone(), run.clone()));
         let consistency = consistency(plan.durability, &self.settings);
         let opened = CassandraWriter::open(
             &self.session,
@@ -379,7 +373,7 @@ impl Target for CassandraTarget {
     }
 
     fn ledger(&self) -> &dyn Ledger {
-        self
+        &*self.ledger
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -393,7 +387,7 @@ impl Target for CassandraTarget {
             prepare: Some(self),
             unique_keys: None,
             statement_splitting: None,
-            local_ledger: Some(self),
+            local_ledger: Some(&*self.ledger),
             instruments: Some(self),
         }
     }
@@ -409,7 +403,7 @@ impl Scan for CassandraTarget {
 #[async_trait]
 impl Lookup for CassandraTarget {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
-        let described = self.described(&request.table).await?;
+        let described = described(&self.session, &self.keyspace, &request.table).await?;
         Ok(Box::new(
             CassandraGetter::open(self.session.clone(), described, request).await?,
         ))
@@ -423,16 +417,7 @@ impl Lookup for CassandraTarget {
 #[async_trait]
 impl Prepare for CassandraTarget {
     async fn truncate(&self, name: &TableName) -> Result<()> {
-        let described = self.described(name).await?;
-        let mut statement = scylla::statement::Statement::new(format!("TRUNCATE {}", described.quoted()));
-        // Every node answers, each after a flush.
-        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
-        statement.set_consistency(Consistency::All);
-        let emptied = self.session.query_unpaged(statement, ()).await;
-        let failed = |error| errors::execution(error, errors::Doing::Else);
-        emptied
-            .map(|_| ())
-            .map_err(|error| failed(error).at(format!("table {name} cannot be emptied")))
+        truncate(&self.session, &self.keyspace, name).await
     }
 
     async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
@@ -447,105 +432,27 @@ impl Prepare for CassandraTarget {
     }
 }
 
-impl LocalLedger for CassandraTarget {
-    fn ledger_file(&self) -> PathBuf {
-        self.ledger_path()
-    }
-
-    fn keep_ledger(&self, path: &Path) -> Result<()> {
-        if self.ledger.initialized() {
-            return Err(Error::bug("the ledger was to be moved while it is in use"));
-        }
-        let path = std::path::absolute(path)
-            .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
-        *self.ledger_file.locked() = path;
-        Ok(())
-    }
+/// A row that is sent again has the timestamp that it had, so nothing is to be done about those of a run that is taken
+/// over.
+struct CassandraRows {
+    session: Arc<Session>,
+    keyspace: String,
 }
 
 #[async_trait]
-impl Ledger for CassandraTarget {
-    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
-        self.local().await?.runs(query).await
-    }
-
-    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
-        self.local().await?.ids(prefix).await
-    }
-
-    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
-        self.local().await?.inputs(keys).await
-    }
-
-    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
-        self.local().await?.prune(keep, limit).await
-    }
-
-    async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
-        self.local().await?.elsewhere(sought).await
-    }
-
-    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
-        self.local().await?.setup(grantees).await
-    }
-
-    async fn set_up(&self, grantees: &[String]) -> Result<()> {
-        self.local().await?.set_up(grantees).await
-    }
-
-    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+impl RunRows for CassandraRows {
+    async fn prepare(&self, run: &NewRun) -> Result<()> {
         match run.preparation {
-            Preparation::Keep => {}
+            Preparation::Keep => Ok(()),
             // Should the run not come to be recorded, the table is empty, as was asked for.
-            Preparation::Truncate => self.truncate(&run.table).await?,
+            Preparation::Truncate => truncate(&self.session, &self.keyspace, &run.table).await,
             Preparation::Recreate | Preparation::RebuildIndexes { .. } => {
-                return Err(Error::bug("a preparation that was refused"));
+                Err(Error::bug("a preparation that was refused"))
             }
         }
-        self.local().await?.start(run).await
     }
 
-    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
-        self.local().await?.slots(run_id).await
-    }
-
-    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        self.local().await?.take_over(run_id).await
-    }
-
-    async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>> {
-        self.local().await?.emptied(run_ids).await
-    }
-
-    async fn accept_emptied(&self, handle: &RunHandle) -> Result<()> {
-        self.local().await?.accept_emptied(handle).await
-    }
-
-    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
-        self.local().await?.note_opening(run_id, opening).await
-    }
-
-    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
-        self.local().await?.finish(handle, counts).await
-    }
-
-    async fn forget(&self, run_id: &str) -> Result<bool> {
-        self.local().await?.forget(run_id).await
-    }
-
-    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
-        self.local().await?.forget_unbegun(handle).await
-    }
-
-    async fn conclude(&self, run_id: &str) -> Result<()> {
-        self.local().await?.conclude(run_id).await
-    }
-
-    async fn slots_of(&self, run_id: &str, slots: &[u16]) -> Result<Vec<SlotState>> {
-        self.local().await?.slots_of(run_id, slots).await
-    }
-
-    async fn is_owned(&self, handle: &RunHandle) -> Result<bool> {
-        self.local().await?.is_owned(handle).await
+    fn taken_over(&self, _: &str, _: &[SlotState]) -> Result<()> {
+        Ok(())
     }
 }

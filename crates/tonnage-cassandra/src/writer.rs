@@ -242,16 +242,6 @@ fn statement(described: &Described, plan: &WriteRequest, columns: &[ColumnEncode
     }
 }
 
-fn fault(fault: Fault) -> Failure {
-    Failure {
-        applied: 0,
-        suspect: Some(fault.row),
-        intact: true,
-        error: Error::new(ErrorKind::Rejected, fault.misfit.message).code(fault.misfit.code),
-        column: Some(fault.column),
-    }
-}
-
 #[async_trait]
 impl Writer for CassandraWriter {
     async fn begin(&mut self, advances: &[Advance]) -> Result<Claim> {
@@ -290,7 +280,8 @@ impl Writer for CassandraWriter {
             match column.encode(array)? {
                 Ok(encoded) => cells.push(encoded),
                 Err(found) => {
-                    outcome.failure = Some(fault(found));
+                    let Fault { row, column, misfit } = found;
+                    outcome.failure = Some(Failure::of_row(row, &column, misfit.code, misfit.message));
                     return Ok(outcome);
                 }
             }

@@ -203,6 +203,16 @@ pub enum Support {
     },
 }
 
+impl Support {
+    /// It cannot.
+    pub fn no(why: impl Into<String>, instead: impl Into<String>) -> Self {
+        Self::No {
+            why: why.into(),
+            instead: instead.into(),
+        }
+    }
+}
+
 /// What becomes of statements that the database would split into several of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {

@@ -170,6 +170,20 @@ pub fn wanted<'a>(
     Ok(wanted.into_iter().map(|at| (at, texts.contains(&at))).collect())
 }
 
+/// The columns that are read where [`wanted`] has found them in `table`.
+pub fn read_columns(table: &Table, wanted: &[(usize, bool)]) -> Vec<ReadColumn> {
+    let columns = wanted.iter().map(|(at, as_text)| {
+        let column = &table.columns[*at];
+        ReadColumn {
+            name: column.name.clone(),
+            ty: column.ty.filter(|_| !as_text).unwrap_or(ColumnType::TEXT),
+            declared: column.declared.clone(),
+            nullable: column.nullable,
+        }
+    });
+    columns.collect()
+}
+
 impl Snapshot {
     /// The schema of its batches. A field's metadata keeps what its Arrow type does not say, so that a file of them
     /// loaded again makes the same columns.

@@ -116,6 +116,22 @@ pub struct Column {
     pub equality: Equality,
 }
 
+impl Column {
+    /// One that holds what it is given: no default, not computed, and equal where its bytes are.
+    pub fn plain(spec: &ColumnSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            ty: Some(spec.ty),
+            declared: spec.ty.to_string(),
+            nullable: spec.nullable,
+            has_default: false,
+            generated: false,
+            numbered: None,
+            equality: Equality::Provable,
+        }
+    }
+}
+
 /// A primary key or unique constraint, usable to recognise a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {

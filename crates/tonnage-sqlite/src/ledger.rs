@@ -538,7 +538,12 @@ pub(super) fn slots(connection: &Connection, run_id: &str) -> Result<Vec<SlotSta
         .map_err(failed)
 }
 
-pub(super) fn take_over(connection: &mut Connection, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
+/// Raises the run's epoch and does `work` in the same transaction, which is told of the run's slots.
+pub(super) fn take_over(
+    connection: &mut Connection,
+    run_id: &str,
+    work: impl FnOnce(&[SlotState]) -> Result<()>,
+) -> Result<(RunHandle, Vec<SlotState>)> {
     let gone = || {
         Error::new(
             ErrorKind::Fenced,
@@ -569,7 +574,9 @@ pub(super) fn take_over(connection: &mut Connection, run_id: &str) -> Result<(Ru
             run_id: run_id.to_owned(),
             epoch,
         };
-        Ok((handle, slots(connection, run_id)?))
+        let slots = slots(connection, run_id)?;
+        work(&slots)?;
+        Ok((handle, slots))
     })
 }
 

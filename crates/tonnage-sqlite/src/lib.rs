@@ -426,7 +426,7 @@ impl Ledger for SqliteTarget {
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
         let run_id = run_id.to_owned();
-        self.on_required(move |connection| ledger::take_over(connection, &run_id))
+        self.on_required(move |connection| ledger::take_over(connection, &run_id, |_| Ok(())))
             .await
     }
 

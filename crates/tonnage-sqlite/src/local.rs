@@ -5,13 +5,20 @@
 //! ([`LedgerFile::stands`]) and moves them once these are acknowledged ([`LedgerFile::advance`]); a run that ends in
 //! between sends rows again, which is harmless only where the target makes it so.
 //!
+//! A target with such a ledger implements [`RunRows`], holds a [`LedgerFile`], and returns it as its
+//! [`Ledger`] and as its [`LocalLedger`].
+//!
 //! The file and its directory are made when the first run starts; reading makes nothing. Losing the last steps with the
 //! machine means no more than sending rows again, so commits are not synced.
 
-use std::path::Path;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
+use tokio::sync::OnceCell;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
@@ -19,7 +26,7 @@ use tonnage_core::{
         inputs::InputRecord,
     },
     slot::{Advance, Counts, SlotState},
-    target::Claim,
+    target::{Claim, LocalLedger},
 };
 
 use super::{
@@ -28,6 +35,17 @@ use super::{
     ledger::{self, change},
     thread::Thread,
 };
+
+/// What a database does with the rows of a run at the two turns of its ledger that concern them.
+#[async_trait]
+pub trait RunRows: Send + Sync {
+    /// Prepares the table of a run that is recorded next. Should it not come to be recorded, the table is as prepared.
+    async fn prepare(&self, run: &NewRun) -> Result<()>;
+
+    /// A run is being taken over, and its slots are at `slots`. Called while the ledger is locked: no earlier owner of the
+    /// run moves them any more, and no later one has begun.
+    fn taken_over(&self, run_id: &str, slots: &[SlotState]) -> Result<()>;
+}
 
 fn failed(failure: rusqlite::Error) -> Error {
     errors::error(failure, Doing::Else)
@@ -42,7 +60,15 @@ fn unsynced(connection: &Connection) -> Result<()> {
 
 /// See the module.
 pub struct LedgerFile {
-    control: Thread<Control>,
+    path: Mutex<PathBuf>,
+    rows: Arc<dyn RunRows>,
+    /// Started when it is first used.
+    control: OnceCell<Thread<Control>>,
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path)
+        .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))
 }
 
 struct Control {
@@ -93,19 +119,26 @@ impl Control {
 }
 
 impl LedgerFile {
-    /// The ledger at `path`, which need not be there yet.
-    pub async fn open(path: &Path) -> Result<Self> {
-        let path = std::path::absolute(path)
-            .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))?;
-        let location = Location::of(path);
-        let control = Thread::start("ledger", move || {
-            Ok(Control {
-                location,
-                connection: None,
-            })
+    /// The ledger at `path`, which need not be there yet, of runs whose rows `rows` takes care of.
+    pub fn at(path: &Path, rows: Arc<dyn RunRows>) -> Result<Self> {
+        Ok(Self {
+            path: Mutex::new(absolute(path)?),
+            rows,
+            control: OnceCell::new(),
         })
-        .await?;
-        Ok(Self { control })
+    }
+
+    async fn control(&self) -> Result<&Thread<Control>> {
+        let location = Location::of(self.ledger_file());
+        let start = || {
+            Thread::start("ledger", || {
+                Ok(Control {
+                    location,
+                    connection: None,
+                })
+            })
+        };
+        self.control.get_or_try_init(start).await
     }
 
     async fn on_existing<T: Send + 'static>(
@@ -117,14 +150,15 @@ impl LedgerFile {
             None => Ok(absent),
             Some(connection) => work(connection),
         };
-        self.control.run(work).await?
+        self.control().await?.run(work).await?
     }
 
     async fn on_required<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.control
+        self.control()
+            .await?
             .run(move |control| control.required().and_then(work))
             .await?
     }
@@ -163,16 +197,41 @@ impl LedgerFile {
 
     /// Moves the slots, by compare-and-set, all or none. `Fenced` where one stands elsewhere by now.
     pub async fn advance(&self, run: &RunHandle, steps: Vec<Advance>) -> Result<()> {
+        self.advance_with(run, steps, || Ok(())).await
+    }
+
+    /// The same, and does `work` when the slots can be moved and before they are, while the ledger is locked. They stay
+    /// where `work` fails.
+    pub async fn advance_with(
+        &self,
+        run: &RunHandle,
+        steps: Vec<Advance>,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let run = run.clone();
         self.on_required(move |connection| {
             change(connection, |connection| {
                 match ledger::advance(connection, &run, &steps)? {
-                    true => Ok(()),
+                    true => work(),
                     false => Err(Error::fenced()),
                 }
             })
         })
         .await
+    }
+}
+
+impl LocalLedger for LedgerFile {
+    fn ledger_file(&self) -> PathBuf {
+        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn keep_ledger(&self, path: &Path) -> Result<()> {
+        if self.control.initialized() {
+            return Err(Error::bug("the ledger was to be moved while it is in use"));
+        }
+        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = absolute(path)?;
+        Ok(())
     }
 }
 
@@ -208,7 +267,8 @@ impl Ledger for LedgerFile {
 
     async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
         let shown = self
-            .control
+            .control()
+            .await?
             .run(|control| control.location.shown().to_string())
             .await?;
         Setup::of_file(&shown, grantees)
@@ -219,8 +279,10 @@ impl Ledger for LedgerFile {
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
+        self.rows.prepare(run).await?;
         let run = run.clone();
-        self.control
+        self.control()
+            .await?
             .run(move |control| {
                 change(control.created()?, |connection| {
                     ledger::record(connection, &run, &run.detail)
@@ -236,9 +298,11 @@ impl Ledger for LedgerFile {
     }
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        let run_id = run_id.to_owned();
-        self.on_required(move |connection| ledger::take_over(connection, &run_id))
-            .await
+        let (run_id, rows) = (run_id.to_owned(), self.rows.clone());
+        self.on_required(move |connection| {
+            ledger::take_over(connection, &run_id, |slots| rows.taken_over(&run_id, slots))
+        })
+        .await
     }
 
     /// The database says nothing of crashes.

@@ -99,6 +99,20 @@ pub fn parse_column<'a>(
     parse_values(ty, values, context, &mut notes)
 }
 
+/// [`parse_column`] for text that was made of values of this type, as a target keeps it: what does not fit is an error.
+pub fn parse_stored<'a>(
+    ty: &ColumnType,
+    column: &str,
+    values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+) -> Result<ArrayRef> {
+    let mut problems = Problems::default();
+    let array = parse_column(ty, column, values, &ParseContext::default(), &mut problems);
+    match problems.iter().next() {
+        Some((_, problem)) => Err(Error::schema(&problem.message)),
+        None => Ok(array),
+    }
+}
+
 /// [`parse_column`] for values of any provenance.
 pub fn parse_values<'a>(
     ty: &ColumnType,

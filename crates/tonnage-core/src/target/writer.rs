@@ -1,12 +1,12 @@
 //! The seam to one connection that writes.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     operation::{Durability, Method, Operation, Split},
     preparation::Preparation,
     router::Routing,
@@ -98,6 +98,19 @@ pub struct Failure {
     pub error: Error,
     /// The column it named.
     pub column: Option<String>,
+}
+
+impl Failure {
+    /// Row `row` was found bad before anything of its batch was applied, and the transaction is as it was.
+    pub fn of_row(row: usize, column: &str, code: &str, message: impl fmt::Display) -> Self {
+        Self {
+            applied: 0,
+            suspect: Some(row),
+            intact: true,
+            error: Error::new(ErrorKind::Rejected, message).code(code),
+            column: Some(column.to_owned()),
+        }
+    }
 }
 
 /// What became of rows that were applied one by one.

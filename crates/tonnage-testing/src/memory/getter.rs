@@ -14,9 +14,8 @@ use async_trait::async_trait;
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
     getter::{Answer, GetRequest, Getter, KeyRange},
-    parse::{ParseContext, parse_column},
+    parse::parse_stored,
     reader::{ReadColumn, schema},
-    reject::Problems,
     table::Table,
     types::ColumnType,
 };
@@ -67,14 +66,8 @@ impl MemoryGetter {
         let at = at.ok_or_else(|| Error::schema(format!("{} has no column '{name}'", self.table.name)))?;
         let ty = self.table.columns[at].ty.unwrap_or(ColumnType::TEXT);
         let rows = self.memory.rows(&self.table.name.name);
-        let mut problems = Problems::default();
         let values = rows.iter().map(|row| row[at].as_deref().map(str::as_bytes));
-        let values = values.collect::<Vec<_>>().into_iter();
-        let parsed = parse_column(&ty, name, values, &ParseContext::default(), &mut problems);
-        match problems.iter().next() {
-            Some((_, problem)) => Err(Error::bug(&problem.message)),
-            None => Ok(parsed),
-        }
+        parse_stored(&ty, name, values.collect::<Vec<_>>().into_iter())
     }
 
     fn call(&mut self) -> Result<()> {

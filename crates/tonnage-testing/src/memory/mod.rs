@@ -32,7 +32,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
     sync::Lock,
-    table::{Column, Equality, Key, Table, TableIdentity, TableName, TableSpec, altered},
+    table::{Column, Key, Table, TableIdentity, TableName, TableSpec, altered},
     target::{
         Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Lookup, Outcome, Parts, Prepare, Refused,
         Rows, Scan, Target, WriteRequest, Writer,
@@ -369,16 +369,7 @@ impl Target for Memory {
         let shape = self.create_statement(spec)?;
         let mut state = self.lock();
         state.created += 1;
-        let columns = spec.columns.iter().map(|c| Column {
-            name: c.name.clone(),
-            ty: Some(c.ty),
-            declared: c.ty.to_string(),
-            nullable: c.nullable,
-            has_default: false,
-            generated: false,
-            numbered: None,
-            equality: Equality::Provable,
-        });
+        let columns = spec.columns.iter().map(Column::plain);
         let table = Table {
             name: spec.name.clone(),
             identity: TableIdentity {

@@ -6,9 +6,11 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use tonnage_core::{
     error::{Error, Result},
-    parse::{ParseContext, parse_column},
-    reader::{BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, schema, wanted},
-    reject::Problems,
+    parse::parse_stored,
+    reader::{
+        BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, read_columns, schema,
+        wanted,
+    },
     types::ColumnType,
 };
 
@@ -50,21 +52,7 @@ pub(super) fn scan(memory: &Memory, request: &ScanRequest) -> Result<Snapshot> {
     let table = &stored.table;
     let names = table.columns.iter().map(|column| column.name.as_str());
     let wanted = wanted(request, &name.name, names, 0..table.columns.len())?;
-    let columns: Vec<_> = wanted
-        .iter()
-        .map(|(at, as_text)| {
-            let column = &table.columns[*at];
-            ReadColumn {
-                name: column.name.clone(),
-                ty: match as_text {
-                    true => ColumnType::TEXT,
-                    false => column.ty.unwrap_or(ColumnType::TEXT),
-                },
-                declared: column.declared.clone(),
-                nullable: column.nullable,
-            }
-        })
-        .collect();
+    let columns = read_columns(table, &wanted);
     let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
     let key = table.primary_key().map(|key| key.columns.clone());
     let key = key.filter(|key| key.iter().all(is_read)).unwrap_or_default();
@@ -116,7 +104,6 @@ impl Reader for MemoryReader {
             return Ok(None);
         }
         self.next = end;
-        let mut problems = Problems::default();
         let arrays = shared.columns.iter().zip(&shared.places).map(|(column, place)| {
             // Bytes are kept as bare hexadecimal digits.
             let prefix = if column.ty == ColumnType::Bytes { "\\x" } else { "" };
@@ -125,21 +112,9 @@ impl Reader for MemoryReader {
                 .map(|row| row[*place].as_ref().map(|text| format!("{prefix}{text}")))
                 .collect();
             let values = values.iter().map(|text| text.as_ref().map(String::as_bytes));
-            parse_column(
-                &column.ty,
-                &column.name,
-                values,
-                &ParseContext::default(),
-                &mut problems,
-            )
+            parse_stored(&column.ty, &column.name, values)
         });
-        let arrays = arrays.collect();
-        if let Some((_, problem)) = problems.iter().next() {
-            return Err(Error::bug(format!(
-                "a row in memory is not of its type: {}",
-                problem.message
-            )));
-        }
+        let arrays = arrays.collect::<Result<_>>()?;
         RecordBatch::try_new(schema(&shared.columns), arrays)
             .map(Some)
             .map_err(|cause| Error::bug(format!("columns do not fit together: {cause}")))
