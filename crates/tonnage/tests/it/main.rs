@@ -5,6 +5,7 @@ mod buffer;
 #[cfg(feature = "cassandra")]
 mod cassandra;
 mod common;
+mod contract;
 mod gets;
 mod ledger_model;
 #[cfg(feature = "mysql")]

@@ -64,7 +64,7 @@ pub struct TestDatabase {
     pub directory: TempDir,
     pub keyspace: String,
     /// The cluster, shared or alone.
-    _guard: Box<dyn Any + Send>,
+    _guard: Box<dyn Any + Send + Sync>,
 }
 
 impl TestDatabase {
@@ -77,7 +77,7 @@ impl TestDatabase {
         Self::with(ddl, Box::new(cluster().write_owned().await)).await
     }
 
-    async fn with(ddl: &[&str], guard: Box<dyn Any + Send>) -> Self {
+    async fn with(ddl: &[&str], guard: Box<dyn Any + Send + Sync>) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let base = up().await;
         let nodes: Vec<&str> = base.trim_start_matches("cassandra://").split(',').collect();
