@@ -141,9 +141,17 @@ impl Target for DirectoryTarget {
 
     fn parts(&self) -> Parts<'_> {
         Parts {
+            statements: None,
             scan: Some(self),
+            lookup: None,
+            relations: None,
+            routes: None,
+            separate_databases: None,
+            prepare: None,
+            unique_keys: None,
+            statement_splitting: None,
             local_ledger: Some(&*self.ledger),
-            ..Parts::NONE
+            instruments: None,
         }
     }
 }
