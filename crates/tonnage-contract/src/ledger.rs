@@ -391,7 +391,10 @@ pub async fn inputs_are_found_after_pruning(fixture: &dyn Fixture) {
             "{found:?}"
         );
         assert_eq!(found[0].detail.input, run.detail.inputs[0]);
-        assert_eq!(ledger.ids(&run.run_id).await.expect("ids"), [run.run_id.clone()]);
+        assert_eq!(
+            ledger.ids(&run.run_id).await.expect("ids"),
+            std::slice::from_ref(&run.run_id)
+        );
     }
     assert_eq!(ledger.inputs(&["nothing".to_owned()]).await.expect("inputs"), []);
 }
