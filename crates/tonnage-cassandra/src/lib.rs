@@ -48,9 +48,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot, no_table},
     slot::SlotState,
     table::{Table, TableName, TableSpec},
-    target::{
-        Capabilities, KeyPart, LocalLedger, Lookup, Parts, Prepare, Rows, Scan, Target, WriteRequest, Writer,
-    },
+    target::{Capabilities, KeyPart, Lookup, Parts, Prepare, Rows, Scan, Target, WriteRequest, Writer},
     types::ColumnType,
 };
 use tonnage_sqlite::local::{LedgerFile, RunRows};

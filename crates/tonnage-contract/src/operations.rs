@@ -124,27 +124,27 @@ async fn check(fixture: &dyn Fixture, mode: Mode) {
     }
 }
 
-/// See [`check`].
+/// By every method that the target has, with the account of its rows.
 pub async fn inserts(fixture: &dyn Fixture) {
     check(fixture, Mode::Insert).await;
 }
 
-/// See [`check`].
+/// By every method that the target has, with the account of its rows.
 pub async fn upserts(fixture: &dyn Fixture) {
     check(fixture, Mode::Upsert).await;
 }
 
-/// See [`check`].
+/// By every method that the target has, with the account of its rows.
 pub async fn ignores(fixture: &dyn Fixture) {
     check(fixture, Mode::Ignore).await;
 }
 
-/// See [`check`].
+/// By every method that the target has, with the account of its rows.
 pub async fn updates(fixture: &dyn Fixture) {
     check(fixture, Mode::Update).await;
 }
 
-/// See [`check`].
+/// By every method that the target has, with the account of its rows.
 pub async fn deletes(fixture: &dyn Fixture) {
     check(fixture, Mode::Delete).await;
 }
@@ -183,5 +183,5 @@ pub async fn a_key_is_refused_or_kept(fixture: &dyn Fixture) {
         !drop(tonnage_core::target::Rows::Drop).await.expect("an answer"),
         "another table of its name"
     );
-    assert_ne!(described(&target).await.identity.object, table.identity.object);
+    assert_ne!(described(&target).await.identity, table.identity);
 }

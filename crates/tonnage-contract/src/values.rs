@@ -165,6 +165,10 @@ fn alike(ty: &ColumnType, rows: &[Row]) -> Vec<(Option<String>, String)> {
                 .expect("JSON")
                 .to_string(),
         ),
+        // A database that gives every number the same scale has not changed it.
+        (ColumnType::Numeric, Some(value)) if value.contains('.') => {
+            Some(value.trim_end_matches('0').trim_end_matches('.').to_owned())
+        }
         (_, value) => value,
     });
     let values: Vec<_> = values.collect();

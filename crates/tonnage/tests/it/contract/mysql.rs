@@ -24,8 +24,18 @@ impl Fixture for MariaDbFixture {
         self.0.number(&format!("SELECT count(*) FROM {table}")).await as u64
     }
 
+    /// Its TIMESTAMP begins with 1970 and ends with 2038, or 2106.
     fn exceptions(&self) -> &'static [Exception] {
-        &[]
+        &[
+            Exception {
+                ty: "timestamptz",
+                value: Some("1969-12-31 23:59:59.999999+00"),
+            },
+            Exception {
+                ty: "timestamptz",
+                value: Some("9999-12-31 00:00:00+00"),
+            },
+        ]
     }
 }
 
