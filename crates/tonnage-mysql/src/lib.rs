@@ -20,7 +20,8 @@ mod encode;
 mod errors;
 mod execute;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+#[doc(hidden)]
+pub mod fuzz;
 mod getter;
 mod instruments;
 mod ledger;

@@ -22,7 +22,8 @@ mod attach;
 mod drain;
 mod form;
 #[cfg(any(test, fuzzing))]
-pub(crate) mod fuzz;
+#[doc(hidden)]
+pub mod fuzz;
 mod journal;
 mod metrics;
 mod open;
