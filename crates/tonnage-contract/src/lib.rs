@@ -85,7 +85,6 @@ macro_rules! suites {
     };
     (@suite $fixture:expr, $suite:ident: [$($case:ident),+ $(,)?]) => {
         mod $suite {
-            #[allow(unused_imports)]
             use super::*;
 
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -193,15 +193,17 @@ fn split_url(url: &str) -> Result<UrlParts> {
 
 /// libpq's names, and those of the option files.
 fn tls_mode(text: &str, origin: &str) -> Result<TlsMode> {
-    match text.to_ascii_lowercase().as_str() {
-        "disabled" => Ok(TlsMode::Disable),
-        "preferred" => Ok(TlsMode::Prefer),
-        "required" => Ok(TlsMode::Require),
-        "verify_ca" => Ok(TlsMode::VerifyAuthority),
-        "verify_identity" => Ok(TlsMode::VerifyFull),
-        lower if TlsMode::parse(lower, origin).is_ok() => TlsMode::parse(lower, origin),
-        _ => TlsMode::parse(text, origin),
-    }
+    let lower = text.to_ascii_lowercase();
+    let name = match lower.as_str() {
+        "disabled" => "disable",
+        "preferred" => "prefer",
+        "required" => "require",
+        "verify_ca" => "verify-ca",
+        "verify_identity" => "verify-full",
+        name => name,
+    };
+    // What is refused is shown as it was written.
+    TlsMode::parse(name, origin).or_else(|_| TlsMode::parse(text, origin))
 }
 
 fn port_of(text: &str) -> Result<u16> {

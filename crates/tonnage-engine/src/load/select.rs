@@ -151,9 +151,8 @@ async fn select(
             Unfinished::None => break (records, None),
             Unfinished::Run(run) => break (records, Some(*run)),
             // Its files are loaded by now, or free again: what was read says neither.
-            Unfinished::Ended if readings < READINGS_MAX => {}
-            // The ledger has the files of a run that it has not.
-            Unfinished::Ended => break (records, None),
+            Unfinished::Ended(_) if readings < READINGS_MAX => {}
+            Unfinished::Ended(record) => return Err(not_on_record(&record)),
         }
     };
     selection
@@ -253,8 +252,8 @@ enum Unfinished {
     None,
     /// One is.
     Run(Box<RunRecord>),
-    /// One has finished or was forgotten since, so that the records are out of date.
-    Ended,
+    /// This one has finished or was forgotten since, so that the records are out of date.
+    Ended(Box<InputRecord>),
 }
 
 /// The unfinished run that has taken up any of the inputs; not one of a single transaction of which nothing is there.
@@ -270,7 +269,7 @@ async fn unfinished(
         }
         let found = target.ledger().runs(&RunQuery::Id(record.run_id.clone())).await?;
         match found.into_iter().find(|run| run.finished.is_none()) {
-            None => return Ok(Unfinished::Ended),
+            None => return Ok(Unfinished::Ended(Box::new(record.clone()))),
             Some(run) if run.detail.single_transaction && run.counts.total() == 0 => {}
             Some(run) => return Ok(Unfinished::Run(Box::new(run))),
         }
@@ -314,6 +313,15 @@ fn of_run(run: &RunRecord, files: Vec<InputFile>, options: &LoadOptions) -> Resu
             })
         })
         .collect()
+}
+
+/// The refusal of a ledger that has the files of a run and not the run: whether their rows are there it cannot say.
+fn not_on_record(record: &InputRecord) -> Error {
+    Error::config(format!(
+        "run {} has taken up {} and is itself not on record",
+        record.run_id, record.detail.input.path
+    ))
+    .hint("look whether the rows of that file are there; without --new-files it is loaded whatever the ledger knows")
 }
 
 fn has_changed(change: &str, into: Into, record: &InputRecord) -> Error {
