@@ -371,7 +371,7 @@ impl Target for CassandraTarget {
     }
 
     fn ledger(&self) -> &dyn Ledger {
-        &*self.ledger
+        self.ledger.as_ledger()
     }
 
     fn parts(&self) -> Parts<'_> {

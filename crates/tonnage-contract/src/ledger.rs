@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use tonnage_core::{
     ErrorKind,
-    ledger::{InputIdentity, NewRun, RunDetail, RunHandle, RunQuery},
+    ledger::{InputIdentity, NewRun, Opening, RunDetail, RunHandle, RunQuery},
     operation::{Durability, Method, Operation, Split, Support},
     preparation::Preparation,
     reader::{ReadColumn, schema},
@@ -399,28 +399,32 @@ pub async fn inputs_are_found_after_pruning(fixture: &dyn Fixture) {
     assert_eq!(ledger.inputs(&["nothing".to_owned()]).await.expect("inputs"), []);
 }
 
-/// Nothing is found of a run that was never there, whether the ledger has been made or not.
+/// Nothing is found of a run that was never there, whether the ledger has been made or not, and nothing goes on.
 pub async fn an_unknown_run_is_no_run(fixture: &dyn Fixture) {
     let target = fixture.target();
     let ledger = target.ledger();
-    // A database that is made by its first table is not even there.
-    let mut kinds = vec![ErrorKind::Fenced, ErrorKind::Schema];
+    let unknown = RunHandle {
+        run_id: "none".to_owned(),
+        epoch: 1,
+    };
+    let opening = Opening {
+        before: None,
+        now: "opening".to_owned(),
+    };
     for made in [false, true] {
         if made {
             Begun::new(fixture).await;
-            kinds.truncate(1);
         }
         let found = ledger.runs(&RunQuery::Id("none".to_owned())).await;
         assert!(found.expect("an answer").is_empty());
-        match ledger.slots("none").await {
-            Ok(slots) => assert!(slots.is_empty()),
-            Err(error) => assert!(!made && kinds.contains(&error.kind()), "{error}"),
-        }
-        match ledger.forget("none").await {
-            Ok(forgotten) => assert!(!forgotten),
-            Err(error) => assert!(!made && kinds.contains(&error.kind()), "{error}"),
-        }
+        assert_eq!(ledger.slots("none").await.expect("an answer"), []);
+        assert!(!ledger.forget("none").await.expect("an answer"));
+        assert!(!ledger.forget_unbegun(&unknown).await.expect("an answer"));
+        assert!(!ledger.note_opening("none", &opening).await.expect("an answer"));
         let refused = ledger.take_over("none").await.expect_err("there is none");
-        assert!(kinds.contains(&refused.kind()), "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
+        let refused = ledger.finish(&unknown, Counts::default()).await;
+        let refused = refused.expect_err("there is none");
+        assert_eq!(refused.kind(), ErrorKind::Fenced, "{refused}");
     }
 }

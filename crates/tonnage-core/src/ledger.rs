@@ -407,7 +407,7 @@ pub trait Ledger: Send + Sync {
     /// (`Fenced`).
     async fn start(&self, run: &NewRun) -> Result<RunHandle>;
 
-    /// The run's slots, in slot order, as now committed.
+    /// The run's slots, in slot order, as now committed; none of a run that is finished or was never there.
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>>;
 
     /// The run's slots, of which those in `slots` are wanted and others may be left out.
@@ -417,7 +417,7 @@ pub trait Ledger: Send + Sync {
     }
 
     /// Raises the run's epoch and returns the slots as they stand once every transaction of earlier owners has ended.
-    /// `Fenced` if the run is finished or forgotten.
+    /// `Fenced` if the run is finished, forgotten or was never there.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
 
     /// Of these runs, those of whose rows it is not certain that they are there, as the table is, or was, one that a crash
@@ -441,7 +441,7 @@ pub trait Ledger: Send + Sync {
     }
 
     /// Settles what is owed to the table, marks the run finished with its account and drops its slots, all in one
-    /// transaction. `Fenced` if the epoch is not `handle`'s. Finishing
+    /// transaction. `Fenced` if the epoch is not `handle`'s, as where there is no such run. Finishing
     /// it again is no error: the answer to the first time may have been lost.
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()>;
 

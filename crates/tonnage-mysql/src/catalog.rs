@@ -6,19 +6,13 @@ use tonnage_core::{
     table::{Column, ForeignKey, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
     types::ColumnType,
 };
+use tonnage_sql::ledger::{INPUTS, RUNS, SLOTS};
 
 use super::{
     errors,
     product::{Product, Version},
     types::{self, Carried, Kind},
 };
-
-/// The ledger's tables, which nobody means to load.
-pub(super) const RUNS: &str = "tonnage_runs";
-/// See [`RUNS`].
-pub(super) const SLOTS: &str = "tonnage_slots";
-/// See [`RUNS`].
-pub(super) const INPUTS: &str = "tonnage_inputs";
 
 /// A table, with what only this target needs to know of it.
 #[derive(Debug, Clone)]
@@ -103,6 +97,7 @@ pub(super) async fn names(conn: &mut Conn, database: &str) -> Result<Vec<String>
     )
     .await?;
     let mut names: Vec<String> = found.iter_mut().map(|row| get(row, 0)).collect::<Result<_>>()?;
+    // Nobody means to load the ledger's.
     names.retain(|name| ![RUNS, SLOTS, INPUTS].contains(&name.as_str()));
     // The server's own order depends on a collation.
     names.sort_unstable();

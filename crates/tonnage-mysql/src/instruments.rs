@@ -83,7 +83,7 @@ impl MysqlTarget {
             return Ok(Some(format!("{} has no compressed row format", product.name())));
         }
         let mut session = self.session().await?;
-        for mut row in catalog::rows(&mut session.0, COMPRESSING, &[]).await? {
+        for mut row in catalog::rows(&mut session, COMPRESSING, &[]).await? {
             let (name, value): (String, String) = (catalog::get(&mut row, 0)?, catalog::get(&mut row, 1)?);
             let stands = match name.as_str() {
                 "innodb_file_per_table" => value == "OFF",
@@ -105,7 +105,7 @@ impl MysqlTarget {
     async fn rows_about(&self, sql: &str, table: &TableName) -> Result<Vec<mysql_async::Row>> {
         let mut session = self.session().await?;
         let schema = table.schema.as_deref().unwrap_or(&self.settings.database);
-        catalog::rows(&mut session.0, sql, &[schema, &table.name]).await
+        catalog::rows(&mut session, sql, &[schema, &table.name]).await
     }
 
     /// The first column of a query about a table.
@@ -135,7 +135,7 @@ impl MysqlTarget {
 
     async fn run(&self, sql: String) -> Result<()> {
         let mut session = self.session().await?;
-        session.0.query_drop(sql).await.map_err(errors::statement)
+        session.query_drop(sql).await.map_err(errors::statement)
     }
 }
 
@@ -288,7 +288,7 @@ impl Instruments for MysqlTarget {
     async fn work(&self, _: Option<&Work>) -> Result<Work> {
         let mut session = self.session().await?;
         let mut counters = BTreeMap::new();
-        for mut row in catalog::rows(&mut session.0, WORK, &[]).await? {
+        for mut row in catalog::rows(&mut session, WORK, &[]).await? {
             let (name, value): (String, String) = (catalog::get(&mut row, 0)?, catalog::get(&mut row, 1)?);
             counters.insert(name.to_ascii_lowercase(), value);
         }
@@ -353,7 +353,7 @@ impl Instruments for MysqlTarget {
     async fn left(&self, prefix: &str) -> Result<Vec<String>> {
         let mut session = self.session().await?;
         let mut names = Vec::new();
-        for row in &mut catalog::rows(&mut session.0, TABLES, &[]).await? {
+        for row in &mut catalog::rows(&mut session, TABLES, &[]).await? {
             let name: String = catalog::get(row, 0)?;
             if name.starts_with(prefix) {
                 names.push(name);
@@ -372,7 +372,7 @@ impl Instruments for MysqlTarget {
         let mut session = self.session().await?;
         let schema = table.schema.as_deref().unwrap_or(&self.settings.database);
         let mut rows = catalog::rows(
-            &mut session.0,
+            &mut session,
             "SELECT data_length, index_length, @@innodb_page_size FROM information_schema.tables \
              WHERE table_schema = ? AND table_name = ?",
             &[schema, &table.name],
@@ -396,7 +396,7 @@ impl Instruments for MysqlTarget {
         let mut bytes = None;
         let mut written = None;
         let mut changes = None;
-        for mut row in catalog::rows(&mut session.0, COUNTERS, &[]).await? {
+        for mut row in catalog::rows(&mut session, COUNTERS, &[]).await? {
             let name: String = catalog::get(&mut row, 0)?;
             let value: String = catalog::get(&mut row, 1)?;
             let value = value.parse().ok();

@@ -63,12 +63,13 @@ use tonnage_core::{
     },
     types::ColumnType,
 };
+use tonnage_sql::ledger::SqlLedger;
 
 use self::{
     connect::Counting,
     definition::Definition,
     getter::MysqlGetter,
-    ledger::Mover,
+    ledger::{Control, Mover},
     product::{Product, Version},
     settings::{ProcessSurroundings, Settings},
     sizes::Sizes,
@@ -110,14 +111,11 @@ struct MysqlTarget {
     version: Version,
     capabilities: Capabilities,
     server: Server,
-    /// For the catalogue and the ledger; opened again when it was lost.
-    session: tokio::sync::Mutex<Session>,
+    /// Its session is the catalogue's as well.
+    ledger: SqlLedger<Control>,
     /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
     traits: Mutex<BTreeMap<String, Traits>>,
 }
-
-/// A session of the target's own.
-struct Session(Conn);
 
 /// What decides on the operations that a table allows.
 struct Traits {
@@ -213,6 +211,7 @@ impl MysqlTarget {
             array_rows_max: |_| usize::MAX,
         };
         Ok(Self {
+            ledger: SqlLedger(Control::of(settings.clone(), conn)),
             settings,
             version,
             capabilities,
@@ -221,18 +220,13 @@ impl MysqlTarget {
                 packet_bytes_max: usize::try_from(packet_bytes_max).unwrap_or(usize::MAX),
                 keeps,
             },
-            session: tokio::sync::Mutex::new(Session(conn)),
             traits: Mutex::default(),
         })
     }
 
-    /// The session for catalogue and ledger, alive as far as anyone can tell.
-    async fn session(&self) -> Result<tokio::sync::MutexGuard<'_, Session>> {
-        let mut session = self.session.lock().await;
-        if session.0.ping().await.is_err() {
-            session.0 = connect::open(&self.settings, Counting::Found).await?.0;
-        }
-        Ok(session)
+    /// The session for catalogue and ledger.
+    async fn session(&self) -> Result<tokio::sync::MutexGuard<'_, Conn>> {
+        self.ledger.0.session().await
     }
 
     /// What decides on the size of a statement.
@@ -332,8 +326,7 @@ impl Target for MysqlTarget {
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
         let mut session = self.session().await?;
-        let described =
-            catalog::describe(&mut session.0, &self.version, &self.settings.database, name).await?;
+        let described = catalog::describe(&mut session, &self.version, &self.settings.database, name).await?;
         let Some(mut described) = described else {
             return Ok(None);
         };
@@ -351,7 +344,7 @@ impl Target for MysqlTarget {
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
-        catalog::names(&mut self.session().await?.0, &self.settings.database).await
+        catalog::names(&mut *self.session().await?, &self.settings.database).await
     }
 
     fn column_type(&self, wanted: ColumnType, extent: &Extent, key: KeyPart) -> ColumnType {
@@ -369,7 +362,6 @@ impl Target for MysqlTarget {
         let statement = self.create_statement(spec)?;
         let mut session = self.session().await?;
         session
-            .0
             .query_drop(statement)
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot create {}", spec.name)))
@@ -443,7 +435,7 @@ impl Target for MysqlTarget {
         let most = self.sizes(columns, shards).statement_max(plan.split);
         let sizes = (most, self.server.packet_bytes_max);
         let mover = match run {
-            Some(run) => Some(Mover::new(&mut conn, run, self.asked()).await?),
+            Some(run) => Some(Mover::new(&mut conn, run, self.ledger.0.asked()).await?),
             None => None,
         };
         let writer = MysqlWriter::open(conn, Subject::of(plan, version), carrying, mover, sizes).await?;
@@ -451,7 +443,7 @@ impl Target for MysqlTarget {
     }
 
     fn ledger(&self) -> &dyn Ledger {
-        self
+        &self.ledger
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -480,7 +472,7 @@ impl Statements for MysqlTarget {
     async fn describe(&self, statement: &Statement) -> Result<Table> {
         let mut session = self.session().await?;
         let database = &self.settings.database;
-        let mut described = execute::describe(&mut session.0, &self.version, database, statement).await?;
+        let mut described = execute::describe(&mut session, &self.version, database, statement).await?;
         described.table.notes.push(self.server.keeps.clone());
         Ok(described.table)
     }
@@ -508,7 +500,7 @@ impl Lookup for MysqlTarget {
 #[async_trait]
 impl Relations for MysqlTarget {
     async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>> {
-        catalog::foreign_keys(&mut self.session().await?.0, table).await
+        catalog::foreign_keys(&mut *self.session().await?, table).await
     }
 }
 
@@ -517,7 +509,6 @@ impl Prepare for MysqlTarget {
     async fn truncate(&self, name: &TableName) -> Result<()> {
         let mut session = self.session().await?;
         session
-            .0
             .query_drop(statements::empty(name))
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))

@@ -8,6 +8,7 @@ use tonnage_core::{
         Column, Equality, ForeignKey, Key, LessDurable, Loss, Numbered, Table, TableIdentity, TableName,
     },
 };
+use tonnage_sql::ledger::{INPUTS, RUNS, SLOTS};
 
 use super::{
     carry::{Carried, Cast, carry},
@@ -92,13 +93,7 @@ pub(super) struct DescribedColumn {
     pub equal: Option<String>,
 }
 
-/// The ledger's tables, which nobody means to load.
-pub(super) const RUNS: &str = "tonnage_runs";
-/// See [`RUNS`].
-pub(super) const SLOTS: &str = "tonnage_slots";
-/// See [`RUNS`].
-pub(super) const INPUTS: &str = "tonnage_inputs";
-/// See [`RUNS`].
+/// The table next to the ledger that a crash of the server empties.
 pub(super) const UNLOGGED: &str = "tonnage_unlogged";
 
 /// The oldest server with all catalogue columns used here (generated columns, non-deterministic collations).
@@ -321,6 +316,7 @@ pub(super) async fn is_indexed(client: &impl GenericClient, oid: u32, columns: &
 
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
 pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
+    // Nobody means to load the ledger's.
     let ours: &[&str] = &[RUNS, SLOTS, INPUTS, UNLOGGED];
     let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
     rows.iter()

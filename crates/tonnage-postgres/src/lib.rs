@@ -69,10 +69,12 @@ use tonnage_core::{
     },
     types::ColumnType,
 };
+use tonnage_sql::ledger::SqlLedger;
 
 use self::{
     catalog::RuleEvent,
     getter::{PostgresGetter, PostgresMoment},
+    ledger::Control,
     partitions::Partitions,
     settings::{ProcessSurroundings, Settings},
 };
@@ -112,8 +114,8 @@ struct PostgresTarget {
     capabilities: Capabilities,
     /// What `synchronous_commit` is without us.
     synchronous_commit: String,
-    /// For the catalogue and the ledger; opened again when it was lost.
-    session: tokio::sync::Mutex<Client>,
+    /// Its session is the catalogue's as well.
+    ledger: SqlLedger<Control>,
     /// By object, of the tables that were asked for; [`Target::support`] cannot ask.
     traits: Mutex<BTreeMap<String, Traits>>,
     /// The partitions of tables that are written partition by partition, by their router's identity.
@@ -182,7 +184,7 @@ impl PostgresTarget {
         Ok(Self {
             capabilities,
             synchronous_commit: catalog::get(&row, 2)?,
-            session: tokio::sync::Mutex::new(client),
+            ledger: SqlLedger(Control::of(settings.clone(), client)),
             traits: Mutex::default(),
             partitions: Mutex::default(),
             obstacles: Mutex::default(),
@@ -190,13 +192,9 @@ impl PostgresTarget {
         })
     }
 
-    /// The session for catalogue and ledger, alive as far as anyone can tell.
+    /// The session for catalogue and ledger.
     async fn session(&self) -> Result<tokio::sync::MutexGuard<'_, Client>> {
-        let mut session = self.session.lock().await;
-        if session.is_closed() {
-            *session = connect::open_control(&self.settings).await?;
-        }
-        Ok(session)
+        self.ledger.0.session().await
     }
 }
 
@@ -337,7 +335,7 @@ impl Target for PostgresTarget {
             let known = self.partitions.locked();
             known.get(&routing.router.identity()).cloned()
         });
-        let schema = self.asked();
+        let schema = self.ledger.0.asked();
         let run = run.map(|run| writer::Recorded { run, schema });
         let writer =
             writer::PostgresWriter::open(client, plan, run, &self.synchronous_commit, partitions).await?;
@@ -345,7 +343,7 @@ impl Target for PostgresTarget {
     }
 
     fn ledger(&self) -> &dyn Ledger {
-        self
+        &self.ledger
     }
 
     fn parts(&self) -> Parts<'_> {

@@ -133,13 +133,8 @@ pub(super) async fn check_preparation(
     Ok(effects)
 }
 
-/// Does what the run's preparation asks for beyond emptying, and notes in its detail what is owed then; whether
-/// anything is.
-pub(super) async fn prepare(
-    client: &impl GenericClient,
-    run: &NewRun,
-    detail: &mut RunDetail,
-) -> Result<bool> {
+/// Does what the run's preparation asks for beyond emptying, and notes in its detail what is owed then.
+pub(super) async fn prepare(client: &impl GenericClient, run: &NewRun, detail: &mut RunDetail) -> Result<()> {
     let name = &run.table;
     let mut pending = Pending {
         table: name.clone(),
@@ -147,7 +142,7 @@ pub(super) async fn prepare(
         indexes: Vec::new(),
     };
     match run.preparation {
-        Preparation::Keep | Preparation::Truncate => return Ok(false),
+        Preparation::Keep | Preparation::Truncate => return Ok(()),
         Preparation::Recreate => {
             let table = existing(client, name).await?;
             let shadow = tonnage_core::preparation::shadow(name, &run.run_id);
@@ -185,13 +180,13 @@ pub(super) async fn prepare(
         }
     }
     detail.pending = Some(pending);
-    Ok(true)
+    Ok(())
 }
 
-/// Gives the table what is owed to it; whether anything was.
-pub(super) async fn finish(client: &impl GenericClient, detail: &mut RunDetail) -> Result<bool> {
+/// Gives the table what is owed to it.
+pub(super) async fn finish(client: &impl GenericClient, detail: &mut RunDetail) -> Result<()> {
     let Some(pending) = detail.pending.take() else {
-        return Ok(false);
+        return Ok(());
     };
     let name = &pending.table;
     if let Some(shadow) = &pending.shadow {
@@ -208,8 +203,7 @@ pub(super) async fn finish(client: &impl GenericClient, detail: &mut RunDetail) 
         shadow::swap(client, &table, &existing(client, shadow).await?).await?;
         detail.table_identity = existing(client, name).await?.identity;
     }
-    build(client, name, &pending.indexes).await?;
-    Ok(true)
+    build(client, name, &pending.indexes).await
 }
 
 /// Leaves the table as if the run had never been prepared.

@@ -1,7 +1,9 @@
 //! What databases that are reached by a URL and asked by SQL share.
 //!
-//! [`settings`] has secrets, TLS and values of URLs; [`url`] knows where a URL may hold a password; [`edges`] makes ranges of a table of boundaries that were sampled.
+//! [`settings`] has secrets, TLS and values of URLs; [`url`] knows where a URL may hold a password; [`edges`] makes ranges
+//! of a table of boundaries that were sampled; [`ledger`] is the ledger in SQL.
 
 pub mod edges;
+pub mod ledger;
 pub mod settings;
 pub mod url;

@@ -2,9 +2,13 @@
 
 use rusqlite::{Connection, OpenFlags};
 use tonnage_core::ledger::{RunDetail, RunQuery, inputs::table_key};
+use tonnage_sql::ledger;
 use tonnage_testing::corpus::with_directory;
 
-use super::ledger;
+use super::{
+    ledger::{InFile, ready},
+    local::RowsIn,
+};
 
 /// A file that is to be a ledger, and the detail of a run, which stands in one as text.
 pub fn ledger(bytes: &[u8]) {
@@ -17,13 +21,19 @@ pub fn ledger(bytes: &[u8]) {
         let path = directory.join("ledger.db");
         std::fs::write(&path, bytes).expect("there is room");
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let Ok(connection) = Connection::open_with_flags(&path, flags) else {
+        let Ok(mut connection) = Connection::open_with_flags(&path, flags) else {
             return;
         };
-        if let Ok(runs) = ledger::runs(&connection, &RunQuery::Newest(100)) {
+        let file = &mut InFile {
+            connection: &mut connection,
+            rows: &RowsIn::ThisFile,
+        };
+        let Ok(Some(tables)) = file.tables() else { return };
+        if let Ok(runs) = ready(ledger::runs(file, &tables, &RunQuery::Newest(100))) {
             for run in runs {
-                let _ = ledger::slots(&connection, &run.run_id);
-                let _ = ledger::inputs(&connection, &[table_key(&run.detail.table)]);
+                let _ = ready(ledger::slots(file, &tables, &run.run_id));
+                let keys = [table_key(&run.detail.table)];
+                let _ = ready(ledger::inputs(file, &tables, &keys));
             }
         }
     });

@@ -58,7 +58,7 @@ impl SqliteTarget {
             ..own
         };
         let making = location.clone();
-        self.control.run(move |_| making.make(form)).await??;
+        self.ledger.0.run(move |_| making.make(form)).await?;
         Self::open(location).await
     }
 }
@@ -147,16 +147,17 @@ impl Instruments for SqliteTarget {
             ));
         }
         let name = making.spec.name.to_string();
-        self.control
+        self.ledger
+            .0
             .run(move |control| {
-                let connection = control.created()?;
+                let connection = control.created()?.connection;
                 for statement in &statements {
                     let made = connection.execute_batch(statement);
                     made.map_err(|failure| failed(failure).at(format!("table {name} cannot be created")))?;
                 }
                 Ok(())
             })
-            .await?
+            .await
     }
 
     fn address(&self) -> Result<Address> {

@@ -44,18 +44,14 @@ use futures::future::BoxFuture;
 use rusqlite::Connection;
 use tonnage_core::{
     driver::Driver,
-    error::{Error, Result},
+    error::Result,
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    ledger::{
-        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
-        inputs::InputRecord,
-    },
+    ledger::{Ledger, RunHandle},
     operation::{Durability, Method, Operation, Support},
     password::Password,
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
-    slot::{Counts, SlotState},
     statement::{Dialect, Statement},
     table::{ForeignKey, Table, TableName, TableSpec},
     target::{
@@ -64,11 +60,12 @@ use tonnage_core::{
     },
     types::ColumnType,
 };
+use tonnage_sql::ledger::SqlLedger;
 
 use self::{
     connect::Location,
     getter::{SqliteGetter, SqliteMoment},
-    thread::Thread,
+    local::{File, RowsIn},
     writer::SqliteWriter,
 };
 
@@ -103,8 +100,8 @@ pub struct SqliteTarget {
     capabilities: Capabilities,
     /// Whether the file keeps a write-ahead log, or will when it is made.
     wal: bool,
-    /// The connection for the catalogue and the ledger.
-    control: Thread<Control>,
+    /// The ledger, whose connection is the catalogue's as well.
+    ledger: SqlLedger<File>,
 }
 
 impl SqliteTarget {
@@ -118,16 +115,13 @@ impl SqliteTarget {
     }
 
     async fn open(location: Location) -> Result<Self> {
-        let opening = location.clone();
-        let control = Thread::start("sqlite-control", move || Control::open(opening)).await?;
-        let wal = control
+        let file = File::of(location.clone(), RowsIn::ThisFile);
+        let wal = file
             .run(|control| match control.existing()? {
                 None => Ok(true),
-                Some(connection) => {
-                    connect::is_wal(connection).map_err(|failure| errors::error(failure, errors::Doing::Else))
-                }
+                Some(file) => connect::is_wal(file.connection).map_err(ledger::failed),
             })
-            .await??;
+            .await?;
         Ok(Self {
             location,
             capabilities: Capabilities {
@@ -154,7 +148,7 @@ impl SqliteTarget {
                 array_rows_max: |_| usize::MAX,
             },
             wal,
-            control,
+            ledger: SqlLedger(file),
         })
     }
 
@@ -164,12 +158,13 @@ impl SqliteTarget {
         absent: T,
         work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.control
+        self.ledger
+            .0
             .run(move |control| match control.existing()? {
                 None => Ok(absent),
-                Some(connection) => work(connection),
+                Some(file) => work(file.connection),
             })
-            .await?
+            .await
     }
 
     /// Does `work` on the file, which must be there.
@@ -177,42 +172,10 @@ impl SqliteTarget {
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.control
-            .run(move |control| {
-                let missing = Error::schema(format!("{} does not exist", control.location.shown()));
-                control.existing()?.ok_or(missing).and_then(work)
-            })
-            .await?
-    }
-}
-
-/// What the control thread owns.
-struct Control {
-    location: Location,
-    connection: Option<Connection>,
-}
-
-impl Control {
-    fn open(location: Location) -> Result<Self> {
-        let connection = location.open_existing()?;
-        Ok(Self { location, connection })
-    }
-
-    /// The connection, if there is a file by now.
-    fn existing(&mut self) -> Result<Option<&mut Connection>> {
-        if self.connection.is_none() {
-            self.connection = self.location.open_existing()?;
-        }
-        Ok(self.connection.as_mut())
-    }
-
-    /// The connection, to a new file if there was none.
-    fn created(&mut self) -> Result<&mut Connection> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.location.open_or_create()?,
-        };
-        Ok(self.connection.insert(connection))
+        self.ledger
+            .0
+            .run(move |control| work(control.required()?.connection))
+            .await
     }
 }
 
@@ -244,7 +207,7 @@ impl Target for SqliteTarget {
 
     async fn table_names(&self) -> Result<Vec<String>> {
         self.on_existing(Vec::new(), |connection| {
-            catalog::table_names(connection).map_err(|failure| errors::error(failure, errors::Doing::Else))
+            catalog::table_names(connection).map_err(ledger::failed)
         })
         .await
     }
@@ -260,13 +223,14 @@ impl Target for SqliteTarget {
     async fn create(&self, spec: &TableSpec) -> Result<()> {
         let statement = sql::create_table(spec)?;
         let name = spec.name.to_string();
-        self.control
+        self.ledger
+            .0
             .run(move |control| {
-                control.created()?.execute_batch(&statement).map_err(|failure| {
-                    errors::error(failure, errors::Doing::Else).at(format!("table {name} cannot be created"))
-                })
+                let created = control.created()?.connection.execute_batch(&statement);
+                created
+                    .map_err(|failure| ledger::failed(failure).at(format!("table {name} cannot be created")))
             })
-            .await?
+            .await
     }
 
     async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
@@ -289,7 +253,7 @@ impl Target for SqliteTarget {
     }
 
     fn ledger(&self) -> &dyn Ledger {
-        self
+        &self.ledger
     }
 
     fn parts(&self) -> Parts<'_> {
@@ -364,111 +328,5 @@ impl Prepare for SqliteTarget {
         let name = table.name.name.clone();
         self.on_required(move |connection| prepare::check_preparation(connection, &name, preparation))
             .await
-    }
-}
-
-#[async_trait]
-impl Ledger for SqliteTarget {
-    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
-        let query = query.clone();
-        self.on_existing(Vec::new(), move |connection| ledger::runs(connection, &query))
-            .await
-    }
-
-    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
-        let prefix = prefix.to_owned();
-        self.on_existing(Vec::new(), move |connection| ledger::ids(connection, &prefix))
-            .await
-    }
-
-    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
-        let keys = keys.to_vec();
-        self.on_existing(Vec::new(), move |connection| ledger::inputs(connection, &keys))
-            .await
-    }
-
-    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
-        self.on_existing(0, move |connection| ledger::prune(connection, keep, limit))
-            .await
-    }
-
-    /// The file that holds it is the one that was named.
-    async fn elsewhere(&self, _: &Sought) -> Result<Vec<OtherLedger>> {
-        Ok(Vec::new())
-    }
-
-    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
-        if !grantees.is_empty() {
-            return Err(Error::config("SQLite has no roles to grant the ledger's use to")
-                .hint("leave --grant out; who may write the file may use the ledger"));
-        }
-        Ok(vec![Setup {
-            place: "the file that has the rows".to_owned(),
-            statements: ledger::statements(),
-            notes: vec!["the first run makes them, and two more by which tables are told apart".to_owned()],
-        }])
-    }
-
-    async fn set_up(&self, _: &[String]) -> Result<()> {
-        self.on_required(ledger::set_up).await
-    }
-
-    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        let run = run.clone();
-        self.on_required(move |connection| ledger::start(connection, &run))
-            .await
-    }
-
-    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
-        let run_id = run_id.to_owned();
-        self.on_existing(Vec::new(), move |connection| ledger::slots(connection, &run_id))
-            .await
-    }
-
-    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        let run_id = run_id.to_owned();
-        self.on_required(move |connection| ledger::take_over(connection, &run_id, |_| Ok(())))
-            .await
-    }
-
-    /// Rows and ledger are in one file.
-    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
-        Ok(Vec::new())
-    }
-
-    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
-        Ok(())
-    }
-
-    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
-        let (run_id, opening) = (run_id.to_owned(), opening.clone());
-        self.on_existing(false, move |connection| {
-            ledger::note_opening(connection, &run_id, &opening)
-        })
-        .await
-    }
-
-    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
-        let handle = handle.clone();
-        self.on_required(move |connection| ledger::finish(connection, &handle, counts))
-            .await
-    }
-
-    async fn forget(&self, run_id: &str) -> Result<bool> {
-        let run_id = run_id.to_owned();
-        self.on_existing(false, move |connection| ledger::forget(connection, &run_id))
-            .await
-    }
-
-    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
-        let handle = handle.clone();
-        self.on_existing(false, move |connection| {
-            ledger::forget_unbegun(connection, &handle)
-        })
-        .await
-    }
-
-    async fn conclude(&self, _: &str) -> Result<()> {
-        Ok(())
     }
 }

@@ -6,33 +6,30 @@
 //! between sends rows again, which is harmless only where the target makes it so.
 //!
 //! A target with such a ledger implements [`RunRows`], holds a [`LedgerFile`], and returns it as its
-//! [`Ledger`] and as its [`LocalLedger`].
+//! [`Ledger`] ([`LedgerFile::as_ledger`]) and as its [`LocalLedger`].
 //!
 //! The file and its directory are made when the first run starts; reading makes nothing. Losing the last steps with the
 //! machine means no more than sending rows again, so commits are not synced.
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
 use rusqlite::{Connection, params};
 use tokio::sync::OnceCell;
 use tonnage_core::{
-    error::{Error, ErrorKind, Result},
-    ledger::{
-        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
-        inputs::InputRecord,
-    },
-    slot::{Advance, Counts, SlotState},
+    error::{Error, Result},
+    ledger::{Emptied, Ledger, NewRun, OtherLedger, RunHandle, Setup, Sought},
+    slot::{Advance, SlotState},
     target::{Claim, LocalLedger},
 };
+use tonnage_sql::ledger::{Place, SqlLedger, Work, no_ledger};
 
 use super::{
     connect::Location,
-    errors::{self, Doing},
-    ledger::{self, change},
+    ledger::{InFile, advance, failed, ready, statements},
     thread::Thread,
 };
 
@@ -47,21 +44,22 @@ pub trait RunRows: Send + Sync {
     fn taken_over(&self, run_id: &str, slots: &[SlotState]) -> Result<()>;
 }
 
-fn failed(failure: rusqlite::Error) -> Error {
-    errors::error(failure, Doing::Else)
-}
-
-/// A commit is written and not synced: the write-ahead log keeps the file whole.
-fn unsynced(connection: &Connection) -> Result<()> {
-    connection
-        .execute_batch("PRAGMA synchronous = NORMAL")
-        .map_err(failed)
+/// Where the rows of a ledger's runs are.
+#[derive(Clone)]
+pub(super) enum RowsIn {
+    /// In the file of the ledger.
+    ThisFile,
+    /// In a database that cannot hold a ledger.
+    Elsewhere(Arc<dyn RunRows>),
 }
 
 /// See the module.
-pub struct LedgerFile {
-    path: Mutex<PathBuf>,
-    rows: Arc<dyn RunRows>,
+pub struct LedgerFile(SqlLedger<File>);
+
+/// The file of a ledger. A target whose rows are in it uses its connection for the catalogue as well.
+pub(super) struct File {
+    location: Mutex<Location>,
+    rows: RowsIn,
     /// Started when it is first used.
     control: OnceCell<Thread<Control>>,
 }
@@ -71,37 +69,43 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         .map_err(|error| Error::config(format!("'{}' is not a path: {error}", path.display())))
 }
 
-struct Control {
-    location: Location,
+/// What the thread of a file owns.
+pub(super) struct Control {
+    pub(super) location: Location,
+    rows: RowsIn,
     connection: Option<Connection>,
 }
 
 impl Control {
-    /// The connection, if there is a file.
-    fn existing(&mut self) -> Result<Option<&mut Connection>> {
-        let directory = self.location.path.parent().unwrap_or(Path::new("/"));
-        if self.connection.is_none() && directory.is_dir() {
-            self.connection = self.location.open_existing()?;
-            if let Some(connection) = &self.connection {
-                unsynced(connection)?;
-            }
-        }
-        Ok(self.connection.as_mut())
+    fn directory(&self) -> &Path {
+        self.location.path.parent().unwrap_or(Path::new("/"))
     }
 
-    fn required(&mut self) -> Result<&mut Connection> {
-        let missing = Error::new(
-            ErrorKind::Fenced,
-            format!("the ledger {} is gone", self.location.shown()),
-        );
+    /// The file, if there is one by now.
+    pub(super) fn existing(&mut self) -> Result<Option<InFile<'_>>> {
+        // The directory of a ledger is made with it.
+        let may_be = matches!(self.rows, RowsIn::ThisFile) || self.directory().is_dir();
+        if self.connection.is_none() && may_be {
+            self.open(self.location.open_existing()?)?;
+        }
+        let rows = &self.rows;
+        Ok(self
+            .connection
+            .as_mut()
+            .map(|connection| InFile { connection, rows }))
+    }
+
+    /// The file, which must be there.
+    pub(super) fn required(&mut self) -> Result<InFile<'_>> {
+        let missing = Error::schema(format!("{} does not exist", self.location.shown()));
         self.existing()?.ok_or(missing)
     }
 
-    fn created(&mut self) -> Result<&mut Connection> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => {
-                let directory = self.location.path.parent().unwrap_or(Path::new("/"));
+    /// The file, a new one if there was none.
+    pub(super) fn created(&mut self) -> Result<InFile<'_>> {
+        if self.connection.is_none() {
+            if let RowsIn::Elsewhere(_) = self.rows {
+                let directory = self.directory();
                 std::fs::create_dir_all(directory).map_err(|cause| {
                     Error::config(format!(
                         "the directory {} of the ledger cannot be made: {cause}",
@@ -109,90 +113,193 @@ impl Control {
                     ))
                     .hint("--ledger PATH keeps it elsewhere")
                 })?;
-                let connection = self.location.open_or_create()?;
-                unsynced(&connection)?;
-                connection
             }
+            self.open(Some(self.location.open_or_create()?))?;
+        }
+        self.required()
+    }
+
+    fn open(&mut self, connection: Option<Connection>) -> Result<()> {
+        // Where the rows are elsewhere a commit is written and not synced: the write-ahead log keeps the file whole.
+        if let (Some(connection), RowsIn::Elsewhere(_)) = (&connection, &self.rows) {
+            let unsynced = "PRAGMA synchronous = NORMAL";
+            connection.execute_batch(unsynced).map_err(failed)?;
+        }
+        self.connection = connection;
+        Ok(())
+    }
+}
+
+impl File {
+    pub(super) fn of(location: Location, rows: RowsIn) -> Self {
+        Self {
+            location: Mutex::new(location),
+            rows,
+            control: OnceCell::new(),
+        }
+    }
+
+    fn location(&self) -> MutexGuard<'_, Location> {
+        self.location.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work` on the file's thread.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Control) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let control = Control {
+            location: self.location().clone(),
+            rows: self.rows.clone(),
+            connection: None,
         };
-        Ok(self.connection.insert(connection))
+        let start = || Thread::start("sqlite-control", || Ok(control));
+        self.control.get_or_try_init(start).await?.run(work).await?
+    }
+}
+
+#[async_trait]
+impl Place for File {
+    async fn ask<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>> {
+        self.run(|control| {
+            let Some(mut file) = control.existing()? else {
+                return Ok(None);
+            };
+            match file.tables()? {
+                Some(tables) => ready(work(&mut file, &tables)).map(Some),
+                None => Ok(None),
+            }
+        })
+        .await
+    }
+
+    async fn change<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>> {
+        self.run(|control| {
+            let Some(mut file) = control.existing()? else {
+                return Ok(None);
+            };
+            // Looked at before the file is locked, and again as they may have been added to meanwhile.
+            if file.tables()?.is_none() {
+                return Ok(None);
+            }
+            file.change(|file| match file.tables()? {
+                Some(tables) => ready(work(file, &tables)).map(Some),
+                None => Ok(None),
+            })
+        })
+        .await
+    }
+
+    async fn begin(&self, run: &NewRun, work: Work<RunHandle>) -> Result<RunHandle> {
+        if let RowsIn::Elsewhere(rows) = &self.rows {
+            rows.prepare(run).await?;
+        }
+        self.run(|control| {
+            let mut file = match control.rows {
+                RowsIn::ThisFile => control.required()?,
+                RowsIn::Elsewhere(_) => control.created()?,
+            };
+            file.change(|file| {
+                let tables = file.make()?;
+                ready(work(file, &tables))
+            })
+        })
+        .await
+    }
+
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The file that holds it is the one that was named.
+    async fn elsewhere(&self, _: &Sought) -> Result<Vec<OtherLedger>> {
+        Ok(Vec::new())
+    }
+
+    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
+        if let RowsIn::Elsewhere(_) = self.rows {
+            return Setup::of_file(&self.location().shown().to_string(), grantees);
+        }
+        if !grantees.is_empty() {
+            return Err(Error::config("SQLite has no roles to grant the ledger's use to")
+                .hint("leave --grant out; who may write the file may use the ledger"));
+        }
+        Ok(vec![Setup {
+            place: "the file that has the rows".to_owned(),
+            statements: statements(),
+            notes: vec!["the first run makes them, and two more by which tables are told apart".to_owned()],
+        }])
+    }
+
+    async fn set_up(&self, _: &[String]) -> Result<()> {
+        match self.rows {
+            RowsIn::Elsewhere(_) => Ok(()),
+            RowsIn::ThisFile => {
+                self.run(|control| control.required()?.change(|file| file.make().map(|_| ())))
+                    .await
+            }
+        }
+    }
+
+    /// A file holds the ledger and the rows, or the database of the rows says nothing of crashes.
+    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
+        Ok(Vec::new())
+    }
+
+    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
+        Ok(())
     }
 }
 
 impl LedgerFile {
     /// The ledger at `path`, which need not be there yet, of runs whose rows `rows` takes care of.
     pub fn at(path: &Path, rows: Arc<dyn RunRows>) -> Result<Self> {
-        Ok(Self {
-            path: Mutex::new(absolute(path)?),
-            rows,
-            control: OnceCell::new(),
-        })
+        let location = Location::of(absolute(path)?);
+        Ok(Self(SqlLedger(File::of(location, RowsIn::Elsewhere(rows)))))
     }
 
-    async fn control(&self) -> Result<&Thread<Control>> {
-        let location = Location::of(self.ledger_file());
-        let start = || {
-            Thread::start("ledger", || {
-                Ok(Control {
-                    location,
-                    connection: None,
-                })
-            })
-        };
-        self.control.get_or_try_init(start).await
+    /// The ledger, as a target hands it out.
+    pub fn as_ledger(&self) -> &dyn Ledger {
+        &self.0
     }
 
-    async fn on_existing<T: Send + 'static>(
-        &self,
-        absent: T,
-        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let work = move |control: &mut Control| match control.existing()? {
-            None => Ok(absent),
-            Some(connection) => work(connection),
-        };
-        self.control().await?.run(work).await?
-    }
-
-    async fn on_required<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Connection) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.control()
-            .await?
-            .run(move |control| control.required().and_then(work))
-            .await?
+    fn file(&self) -> &File {
+        &self.0.0
     }
 
     /// Whether the slots of `steps` stand where they begin, under the epoch of `run`. Moves nothing.
     pub async fn stands(&self, run: &RunHandle, steps: &[Advance]) -> Result<Claim> {
         let (run, steps) = (run.clone(), steps.to_vec());
-        self.on_required(move |connection| {
-            let mut look = connection
-                .prepare_cached(
-                    "SELECT count(*) FROM tonnage_slots
+        self.file()
+            .run(move |control| {
+                let file = control.existing()?.ok_or_else(no_ledger)?;
+                let mut look = file
+                    .connection
+                    .prepare_cached(
+                        "SELECT count(*) FROM tonnage_slots
                      WHERE run_id = ?1 AND slot = ?2 AND epoch = ?3 AND block = ?4 AND rows = ?5",
-                )
-                .map_err(failed)?;
-            for step in &steps {
-                let found: i64 = look
-                    .query_row(
-                        params![
-                            run.run_id,
-                            step.slot,
-                            run.epoch,
-                            step.from.block as i64,
-                            step.from.rows as i64
-                        ],
-                        |row| row.get(0),
                     )
                     .map_err(failed)?;
-                if found != 1 {
-                    return Ok(Claim::Moved);
+                for step in &steps {
+                    let found: i64 = look
+                        .query_row(
+                            params![
+                                run.run_id,
+                                step.slot,
+                                run.epoch,
+                                step.from.block as i64,
+                                step.from.rows as i64
+                            ],
+                            |row| row.get(0),
+                        )
+                        .map_err(failed)?;
+                    if found != 1 {
+                        return Ok(Claim::Moved);
+                    }
                 }
-            }
-            Ok(Claim::Held)
-        })
-        .await
+                Ok(Claim::Held)
+            })
+            .await
     }
 
     /// Moves the slots, by compare-and-set, all or none. `Fenced` where one stands elsewhere by now.
@@ -209,140 +316,28 @@ impl LedgerFile {
         work: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let run = run.clone();
-        self.on_required(move |connection| {
-            change(connection, |connection| {
-                match ledger::advance(connection, &run, &steps)? {
+        self.file()
+            .run(move |control| {
+                let mut file = control.existing()?.ok_or_else(no_ledger)?;
+                file.change(|file| match advance(file.connection, &run, &steps)? {
                     true => work(),
                     false => Err(Error::fenced()),
-                }
+                })
             })
-        })
-        .await
+            .await
     }
 }
 
 impl LocalLedger for LedgerFile {
     fn ledger_file(&self) -> PathBuf {
-        self.path.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.file().location().path.clone()
     }
 
     fn keep_ledger(&self, path: &Path) -> Result<()> {
-        if self.control.initialized() {
+        if self.file().control.initialized() {
             return Err(Error::bug("the ledger was to be moved while it is in use"));
         }
-        *self.path.lock().unwrap_or_else(PoisonError::into_inner) = absolute(path)?;
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Ledger for LedgerFile {
-    async fn runs(&self, query: &RunQuery) -> Result<Vec<RunRecord>> {
-        let query = query.clone();
-        self.on_existing(Vec::new(), move |connection| ledger::runs(connection, &query))
-            .await
-    }
-
-    async fn ids(&self, prefix: &str) -> Result<Vec<String>> {
-        let prefix = prefix.to_owned();
-        self.on_existing(Vec::new(), move |connection| ledger::ids(connection, &prefix))
-            .await
-    }
-
-    async fn inputs(&self, keys: &[String]) -> Result<Vec<InputRecord>> {
-        let keys = keys.to_vec();
-        self.on_existing(Vec::new(), move |connection| ledger::inputs(connection, &keys))
-            .await
-    }
-
-    async fn prune(&self, keep: u64, limit: u64) -> Result<u64> {
-        self.on_existing(0, move |connection| ledger::prune(connection, keep, limit))
-            .await
-    }
-
-    /// The file that holds it is the one that was named.
-    async fn elsewhere(&self, _: &Sought) -> Result<Vec<OtherLedger>> {
-        Ok(Vec::new())
-    }
-
-    async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>> {
-        let shown = self
-            .control()
-            .await?
-            .run(|control| control.location.shown().to_string())
-            .await?;
-        Setup::of_file(&shown, grantees)
-    }
-
-    async fn set_up(&self, _: &[String]) -> Result<()> {
-        Ok(())
-    }
-
-    async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        self.rows.prepare(run).await?;
-        let run = run.clone();
-        self.control()
-            .await?
-            .run(move |control| {
-                change(control.created()?, |connection| {
-                    ledger::record(connection, &run, &run.detail)
-                })
-            })
-            .await?
-    }
-
-    async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
-        let run_id = run_id.to_owned();
-        self.on_existing(Vec::new(), move |connection| ledger::slots(connection, &run_id))
-            .await
-    }
-
-    async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        let (run_id, rows) = (run_id.to_owned(), self.rows.clone());
-        self.on_required(move |connection| {
-            ledger::take_over(connection, &run_id, |slots| rows.taken_over(&run_id, slots))
-        })
-        .await
-    }
-
-    /// The database says nothing of crashes.
-    async fn emptied(&self, _: &[String]) -> Result<Vec<Emptied>> {
-        Ok(Vec::new())
-    }
-
-    async fn accept_emptied(&self, _: &RunHandle) -> Result<()> {
-        Ok(())
-    }
-
-    async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
-        let (run_id, opening) = (run_id.to_owned(), opening.clone());
-        self.on_existing(false, move |connection| {
-            ledger::note_opening(connection, &run_id, &opening)
-        })
-        .await
-    }
-
-    async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
-        let handle = handle.clone();
-        self.on_required(move |connection| ledger::finish(connection, &handle, counts))
-            .await
-    }
-
-    async fn forget(&self, run_id: &str) -> Result<bool> {
-        let run_id = run_id.to_owned();
-        self.on_existing(false, move |connection| ledger::forget(connection, &run_id))
-            .await
-    }
-
-    async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
-        let handle = handle.clone();
-        self.on_existing(false, move |connection| {
-            ledger::forget_unbegun(connection, &handle)
-        })
-        .await
-    }
-
-    async fn conclude(&self, _: &str) -> Result<()> {
+        self.file().location().path = absolute(path)?;
         Ok(())
     }
 }

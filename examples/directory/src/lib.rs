@@ -136,7 +136,7 @@ impl Target for DirectoryTarget {
     }
 
     fn ledger(&self) -> &dyn Ledger {
-        &*self.ledger
+        self.ledger.as_ledger()
     }
 
     fn parts(&self) -> Parts<'_> {

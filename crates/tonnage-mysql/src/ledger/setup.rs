@@ -7,9 +7,14 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::Setup,
 };
+use tonnage_sql::ledger::{self, INPUTS, Tables};
 
-use super::{DATABASE, Tables, found, literal};
-use crate::{catalog::INPUTS, errors, types::quote};
+use super::{
+    literal,
+    place::{DATABASE, check_engines, found, within},
+    session::InSession,
+};
+use crate::{errors, types::quote};
 
 /// How long another process that makes tables is waited for.
 const LOCK_SECONDS: u32 = 600;
@@ -21,7 +26,7 @@ pub(super) const HINT: &str = "`tonnage init TARGET --grant USER`, for an admini
 const TABLE_OPTIONS: &str = "ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin";
 
 /// Does `work` while no other process makes tables of the ledger in `database`.
-pub(super) async fn locked<T>(
+async fn locked<T>(
     conn: &mut Conn,
     database: &str,
     work: impl AsyncFnOnce(&mut Conn) -> Result<T>,
@@ -46,7 +51,7 @@ pub(super) async fn locked<T>(
 }
 
 /// The statement that makes the rows by which runs are found.
-pub(super) fn inputs(table: &str) -> String {
+fn inputs(table: &str) -> String {
     format!(
         "CREATE TABLE IF NOT EXISTS {table} (\
              run_id varchar(64) NOT NULL, number int unsigned NOT NULL, found_by varchar(64) NOT NULL, \
@@ -56,10 +61,10 @@ pub(super) fn inputs(table: &str) -> String {
 }
 
 /// The statements that make the tables. The runs last: who finds them finds all.
-pub(super) fn statements(tables: &Tables) -> Vec<String> {
+fn statements(tables: &Tables) -> Vec<String> {
     let Tables { runs, slots, .. } = tables;
     vec![
-        inputs(&tables.inputs),
+        inputs(inputs_name(tables)),
         format!(
             "CREATE TABLE IF NOT EXISTS {slots} (\
                  run_id varchar(64) NOT NULL, slot int NOT NULL, epoch bigint NOT NULL, \
@@ -83,16 +88,94 @@ pub(super) fn statements(tables: &Tables) -> Vec<String> {
     ]
 }
 
+/// Adds the table of inputs to a ledger that was made before there was one, with the rows of the runs that it has; under
+/// a lock. Without it where this user may not. The table gets its name when it has all rows, so that one that was left half
+/// filled is never taken for whole.
+async fn add(conn: &mut Conn, earlier: Tables) -> Result<Tables> {
+    if earlier.inputs.is_some() {
+        return Ok(earlier);
+    }
+    let tables = within(&earlier.schema);
+    let (runs, all) = (&tables.runs, inputs_name(&tables));
+    let unfilled = format!("{all}_unfilled");
+    let create = inputs(&unfilled);
+    let indexes = format!(
+        "ALTER TABLE {runs} ADD KEY tonnage_runs_identity (identity, run_id), \
+         ADD KEY tonnage_runs_finished (finished, run_id)"
+    );
+    for statement in [format!("DROP TABLE IF EXISTS {unfilled}"), create, indexes] {
+        match conn.query_drop(statement).await {
+            Ok(()) => {}
+            Err(failure) => match errors::number(&failure) {
+                // The indexes are there, of an attempt that was killed.
+                Some(1061) => {}
+                // No right to do so: another user's next run does it.
+                Some(1044 | 1142 | 1227) => return Ok(earlier),
+                _ => return Err(errors::statement(failure)),
+            },
+        }
+    }
+    ledger::fill(&mut InSession::of(conn, &earlier), &earlier, &unfilled).await?;
+    conn.query_drop(format!("RENAME TABLE {unfilled} TO {all}"))
+        .await
+        .map_err(errors::statement)?;
+    Ok(tables)
+}
+
+fn inputs_name(tables: &Tables) -> &str {
+    tables.inputs.as_deref().unwrap_or_default()
+}
+
 /// The statement that removes what is left of a ledger that was dropped: what it knew is to be forgotten.
-pub(super) async fn left(conn: &mut Conn, tables: &Tables) -> Result<Option<String>> {
+async fn left(conn: &mut Conn, tables: &Tables) -> Result<Option<String>> {
     let found: Option<u8> = conn
         .query_first(format!(
             "SELECT 1 FROM information_schema.tables WHERE table_schema = {} AND table_name = '{INPUTS}'",
-            literal(&tables.database)
+            literal(&tables.schema)
         ))
         .await
         .map_err(errors::statement)?;
-    Ok(found.map(|_| format!("DROP TABLE {}", tables.inputs)))
+    Ok(found.map(|_| format!("DROP TABLE {}", inputs_name(tables))))
+}
+
+/// Makes the tables where they are missing, and refuses those that cannot move with rows.
+pub(super) async fn made(conn: &mut Conn, own: &str, asked: Option<&str>) -> Result<Tables> {
+    let tables = match found(conn, asked).await? {
+        Some(tables) if tables.inputs.is_some() => tables,
+        other => {
+            let database = other.map_or_else(|| asked.unwrap_or(own).to_owned(), |tables| tables.schema);
+            locked(conn, &database, async |conn| match found(conn, asked).await? {
+                Some(tables) => add(conn, tables).await,
+                None => make_all(conn, &database).await,
+            })
+            .await?
+        }
+    };
+    check_engines(conn, &tables).await?;
+    Ok(tables)
+}
+
+async fn make_all(conn: &mut Conn, database: &str) -> Result<Tables> {
+    let tables = within(database);
+    let left = left(conn, &tables).await?;
+    for statement in left.into_iter().chain(statements(&tables)) {
+        conn.query_drop(statement).await.map_err(|failure| {
+            let error = errors::statement(failure);
+            if error.kind() != ErrorKind::Refused {
+                return error;
+            }
+            let error = error.at(format!("cannot make the ledger in database {database}"));
+            // Not every refusal is a matter of rights: a disk may be full.
+            match error.code_text() {
+                Some("1044" | "1142" | "1227") => error.hint(HINT),
+                Some("1049") => {
+                    error.hint("`tonnage init TARGET --execute` makes it, or prints what makes it")
+                }
+                _ => error,
+            }
+        })?;
+    }
+    Ok(tables)
 }
 
 /// An account as GRANT names it: `user`, `user@host` or the name of a role.
@@ -111,8 +194,8 @@ pub(super) async fn setup(conn: &mut Conn, asked: Option<&str>, grantees: &[Stri
         statements: Vec::new(),
         notes: Vec::new(),
     };
-    let tables = match Tables::locate(conn, asked).await? {
-        Some(tables) if tables.has_inputs => {
+    let tables = match found(conn, asked).await? {
+        Some(tables) if tables.inputs.is_some() => {
             setup.statements = statements(&tables);
             tables
         }
@@ -126,7 +209,7 @@ pub(super) async fn setup(conn: &mut Conn, asked: Option<&str>, grantees: &[Stri
         }
         None => {
             let database = asked.unwrap_or(DATABASE);
-            let tables = Tables::within(database, true);
+            let tables = within(database);
             let exists: Option<u8> = conn
                 .query_first(format!(
                     "SELECT 1 FROM information_schema.schemata WHERE schema_name = {}",
@@ -144,13 +227,12 @@ pub(super) async fn setup(conn: &mut Conn, asked: Option<&str>, grantees: &[Stri
             tables
         }
     };
-    setup.place = format!("database {}", tables.database);
-    let inputs = Some(&tables.inputs).filter(|_| tables.has_inputs);
+    setup.place = format!("database {}", tables.schema);
+    let Tables {
+        runs, slots, inputs, ..
+    } = &tables;
     for grantee in grantees {
-        for table in [Some(&tables.runs), Some(&tables.slots), inputs]
-            .into_iter()
-            .flatten()
-        {
+        for table in [Some(runs), Some(slots), inputs.as_ref()].into_iter().flatten() {
             setup.statements.push(format!(
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {}",
                 account(grantee)
@@ -162,11 +244,11 @@ pub(super) async fn setup(conn: &mut Conn, asked: Option<&str>, grantees: &[Stri
 
 /// Runs what [`setup`] returns.
 pub(super) async fn set_up(conn: &mut Conn, asked: Option<&str>, grantees: &[String]) -> Result<()> {
-    let found = Tables::locate(conn, asked).await?;
-    let database = found.map_or_else(|| asked.unwrap_or(DATABASE).to_owned(), |tables| tables.database);
+    let other = found(conn, asked).await?;
+    let database = other.map_or_else(|| asked.unwrap_or(DATABASE).to_owned(), |tables| tables.schema);
     locked(conn, &database, async |conn| {
-        if let Some(tables) = Tables::locate(conn, asked).await? {
-            found::add(conn, tables).await?;
+        if let Some(tables) = found(conn, asked).await? {
+            add(conn, tables).await?;
         }
         for statement in setup(conn, asked, grantees).await?.statements {
             conn.query_drop(statement.as_str())

@@ -11,11 +11,17 @@
 
 use tokio_postgres::{Client, GenericClient};
 use tonnage_core::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, Result},
     ledger::{Emptied, RunDetail, RunHandle, inputs::InputDetail},
 };
+use tonnage_sql::ledger::{self, Tables};
 
-use super::{Tables, begin, found, record, setup};
+use super::{
+    begin,
+    place::{existing, found, witnesses},
+    session::InSession,
+    setup,
+};
 use crate::{
     catalog::{self, get},
     errors,
@@ -23,14 +29,14 @@ use crate::{
 
 /// `pg_class.relpersistence` of the witnesses' table; none where there is none.
 async fn persistence(client: &impl GenericClient, tables: &Tables) -> Result<Option<String>> {
-    let found = client
+    let row = client
         .query_opt(
             "SELECT relpersistence::text FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($1::text)",
-            &[&tables.witnesses],
+            &[&witnesses(tables)],
         )
         .await
         .map_err(errors::statement)?;
-    found.map(|row| get(&row, 0)).transpose()
+    row.map(|row| get(&row, 0)).transpose()
 }
 
 /// Whether there are witnesses that go with an emptied table.
@@ -48,7 +54,7 @@ pub(super) async fn put(client: &impl GenericClient, tables: &Tables, run_id: &s
     }
     let put = format!(
         "INSERT INTO {} (run_id) VALUES ($1) ON CONFLICT DO NOTHING",
-        tables.witnesses
+        witnesses(tables)
     );
     let put = client.execute(&put, &[&run_id]).await;
     put.map(|_| ()).map_err(errors::statement)
@@ -58,13 +64,13 @@ pub(super) async fn put(client: &impl GenericClient, tables: &Tables, run_id: &s
 pub(super) fn definition(tables: &Tables) -> String {
     format!(
         "CREATE UNLOGGED TABLE IF NOT EXISTS {} (run_id text PRIMARY KEY)",
-        tables.witnesses
+        witnesses(tables)
     )
 }
 
 /// Makes their table, in place of one that is LOGGED: what that one has witnesses nothing.
 async fn make(client: &impl GenericClient, tables: &Tables) -> Result<()> {
-    let witnesses = &tables.witnesses;
+    let witnesses = &witnesses(tables);
     let make = format!("DROP TABLE IF EXISTS {witnesses}; {}", definition(tables));
     client.batch_execute(&make).await.map_err(|e| {
         let error = errors::statement(e).at(format!("cannot make {witnesses}, next to the ledger"));
@@ -76,7 +82,7 @@ async fn make(client: &impl GenericClient, tables: &Tables) -> Result<()> {
             _ => error,
         }
     })?;
-    found::grant(client, &tables.runs, witnesses).await
+    setup::grant(client, &tables.runs, witnesses).await
 }
 
 /// Those of `run_ids` whose witness is there.
@@ -84,7 +90,7 @@ async fn present(client: &impl GenericClient, tables: &Tables, run_ids: &[String
     if !are_kept(client, tables).await? {
         return Ok(Vec::new());
     }
-    let present = format!("SELECT run_id FROM {} WHERE run_id = ANY ($1)", tables.witnesses);
+    let present = format!("SELECT run_id FROM {} WHERE run_id = ANY ($1)", witnesses(tables));
     let present = client.query(&present, &[&run_ids]).await;
     let present = present.map_err(errors::statement)?;
     present.iter().map(|row| get(row, 0)).collect()
@@ -95,7 +101,7 @@ pub(super) async fn remove(client: &impl GenericClient, tables: &Tables, run_id:
     if !are_kept(client, tables).await? {
         return Ok(());
     }
-    let remove = format!("DELETE FROM {} WHERE run_id = $1", tables.witnesses);
+    let remove = format!("DELETE FROM {} WHERE run_id = $1", witnesses(tables));
     let removed = client.execute(&remove, &[&run_id]).await;
     removed.map(|_| ()).map_err(errors::statement)
 }
@@ -184,7 +190,7 @@ pub(super) async fn emptied(
     asked: Option<&str>,
     run_ids: &[String],
 ) -> Result<Vec<Emptied>> {
-    let Some(tables) = Tables::locate(client, asked).await? else {
+    let Some(tables) = found(client, asked).await? else {
         return Ok(Vec::new());
     };
     if run_ids.is_empty() {
@@ -246,17 +252,18 @@ async fn change(
     emptied_by_crash: bool,
 ) -> Result<bool> {
     let transaction = begin(client).await?;
-    let found = format!(
+    let detail = format!(
         "SELECT detail FROM {} WHERE run_id = $1 AND {which} FOR UPDATE",
         tables.runs
     );
-    let found = transaction.query_opt(&found, &[&run_id]).await;
-    let Some(row) = found.map_err(errors::statement)? else {
+    let detail = transaction.query_opt(&detail, &[&run_id]).await;
+    let Some(row) = detail.map_err(errors::statement)? else {
         return Ok(false);
     };
     let mut detail = RunDetail::from_json(run_id, &get::<String>(&row, 0)?)?;
     detail.emptied_by_crash = emptied_by_crash;
-    record(&transaction, tables, run_id, &detail).await?;
+    let session = &mut InSession::of(&transaction, tables);
+    ledger::rewrite(session, tables, run_id, &detail).await?;
     match emptied_by_crash {
         true => put(&transaction, tables, run_id).await?,
         false => remove(&transaction, tables, run_id).await?,
@@ -267,14 +274,11 @@ async fn change(
 
 /// See [`Ledger::accept_emptied`](tonnage_core::ledger::Ledger::accept_emptied).
 pub(super) async fn accept(client: &mut Client, asked: Option<&str>, handle: &RunHandle) -> Result<()> {
-    let tables = Tables::existing(client, asked).await?;
+    let tables = existing(client, asked).await?;
     let owned = format!("epoch = {} AND finished IS NULL", handle.epoch);
     match change(client, &tables, &handle.run_id, &owned, true).await? {
         true => Ok(()),
-        false => Err(Error::new(
-            ErrorKind::Fenced,
-            format!("run {} was taken over by another process", handle.run_id),
-        )),
+        false => Err(ledger::taken_over(&handle.run_id)),
     }
 }
 

@@ -7,13 +7,14 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::Setup,
 };
+use tonnage_sql::ledger::{self, INPUTS, Tables};
 
-use super::{SCHEMA, Tables, crash_marker, found, locate};
-use crate::{
-    catalog::{INPUTS, get},
-    errors,
-    types::quote,
+use super::{
+    crash_marker,
+    place::{SCHEMA, found, within, witnesses},
+    session::InSession,
 };
+use crate::{catalog::get, errors, types::quote};
 
 /// Taken while the tables are made, so that two first runs do not collide. "tonnage" in ASCII.
 const CREATION_LOCK: i64 = 0x0074_6f6e_6e61_6765;
@@ -29,8 +30,10 @@ pub(super) async fn lock(client: &impl GenericClient) -> Result<()> {
 
 /// The statements that make the tables.
 pub(super) fn statements(tables: &Tables) -> Vec<String> {
-    let Tables { runs, slots, .. } = tables;
-    let inputs = tables.inputs.as_deref().unwrap_or_default();
+    let Tables {
+        runs, slots, inputs, ..
+    } = tables;
+    let inputs = inputs.as_deref().unwrap_or_default();
     vec![
         format!(
             "CREATE TABLE IF NOT EXISTS {runs} (\
@@ -64,6 +67,60 @@ pub(super) fn statements(tables: &Tables) -> Vec<String> {
     ]
 }
 
+/// Whether this role may add to a ledger that was made before.
+pub(super) async fn may_add(client: &impl GenericClient, runs: &str) -> Result<bool> {
+    let row = client
+        .query_one(
+            "SELECT pg_catalog.pg_has_role(c.relowner, 'USAGE') \
+                 AND pg_catalog.has_schema_privilege(c.relnamespace, 'CREATE') \
+             FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass($1::text)",
+            &[&runs],
+        )
+        .await
+        .map_err(errors::statement)?;
+    get(&row, 0)
+}
+
+/// Adds the table of inputs to a ledger that was made before there was one, with the rows of the runs that it has.
+pub(super) async fn add(client: &(impl GenericClient + Sync), earlier: Tables) -> Result<Tables> {
+    if earlier.inputs.is_some() {
+        return Ok(earlier);
+    }
+    let tables = within(&earlier.schema);
+    for statement in statements(&tables) {
+        let added = client.batch_execute(&statement).await;
+        added.map_err(errors::statement)?;
+    }
+    let inputs = tables.inputs.as_deref().unwrap_or_default();
+    grant(client, &tables.runs, inputs).await?;
+    ledger::fill(&mut InSession::of(client, &tables), &tables, inputs).await?;
+    Ok(tables)
+}
+
+/// Gives those who may do something with the table of runs, and its owner, the same rights to another table of the ledger.
+pub(super) async fn grant(client: &impl GenericClient, runs: &str, table: &str) -> Result<()> {
+    let grants = client
+        .query(
+            "SELECT pg_catalog.format('GRANT %s ON %s TO %s', a.privilege_type, $2::text, \
+                 CASE a.grantee WHEN 0 THEN 'PUBLIC' \
+                 ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END) \
+             FROM pg_catalog.pg_class c, \
+                  pg_catalog.aclexplode(coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))) a \
+             WHERE c.oid = pg_catalog.to_regclass($1::text) \
+               AND a.grantee <> (SELECT relowner FROM pg_catalog.pg_class WHERE oid = pg_catalog.to_regclass($2::text))",
+            &[&runs, &table],
+        )
+        .await
+        .map_err(errors::statement)?;
+    for grant in &grants {
+        client
+            .batch_execute(&get::<String>(grant, 0)?)
+            .await
+            .map_err(errors::statement)?;
+    }
+    Ok(())
+}
+
 /// The statements that let a role use the ledger.
 fn grants(tables: &Tables, role: &str) -> Vec<String> {
     // A role cannot have this name.
@@ -71,13 +128,12 @@ fn grants(tables: &Tables, role: &str) -> Vec<String> {
         true => "PUBLIC".to_owned(),
         false => quote(role),
     };
-    let has_all = tables.inputs.is_some();
-    let all = [
-        Some(&tables.runs),
-        Some(&tables.slots),
-        tables.inputs.as_ref(),
-        has_all.then_some(&tables.witnesses),
-    ];
+    let Tables {
+        runs, slots, inputs, ..
+    } = tables;
+    let witnesses = witnesses(tables);
+    let witnesses = inputs.is_some().then_some(&witnesses);
+    let all = [Some(runs), Some(slots), inputs.as_ref(), witnesses];
     let mut grants = vec![format!(
         "GRANT USAGE ON SCHEMA {} TO {role}",
         quote(&tables.schema)
@@ -155,32 +211,31 @@ pub(super) async fn setup(
     asked: Option<&str>,
     grantees: &[String],
 ) -> Result<Setup> {
-    let located = locate(client, asked).await?;
     let mut setup = Setup {
         place: String::new(),
         statements: Vec::new(),
         notes: Vec::new(),
     };
-    let tables = match located {
-        Some((schema, true)) => {
-            let tables = Tables::within(&schema, true);
+    let tables = match found(client, asked).await? {
+        Some(tables) if tables.inputs.is_some() => {
             setup.statements = statements(&tables);
             setup.statements.push(crash_marker::definition(&tables));
             tables
         }
-        Some((schema, false)) => {
+        Some(tables) => {
             setup.notes.push(
                 "it is of an earlier version: the next run of its owner, or --execute, adds what is new, with what it \
                  knows of earlier runs"
                     .to_owned(),
             );
-            Tables::within(&schema, false)
+            tables
         }
         None => {
-            let schema = asked.unwrap_or(SCHEMA);
-            let tables = Tables::within(schema, true);
-            match has_schema(client, schema).await? {
-                false => setup.statements.push(format!("CREATE SCHEMA {}", quote(schema))),
+            let tables = within(asked.unwrap_or(SCHEMA));
+            match has_schema(client, &tables.schema).await? {
+                false => setup
+                    .statements
+                    .push(format!("CREATE SCHEMA {}", quote(&tables.schema))),
                 true => setup.statements.extend(left(client, &tables).await?),
             }
             setup.statements.extend(statements(&tables));
@@ -211,13 +266,13 @@ pub(super) async fn left(client: &impl GenericClient, tables: &Tables) -> Result
 
 /// Runs what [`setup`] returns, in a transaction.
 pub(super) async fn set_up(
-    client: &impl GenericClient,
+    client: &(impl GenericClient + Sync),
     asked: Option<&str>,
     grantees: &[String],
 ) -> Result<()> {
     lock(client).await?;
-    if let Some((schema, false)) = locate(client, asked).await? {
-        found::add(client, &Tables::within(&schema, true)).await?;
+    if let Some(earlier) = found(client, asked).await? {
+        add(client, earlier).await?;
     }
     for statement in setup(client, asked, grantees).await?.statements {
         client

@@ -2,7 +2,7 @@
 
 use tonnage::{
     ErrorKind,
-    ledger::{Ledger, RunQuery},
+    ledger::RunQuery,
     operation::Method,
     preparation::Preparation,
     slot::{Counts, Position},
@@ -227,7 +227,7 @@ async fn the_ledger_travels_with_a_copy_of_the_file() {
         .await
         .unwrap();
     assert_eq!(
-        copied.runs(&RunQuery::Newest(1_000)).await.unwrap()[0].run_id,
+        copied.ledger().runs(&RunQuery::Newest(1_000)).await.unwrap()[0].run_id,
         "1"
     );
     let table = copied.table(&TableName::bare("t")).await.unwrap().unwrap();
