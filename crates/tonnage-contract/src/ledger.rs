@@ -20,7 +20,7 @@ use crate::{Fixture, make, rows};
 const SLOTS: u16 = 4;
 
 /// A run of inserts into `table`, which has loaded the file `input`.
-fn new_run(table: &Table, identity: &str, input: &str) -> NewRun {
+pub(crate) fn new_run(table: &Table, identity: &str, input: &str) -> NewRun {
     NewRun {
         run_id: Uuid::now_v7().simple().to_string(),
         identity: identity.to_owned(),
@@ -57,7 +57,7 @@ fn new_run(table: &Table, identity: &str, input: &str) -> NewRun {
 }
 
 /// Inserts into all columns of `table`, by the first method that can.
-fn request(target: &Arc<dyn Target>, table: &Table) -> WriteRequest {
+pub(crate) fn request(target: &Arc<dyn Target>, table: &Table) -> WriteRequest {
     let columns = table.columns.iter().enumerate().map(|(at, column)| WriteColumn {
         source: at,
         source_name: column.name.clone(),
@@ -82,7 +82,7 @@ fn request(target: &Arc<dyn Target>, table: &Table) -> WriteRequest {
 }
 
 /// Rows `ids` of the table.
-fn batch(request: &WriteRequest, ids: std::ops::Range<i64>) -> RecordBatch {
+pub(crate) fn batch(request: &WriteRequest, ids: std::ops::Range<i64>) -> RecordBatch {
     let columns = request.columns.iter().map(|column| ReadColumn {
         name: column.name.clone(),
         ty: column.ty,
@@ -98,7 +98,7 @@ fn batch(request: &WriteRequest, ids: std::ops::Range<i64>) -> RecordBatch {
 }
 
 /// From the beginning of a slot to its row `rows`.
-fn step(slot: u16, from: u64, rows: u64) -> Advance {
+pub(crate) fn step(slot: u16, from: u64, rows: u64) -> Advance {
     Advance {
         slot,
         from: Position {
@@ -122,24 +122,24 @@ fn step(slot: u16, from: u64, rows: u64) -> Advance {
 }
 
 /// The first step of a slot, which is at block 0 before.
-fn first_step(slot: u16, rows: u64) -> Advance {
+pub(crate) fn first_step(slot: u16, rows: u64) -> Advance {
     Advance {
         from: Position::default(),
         ..step(slot, 0, rows)
     }
 }
 
-struct Begun {
-    target: Arc<dyn Target>,
-    table: Table,
-    request: WriteRequest,
-    run: NewRun,
-    handle: RunHandle,
+pub(crate) struct Begun {
+    pub(crate) target: Arc<dyn Target>,
+    pub(crate) table: Table,
+    pub(crate) request: WriteRequest,
+    pub(crate) run: NewRun,
+    pub(crate) handle: RunHandle,
 }
 
 impl Begun {
     /// A table and a run into it.
-    async fn new(fixture: &dyn Fixture) -> Self {
+    pub(crate) async fn new(fixture: &dyn Fixture) -> Self {
         let target = fixture.target();
         let (table, _) = make(&target).await;
         let run = new_run(&table, "one", "/input");
@@ -160,19 +160,19 @@ impl Begun {
         }
     }
 
-    async fn writer(&self, handle: &RunHandle) -> Box<dyn Writer> {
+    pub(crate) async fn writer(&self, handle: &RunHandle) -> Box<dyn Writer> {
         self.target
             .writer(&self.request, Some(handle))
             .await
             .expect("a writer")
     }
 
-    async fn slots(&self) -> Vec<SlotState> {
+    pub(crate) async fn slots(&self) -> Vec<SlotState> {
         self.target.ledger().slots(&self.run.run_id).await.expect("slots")
     }
 
     /// Claims the step, and writes and commits rows `ids` with it.
-    async fn write(&self, writer: &mut dyn Writer, step: Advance, ids: std::ops::Range<i64>) {
+    pub(crate) async fn write(&self, writer: &mut dyn Writer, step: Advance, ids: std::ops::Range<i64>) {
         assert_eq!(writer.begin(&[step]).await.expect("a claim"), Claim::Held);
         let places = ids.clone().map(|id| id as u64).collect();
         if let Some(known) = writer.places() {

@@ -11,13 +11,16 @@
 //! tonnage_contract::suites!(DirectoryFixture::new().await);
 //! ```
 
+pub mod claims;
 pub mod faults;
 pub mod faulty;
 pub mod get;
 pub mod ledger;
+pub mod model;
 pub mod operations;
 pub mod rejects;
 pub mod resume;
+pub mod transactions;
 pub mod unload;
 pub mod values;
 
@@ -33,11 +36,12 @@ use tempfile::TempDir;
 use tonnage_core::{
     ColumnType, Error, ErrorKind, Result,
     convert::shown_value,
+    operation::{Method, Mode, Operation, Support},
     reader::BeyondArrow,
     table::{ColumnSpec, Table, TableName, TableSpec},
-    target::Target,
+    target::{Rows, Target},
 };
-use tonnage_engine::{connected::Connected, load::builder::Load, plan::RejectsMax};
+use tonnage_engine::{connected::Connected, load::builder::Load, plan::RejectsMax, unload::builder::Unload};
 
 /// A database of one test's own, without tables.
 #[async_trait]
@@ -53,6 +57,87 @@ pub trait Fixture: Send + Sync {
 
     /// What it takes less than the contract asks.
     fn exceptions(&self) -> &'static [Exception];
+
+    /// Types that columns are made of another one for: what was asked for, and what they are.
+    fn other_types(&self) -> &'static [(&'static str, &'static str)];
+
+    /// The same database as others reach it, in statements; none where it has no language.
+    fn language(&self) -> Option<&dyn Language>;
+}
+
+/// What others than the target do to a database.
+#[async_trait]
+pub trait Language: Send + Sync {
+    /// Runs statements, which end at semicolons at the ends of lines.
+    async fn run(&self, statements: &str);
+
+    /// Tables that mean the same to a load as one that the target makes, and take other ways.
+    fn layouts(&self) -> &'static [Layout];
+
+    /// What becomes of a table `t` of a key `id` and texts `v` and `w` while it is written to.
+    fn alterations(&self) -> &'static [Alteration];
+
+    /// What may be done to it and is no alteration.
+    fn harmless(&self) -> &'static str;
+}
+
+/// A table `t` of a key `id` of whole numbers and texts `v` and `w`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Makes it.
+    pub made_by: &'static str,
+    /// Whether it refuses a `v` of `bad`.
+    pub refusing: Refusing,
+}
+
+impl Layout {
+    /// That refuses a `v` of `bad`.
+    pub const fn refusing(made_by: &'static str) -> Self {
+        Self {
+            made_by,
+            refusing: Refusing::Bad,
+        }
+    }
+}
+
+/// Whether a table refuses rows of which a column says that they are bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusing {
+    /// It refuses them.
+    Bad,
+    /// It has no conditions.
+    Nothing,
+}
+
+/// An alteration of a table by somebody else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alteration {
+    /// Statements; they may leave a table `old`.
+    pub statements: &'static str,
+    /// What the error says of it.
+    pub message: &'static str,
+    /// Who is refused.
+    pub refused: Writers,
+}
+
+impl Alteration {
+    /// That no writer of the plan passes over.
+    pub const fn of(statements: &'static str, message: &'static str) -> Self {
+        Self {
+            statements,
+            message,
+            refused: Writers::All,
+        }
+    }
+}
+
+/// Writers of a plan whose table was altered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writers {
+    /// All of that plan.
+    All,
+    /// Those that were open: it is no part of what the plan rests on.
+    Open,
 }
 
 /// A value that a database does not take.
@@ -73,13 +158,27 @@ macro_rules! suites {
             an_identity_has_one_unfinished_run, a_finished_run_stays_finished, a_run_is_forgotten_once,
             inputs_are_found_after_pruning, an_unknown_run_is_no_run,
         ]);
-        $crate::suites!(@suite $fixture, values: [every_type_comes_back_as_it_went]);
-        $crate::suites!(@suite $fixture, operations: [
-            inserts, upserts, ignores, updates, deletes, a_key_is_refused_or_kept,
+        $crate::suites!(@suite $fixture, claims: [
+            a_retry_learns_what_became_of_its_predecessor, a_take_over_is_the_end_of_what_it_finds_open,
+            a_commit_comes_about_or_its_run_is_forgotten, first_runs_at_once_make_one_ledger,
+            a_slot_that_is_elsewhere_is_not_moved, counts_are_what_the_commit_says, a_start_is_on_record,
+            a_table_is_emptied_with_the_start_or_not_at_all,
         ]);
+        $crate::suites!(@suite $fixture, transactions: [
+            what_is_not_committed_is_not_there, a_table_that_was_altered_is_not_written,
+        ]);
+        $crate::suites!(@suite $fixture, values: [every_type_comes_back_as_it_went, a_table_has_the_types_it_was_made_with]);
+        $crate::suites!(@suite $fixture, operations: [
+            inserts, upserts, ignores, updates, deletes, an_upsert_of_keys_alone_leaves_rows_as_they_are,
+            a_key_is_refused_or_kept,
+        ]);
+        $crate::suites!(@suite $fixture, model: [loads_do_what_one_row_at_a_time_does]);
         $crate::suites!(@suite $fixture, rejects: [a_bad_row_costs_only_itself, more_bad_rows_than_allowed_end_the_run]);
         $crate::suites!(@suite $fixture, resume: [a_stopped_run_goes_on, an_input_that_changed_is_refused]);
-        $crate::suites!(@suite $fixture, unload: [all_rows_come_once, what_is_asked_for_comes]);
+        $crate::suites!(@suite $fixture, unload: [
+            all_rows_come_once, what_is_asked_for_comes, what_cannot_be_read_is_refused_before_a_file_is_made,
+            all_of_it_is_of_one_moment,
+        ]);
         $crate::suites!(@suite $fixture, get: [found_and_missing]);
         $crate::suites!(@suite $fixture, faults: [a_connection_lost_anywhere]);
     };
@@ -143,6 +242,49 @@ async fn make(target: &Arc<dyn Target>) -> (Table, Keyed) {
         &[("id", ColumnType::Int64, false), ("v", ColumnType::TEXT, true)],
     )
     .await
+}
+
+/// A table of a key `id` and texts `v` and `w`, as [`Language`] means it.
+const WIDE: &[(&str, ColumnType, bool)] = &[
+    ("id", ColumnType::Int64, false),
+    ("v", ColumnType::TEXT, true),
+    ("w", ColumnType::TEXT, true),
+];
+
+/// The operation of `mode` by the key `id`.
+fn operation(mode: Mode) -> Operation {
+    let key = vec!["id".to_owned()];
+    match mode {
+        Mode::Insert => Operation::Insert,
+        Mode::Upsert => Operation::Upsert { key },
+        Mode::Ignore => Operation::Ignore { key },
+        Mode::Update => Operation::Update { key },
+        Mode::Delete => Operation::Delete { key },
+    }
+}
+
+/// The methods by which `mode` goes on `table`, fastest first.
+fn methods(target: &Arc<dyn Target>, table: &Table, mode: Mode) -> Vec<Method> {
+    let can = |method: &Method| target.support(table, &operation(mode), *method) == Support::Yes;
+    target
+        .capabilities()
+        .methods
+        .iter()
+        .copied()
+        .filter(can)
+        .collect()
+}
+
+/// Drops `t`, if it is there.
+async fn drop_t(target: &Arc<dyn Target>) {
+    let there = target
+        .table(&TableName::bare("t"))
+        .await
+        .expect("the catalogue is read");
+    if let Some(table) = there {
+        let dropped = target.drop_table(&table, Rows::Drop).await.expect("an answer");
+        assert!(dropped, "it is still that table");
+    }
 }
 
 async fn make_of(target: &Arc<dyn Target>, columns: &[(&str, ColumnType, bool)]) -> (Table, Keyed) {
@@ -222,7 +364,12 @@ fn load(target: &Arc<dyn Target>, path: &str, rejects: &Path) -> Load {
 
 /// The rows of a table, sorted, read by so many jobs.
 async fn read(target: &Arc<dyn Target>, table: &str, jobs: usize) -> Result<Vec<Row>> {
-    let mut batches = connected(target).unload(table).jobs(jobs).batches().await?;
+    rows_of(connected(target).unload(table).jobs(jobs)).await
+}
+
+/// What an unload reads, sorted.
+async fn rows_of(unload: Unload) -> Result<Vec<Row>> {
+    let mut batches = unload.batches().await?;
     let mut rows = Vec::new();
     while let Some(batch) = batches.next().await? {
         rows.extend(texts(&batch));

@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use tonnage_core::{
-    operation::{Method, Mode, Operation, Support},
+    operation::{Method, Mode, Support},
     target::Target,
 };
 
-use crate::{Files, Fixture, Keyed, Row, assert_refused, described, load, make, row, rows};
+use crate::{
+    Files, Fixture, Keyed, Row, assert_refused, described, drop_t, load, make, methods, operation, row, rows,
+};
 
 const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 
@@ -49,17 +51,6 @@ fn expected(target: &Arc<dyn Target>, mode: Mode, keyed: Keyed) -> Expected {
         written,
         left_out,
         rejected,
-    }
-}
-
-fn operation(mode: Mode) -> Operation {
-    let key = vec!["id".to_owned()];
-    match mode {
-        Mode::Insert => Operation::Insert,
-        Mode::Upsert => Operation::Upsert { key },
-        Mode::Ignore => Operation::Ignore { key },
-        Mode::Update => Operation::Update { key },
-        Mode::Delete => Operation::Delete { key },
     }
 }
 
@@ -118,8 +109,7 @@ async fn check(fixture: &dyn Fixture, mode: Mode) {
             }
             (can, ended) => panic!("{context}: can: {can}, and {:?}", ended.map(|report| report.rows)),
         }
-        let dropped = target.drop_table(&table, tonnage_core::target::Rows::Drop).await;
-        assert!(dropped.expect("the table is dropped"), "{context}");
+        drop_t(&target).await;
         make(&target).await;
     }
 }
@@ -147,6 +137,33 @@ pub async fn updates(fixture: &dyn Fixture) {
 /// By every method that the target has, with the account of its rows.
 pub async fn deletes(fixture: &dyn Fixture) {
     check(fixture, Mode::Delete).await;
+}
+
+/// An upsert that gives nothing but keys adds the rows whose key is not there, by every method.
+pub async fn an_upsert_of_keys_alone_leaves_rows_as_they_are(fixture: &dyn Fixture) {
+    let target = fixture.target();
+    let (table, keyed) = make(&target).await;
+    let methods = methods(&target, &table, Mode::Upsert);
+    assert!(methods.is_empty() || keyed == Keyed::Yes);
+    for method in methods {
+        let files = Files::new();
+        let before = files.csv("before.csv", old(1..=2));
+        load(&target, &before, &files.path("none.jsonl"))
+            .run()
+            .await
+            .expect("rows to begin with");
+        let came = files.text("input.csv", "id\n2\n3\n3\n");
+        let upsert = load(&target, &came, &files.rejects())
+            .upsert(["id"])
+            .method(method);
+        let report = upsert.run().await.expect("an upsert");
+        assert!(report.rows.balances(), "{method}");
+        let mut expected: Vec<Row> = old(1..=2).map(|(id, v)| row(id, v)).collect();
+        expected.push(vec![Some("3".to_owned()), None]);
+        assert_eq!(rows(fixture).await, expected, "{method}");
+        drop_t(&target).await;
+        make(&target).await;
+    }
 }
 
 /// A table that is made with a key has that key; and one with rows is dropped only when its rows may go with it.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use tonnage_core::{
-    ColumnType,
+    ColumnType, ErrorKind,
     parse::parse_stored,
     reader::{ReadColumn, schema},
 };
 use tonnage_engine::plan::RejectsMax;
 use tonnage_formats::sources::batches::BatchSource;
 
-use crate::{Exception, Files, Fixture, Row, assert_refused, connected, make, read};
+use crate::{Exception, Files, Fixture, Keyed, Row, assert_refused, connected, make, read, spec};
 
 /// A type and its values. Each is also null.
 const CASES: &[(&str, &[&str])] = &[
@@ -129,6 +129,55 @@ pub async fn every_type_comes_back_as_it_went(fixture: &dyn Fixture) {
         "what {} does not take",
         target.capabilities().product
     );
+}
+
+/// A column of each type that a table can be made with is described as that type, but for the fixture's other ones, takes nulls as it was made to, and may be
+/// part of a key; odd names are kept. A table of that name is not made again.
+pub async fn a_table_has_the_types_it_was_made_with(fixture: &dyn Fixture) {
+    let target = fixture.target();
+    let mut others = Vec::new();
+    let types = CASES
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(["decimal(38,38)", "varchar(300)", "char(9)"]);
+    for (at, name) in types.enumerate() {
+        let ty: ColumnType = name.parse().expect("a type");
+        let columns = [("id", ColumnType::Int64, false), ("Odd \"v\"", ty, true)];
+        let mut spec = spec(&format!("Odd \"{at}\"; t"), &columns, Keyed::No);
+        let mut made = target.create(&spec).await;
+        if made.is_err() {
+            // Not every database has names of every kind.
+            spec = crate::spec(&format!("plain{at}"), &[columns[0], ("v", ty, true)], Keyed::No);
+            made = target.create(&spec).await;
+        }
+        match made {
+            Err(error) => assert_refused(&error),
+            Ok(()) => {
+                let again = target.create(&spec).await.expect_err("it is there already");
+                assert_ne!(again.kind(), ErrorKind::Bug, "{again}");
+                let table = target.table(&spec.name).await.expect("the catalogue is read");
+                let table = table.expect("the table is there");
+                assert_eq!(table.name.name, spec.name.name);
+                let found: Vec<_> = table
+                    .columns
+                    .iter()
+                    .map(|column| (&column.name, column.nullable))
+                    .collect();
+                let wanted: Vec<_> = spec
+                    .columns
+                    .iter()
+                    .map(|column| (&column.name, column.nullable))
+                    .collect();
+                assert_eq!(found, wanted, "{name}");
+                let found = table.columns[1].ty.expect("a type").to_string();
+                if found != ty.to_string() {
+                    others.push((name, found));
+                }
+            }
+        }
+    }
+    let others: Vec<_> = others.iter().map(|(asked, is)| (*asked, &**is)).collect();
+    assert_eq!(others, fixture.other_types());
 }
 
 /// A row a value, numbered from 1, and a last one of null.

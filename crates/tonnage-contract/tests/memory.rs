@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tonnage_contract::{Exception, Fixture};
+use tonnage_contract::{Exception, Fixture, Language};
 use tonnage_core::target::Target;
 use tonnage_testing::memory::Memory;
 
@@ -25,6 +25,14 @@ impl Fixture for MemoryFixture {
 
     fn exceptions(&self) -> &'static [Exception] {
         &[]
+    }
+
+    fn other_types(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn language(&self) -> Option<&dyn Language> {
+        None
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use tempfile::TempDir;
-use tonnage_contract::{Exception, Fixture};
+use tonnage_contract::{Exception, Fixture, Language};
 use tonnage_core::{
     ColumnType, Error, ErrorKind, Result,
     stop::Stop,
@@ -60,6 +60,14 @@ impl Fixture for DirectoryFixture {
 
     fn exceptions(&self) -> &'static [Exception] {
         &[]
+    }
+
+    fn other_types(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn language(&self) -> Option<&dyn Language> {
+        None
     }
 }
 
@@ -110,9 +118,14 @@ async fn what_a_killed_process_leaves_is_there_once() {
         std::fs::copy(table.0.join(&last), leftover).expect("a leftover");
     }
     assert_eq!(fixture.count("t").await, there + 100);
+    // And a file that has no name yet.
+    let run = before.rsplitn(3, '-').last().expect("a run");
+    let unnamed = table.0.join(format!(".{run}-unnamed"));
+    std::fs::write(&unnamed, "[\"1\",\"1\"]\n").expect("a leftover");
     let again = load(fixture.again().await).batch_rows(70).resume();
     let report = again.run().await.expect("it goes on");
     assert_eq!(report.rows.skipped.resumed, there);
+    assert!(!unnamed.exists());
     assert_eq!(fixture.count("t").await, 300);
 }
 

@@ -190,15 +190,22 @@ impl Ledger for Memory {
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
         self.call()?;
         let mut state = self.lock();
-        if state
-            .runs
-            .iter()
-            .any(|r| r.identity == run.identity && r.finished.is_none())
-        {
-            return Err(Error::new(
-                ErrorKind::Fenced,
-                "another run of the same input has just been started",
-            ));
+        let unfinished = |known: &&RunRecord| known.identity == run.identity && known.finished.is_none();
+        match state.runs.iter().find(unfinished) {
+            // Its answer was lost.
+            Some(known) if (&known.run_id, known.epoch) == (&run.run_id, 1) => {
+                return Ok(RunHandle {
+                    run_id: run.run_id.clone(),
+                    epoch: 1,
+                });
+            }
+            Some(_) => {
+                let table = &run.detail.table;
+                let message = format!("an unfinished run of this input into {table} is in the ledger");
+                return Err(Error::new(ErrorKind::Fenced, message)
+                    .hint("go on with --resume, or begin again with --restart"));
+            }
+            None => {}
         }
         let mut detail = run.detail.clone();
         detail.pending = state.prepare(run)?;

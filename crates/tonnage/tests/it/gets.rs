@@ -89,6 +89,20 @@ pub struct Case {
     pub missing: &'static [&'static str],
 }
 
+pub const fn case(
+    table: &'static str,
+    keys: &'static [&'static str],
+    rows: &'static [&'static str],
+    missing: &'static [&'static str],
+) -> Case {
+    Case {
+        table,
+        keys,
+        rows,
+        missing,
+    }
+}
+
 /// Every case once and in order, over one connection and over several.
 pub async fn check(target: &Arc<dyn Target>, cases: &[Case]) {
     for case in cases {

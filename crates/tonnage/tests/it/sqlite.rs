@@ -1,7 +1,6 @@
 //! SQLite: real files, written through the seams and read back with plain SQL.
 
 mod affinities;
-mod altered;
 mod gets;
 mod ledger;
 mod measuring;
@@ -26,9 +25,11 @@ use tonnage::{
     plan::Plan,
     slot::{Advance, BlockMark, Counts, Position},
     table::{Table, TableName},
-    target::{Claim, Failure, Guard, WriteColumn, Writer},
+    target::{Claim, Failure, Guard, Writer},
     targets::sqlite::SqliteTarget,
 };
+
+use crate::common::upsert;
 
 const METHODS: [Method; 2] = [Method::Native, Method::Array];
 
@@ -82,25 +83,14 @@ impl Database {
         self.target.table(&TableName::bare(name)).await.unwrap().unwrap()
     }
 
-    /// A plan that writes these columns of `table`.
+    /// A plan that writes these columns of `table`, as these types.
     async fn plan(&self, table: &str, columns: &[(&str, ColumnType)], method: Method) -> Plan {
-        let table = self.table(table).await;
-        let columns = columns
-            .iter()
-            .enumerate()
-            .map(|(source, (name, ty))| WriteColumn {
-                source,
-                source_name: (*name).to_owned(),
-                target: table
-                    .columns
-                    .iter()
-                    .position(|column| column.name == *name)
-                    .unwrap(),
-                name: (*name).to_owned(),
-                ty: *ty,
-            })
-            .collect();
-        crate::common::plan(Arc::new(table), columns, Operation::Insert, method)
+        let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
+        let mut plan = crate::common::plan_of(self.table(table).await, &names, Operation::Insert, method);
+        for (column, (_, ty)) in plan.columns.iter_mut().zip(columns) {
+            column.ty = *ty;
+        }
+        plan
     }
 
     async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
@@ -114,12 +104,6 @@ impl Database {
         let outcome = writer.write(rows, Guard::None).await.unwrap();
         writer.commit(&[]).await.unwrap();
         outcome.failure
-    }
-}
-
-fn upsert(key: &[&str]) -> Operation {
-    Operation::Upsert {
-        key: key.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
 

@@ -14,7 +14,7 @@ use tonnage::{
 };
 
 use super::{TestDatabase, counts};
-use crate::gets::{Case, check, check_composite, collect, get};
+use crate::gets::{case, check, check_composite, collect, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_several_types() {
@@ -39,12 +39,6 @@ async fn keys_of_several_types() {
     ] {
         place.run(&format!("INSERT INTO {row}")).await;
     }
-    let case = |table, keys, rows, missing| Case {
-        table,
-        keys,
-        rows,
-        missing,
-    };
     let cases = [
         case(
             "ints",

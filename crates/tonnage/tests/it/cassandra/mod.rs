@@ -34,9 +34,7 @@ fn cluster() -> Arc<RwLock<()>> {
 
 /// Where the cluster is.
 pub fn directory() -> String {
-    std::env::var("TONNAGE_TEST_CASSANDRA_DIRECTORY").unwrap_or_else(|_| {
-        panic!("TONNAGE_TEST_CASSANDRA_DIRECTORY is not set: run `make test`, which starts the servers")
-    })
+    crate::common::variable("TONNAGE_TEST_CASSANDRA_DIRECTORY")
 }
 
 /// Runs scripts/cassandra-cluster.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tonnage::target::Target;
-use tonnage_contract::{Exception, Fixture};
+use tonnage_contract::{Alteration, Exception, Fixture, Language, Layout, Refusing};
 
 use crate::mysql::{Server, TestDatabase, connect};
 
@@ -36,6 +36,68 @@ impl Fixture for MariaDbFixture {
                 value: Some("9999-12-31 00:00:00+00"),
             },
         ]
+    }
+
+    fn other_types(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    fn language(&self) -> Option<&dyn Language> {
+        Some(self)
+    }
+}
+
+const LAYOUTS: &[Layout] = &[
+    Layout::refusing(
+        "CREATE TABLE t (id bigint PRIMARY KEY, v varchar(20) CHECK (v <> 'bad'), w varchar(20))",
+    ),
+    Layout::refusing("CREATE TABLE t (w text, id decimal(30,2) PRIMARY KEY, v text CHECK (v <> 'bad'))"),
+    Layout::refusing("CREATE TABLE t (id varchar(9) PRIMARY KEY, v text CHECK (v <> 'bad'), w text)"),
+    Layout::refusing(
+        "CREATE TABLE t (v text CHECK (v <> 'bad'), w text, id int UNIQUE NOT NULL, d int DEFAULT 7)",
+    ),
+    Layout {
+        made_by: "CREATE TABLE t (id bigint PRIMARY KEY, v text, w text) PARTITION BY HASH (id) PARTITIONS 3",
+        refusing: Refusing::Nothing,
+    },
+];
+
+const ALTERATIONS: &[Alteration] = &[
+    Alteration::of(
+        "ALTER TABLE t MODIFY id double",
+        "'id' was bigint(20) and is double",
+    ),
+    Alteration::of("ALTER TABLE t MODIFY v varchar(5)", "and is varchar(5)"),
+    Alteration::of("ALTER TABLE t ENGINE = MyISAM", "was altered"),
+    Alteration::of(
+        "ALTER TABLE t RENAME COLUMN v TO w, RENAME COLUMN w TO v",
+        "its columns have another order",
+    ),
+    Alteration::of(
+        "DROP TABLE IF EXISTS old;\nRENAME TABLE t TO old;\nCREATE TABLE t LIKE old",
+        "was altered",
+    ),
+    Alteration::of("ALTER TABLE t ADD COLUMN c int", "column 'c' is new"),
+    Alteration::of("ALTER TABLE t ADD UNIQUE (v(9))", "was altered"),
+];
+
+#[async_trait]
+impl Language for MariaDbFixture {
+    async fn run(&self, statements: &str) {
+        self.0.run(statements).await;
+    }
+
+    fn layouts(&self) -> &'static [Layout] {
+        LAYOUTS
+    }
+
+    fn alterations(&self) -> &'static [Alteration] {
+        ALTERATIONS
+    }
+
+    /// Statistics are no alteration.
+    fn harmless(&self) -> &'static str {
+        "ANALYZE TABLE t"
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of keys.
 
 use super::TestDatabase;
-use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
+use crate::gets::{RELATED, case, check, check_composite, check_related, collect, collect_while, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
@@ -43,12 +43,6 @@ async fn keys_of_every_type() {
              CREATE TABLE labels (k enum('glad','sad') PRIMARY KEY, v text);\nINSERT INTO labels VALUES ('sad', 'tears')",
         )
         .await;
-    let case = |table, keys, rows, missing| Case {
-        table,
-        keys,
-        rows,
-        missing,
-    };
     let cases = [
         case(
             "ints",

@@ -37,28 +37,19 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow::{
-    array::{ArrayRef, RecordBatch},
-    datatypes::{Field, Schema},
-};
+use arrow::array::RecordBatch;
 use mysql_async::{Conn, prelude::Queryable};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tonnage::{
     operation::{Method, Operation},
     plan::Plan,
     table::{Table, TableName},
-    target::{Outcome, Target, WriteColumn, Writer},
-    targets::DRIVERS,
-    types::ColumnType,
+    target::{Outcome, Target, Writer},
 };
 
-pub const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
+pub use crate::common::{batch, key, variable};
 
-/// A variable that scripts/with-servers sets.
-pub fn variable(name: &str) -> String {
-    std::env::var(name)
-        .unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which starts the servers"))
-}
+pub const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 
 /// The test servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,11 +84,7 @@ pub fn server() -> String {
 
 /// Connects as a user of the library does.
 pub async fn connect(url: &str) -> tonnage::Result<Arc<dyn Target>> {
-    let driver = DRIVERS
-        .iter()
-        .find(|driver| driver.schemes.contains(&"mariadb"))
-        .expect("MariaDB is registered");
-    (driver.connect)(url, None).await
+    tonnage::targets::connect(url).await
 }
 
 /// A session of the tests' own on the server with a certificate.
@@ -182,21 +169,7 @@ impl TestDatabase {
 
     /// A plan that writes `columns` of `table`.
     pub async fn plan(&self, table: &str, columns: &[&str], operation: Operation, method: Method) -> Plan {
-        let table = Arc::new(self.table(table).await);
-        let columns = columns.iter().enumerate().map(|(source, name)| {
-            let target = table.columns.iter().position(|c| c.name == *name);
-            let target = target.expect("a column of the table");
-            let column = &table.columns[target];
-            WriteColumn {
-                source,
-                source_name: column.name.clone(),
-                target,
-                name: column.name.clone(),
-                ty: column.ty.expect("a column that can be written"),
-            }
-        });
-        let columns = columns.collect();
-        crate::common::plan(table, columns, operation, method)
+        crate::common::plan_of(self.table(table).await, columns, operation, method)
     }
 
     /// A writer without a ledger.
@@ -212,20 +185,4 @@ pub async fn write(writer: &mut dyn Writer, rows: &RecordBatch) -> Outcome {
     assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
     writer.commit(&[]).await.unwrap();
     outcome
-}
-
-/// A batch of `columns`.
-pub fn batch(columns: &[(ColumnType, ArrayRef)]) -> RecordBatch {
-    let fields: Vec<_> = columns
-        .iter()
-        .enumerate()
-        .map(|(index, (ty, _))| Field::new(format!("c{index}"), ty.arrow(), true))
-        .collect();
-    let arrays = columns.iter().map(|(_, array)| array.clone()).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
-}
-
-/// Names, as operations have them.
-pub fn key(columns: &[&str]) -> Vec<String> {
-    columns.iter().map(|column| (*column).to_owned()).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringArray};
+use arrow::array::{ArrayRef, Decimal128Array, StringArray};
 use tonnage::{
     Database,
     operation::{Method, Mode, Operation, Support},
@@ -10,13 +10,10 @@ use tonnage::{
     types::ColumnType,
 };
 
-use super::{METHODS, Server, TestDatabase, batch, key, write};
+use super::{Server, TestDatabase, batch, key, write};
+use crate::common::upsert;
 
 on_every_server! {
-    an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins,
-    an_ignore_leaves_out_what_is_there_and_the_first_row_of_a_key_counts,
-    an_update_counts_rows_it_does_not_find_and_no_others,
-    a_delete_counts_rows_it_does_not_find,
     a_decimal_key_is_compared_digit_by_digit,
     keys_that_only_the_server_can_compare_are_taken_as_it_compares_them,
     what_cannot_be_told_is_refused_with_the_way_out,
@@ -24,105 +21,8 @@ on_every_server! {
     rows_of_one_key_keep_their_order_where_the_primary_key_would_sort_them_otherwise,
 }
 
-fn upsert(columns: &[&str]) -> Operation {
-    Operation::Upsert { key: key(columns) }
-}
-
-fn rows(ids: &[i64], texts: &[&str]) -> RecordBatch {
-    batch(&[
-        (ColumnType::Int64, Arc::new(Int64Array::from(ids.to_vec()))),
-        (
-            ColumnType::Text { chars_max: Some(20) },
-            Arc::new(StringArray::from(texts.to_vec())),
-        ),
-    ])
-}
-
-/// The methods by which `operation` goes.
-fn methods(place: &TestDatabase, table: &tonnage::table::Table, operation: &Operation) -> Vec<Method> {
-    let supported = |method: &Method| place.target.support(table, operation, *method) == Support::Yes;
-    METHODS.into_iter().filter(supported).collect()
-}
-
-/// Applies batches one after another to a table that holds (1, 'one') and (2, 'two'); the table, and rows left out.
-async fn applied(
-    server: Server,
-    operation: Operation,
-    batches: &[RecordBatch],
-) -> Vec<(Method, Vec<Option<String>>, u64)> {
-    let place = TestDatabase::on(server).await;
-    let mut found = Vec::new();
-    let reset = "DROP TABLE IF EXISTS t;\nCREATE TABLE t (id bigint PRIMARY KEY, v varchar(20));\n\
-                 INSERT INTO t VALUES (1, 'one'), (2, 'two')";
-    place.run(reset).await;
-    let methods = methods(&place, &place.table("t").await, &operation);
-    for method in methods {
-        place.run(reset).await;
-        let plan = place.plan("t", &["id", "v"], operation.clone(), method).await;
-        let mut writer = place.writer(&plan).await;
-        let mut skipped = 0;
-        for rows in batches {
-            skipped += write(&mut *writer, rows).await.skipped;
-        }
-        let shown = place
-            .texts("SELECT concat(id, ' ', coalesce(v, '-')) FROM t ORDER BY id")
-            .await;
-        found.push((method, shown, skipped));
-    }
-    found
-}
-
 fn some(texts: &[&str]) -> Vec<Option<String>> {
     texts.iter().map(|text| Some((*text).to_owned())).collect()
-}
-
-async fn an_upsert_replaces_and_adds_and_the_last_row_of_a_key_wins(server: Server) {
-    let batches = [
-        rows(&[2, 3, 2, 3], &["zwei", "drei", "deux", "trois"]),
-        // A row that changes nothing is written all the same.
-        rows(&[1, 3, 4], &["one", "tres", "four"]),
-    ];
-    let found = applied(server, upsert(&["id"]), &batches).await;
-    assert_eq!(found.len(), 3, "array, batch and single");
-    for (method, shown, skipped) in found {
-        assert_eq!(shown, some(&["1 one", "2 deux", "3 tres", "4 four"]), "{method}");
-        assert_eq!(skipped, 0, "{method}");
-    }
-}
-
-async fn an_ignore_leaves_out_what_is_there_and_the_first_row_of_a_key_counts(server: Server) {
-    let batches = [rows(&[2, 3, 3, 4, 1], &["x", "three", "x", "four", "x"])];
-    for (method, shown, skipped) in applied(server, Operation::Ignore { key: key(&["id"]) }, &batches).await {
-        assert_eq!(shown, some(&["1 one", "2 two", "3 three", "4 four"]), "{method}");
-        assert_eq!(skipped, 3, "{method}");
-    }
-}
-
-async fn an_update_counts_rows_it_does_not_find_and_no_others(server: Server) {
-    // The first changes nothing, and is found.
-    let batches = [rows(&[1, 2, 9, 2], &["one", "x", "x", "deux"])];
-    let found = applied(server, Operation::Update { key: key(&["id"]) }, &batches).await;
-    assert_eq!(found.len(), 3);
-    for (method, shown, skipped) in found {
-        assert_eq!(shown, some(&["1 one", "2 deux"]), "{method}");
-        assert_eq!(skipped, 1, "{method}");
-    }
-}
-
-async fn a_delete_counts_rows_it_does_not_find(server: Server) {
-    let place = TestDatabase::on(server).await;
-    let operation = Operation::Delete { key: key(&["id"]) };
-    for method in [Method::Array, Method::Batch, Method::Single] {
-        place
-            .run("DROP TABLE IF EXISTS t;\nCREATE TABLE t (id bigint PRIMARY KEY);\nINSERT INTO t VALUES (1), (2), (3)")
-            .await;
-        let plan = place.plan("t", &["id"], operation.clone(), method).await;
-        let mut writer = place.writer(&plan).await;
-        let ids: ArrayRef = Arc::new(Int64Array::from(vec![3, 9, 1]));
-        let outcome = write(&mut *writer, &batch(&[(ColumnType::Int64, ids)])).await;
-        assert_eq!(outcome.skipped, 1, "{method}");
-        assert_eq!(place.texts("SELECT id FROM t").await, some(&["2"]), "{method}");
-    }
 }
 
 async fn a_decimal_key_is_compared_digit_by_digit(server: Server) {

@@ -2,8 +2,7 @@
 
 use tonnage::{
     ErrorKind,
-    table::{ColumnSpec, Equality, TableName, TableSpec},
-    types::ColumnType,
+    table::{Equality, TableName},
 };
 
 use super::TestDatabase;
@@ -134,54 +133,6 @@ async fn a_table_that_is_made_again_or_altered_looks_different() {
         assert!(!seen.contains(&identity.shape), "{change}");
         seen.push(identity.shape);
     }
-}
-
-#[tokio::test]
-async fn every_type_can_be_made_and_comes_back() {
-    let place = TestDatabase::new().await;
-    let types = [
-        ColumnType::Bool,
-        ColumnType::Int16,
-        ColumnType::Int32,
-        ColumnType::Int64,
-        ColumnType::Float32,
-        ColumnType::Float64,
-        ColumnType::Decimal {
-            precision: 38,
-            scale: 10,
-        },
-        ColumnType::TEXT,
-        ColumnType::Text { chars_max: Some(30) },
-        ColumnType::Char { chars: 9 },
-        ColumnType::Bytes,
-        ColumnType::Date,
-        ColumnType::Time,
-        ColumnType::Timestamp,
-        ColumnType::TimestampTz,
-        ColumnType::Uuid,
-        ColumnType::Json,
-    ];
-    let columns = types.iter().enumerate().map(|(index, ty)| ColumnSpec {
-        name: format!("c {index}"),
-        ty: *ty,
-        nullable: index > 0,
-    });
-    let mut spec = TableSpec {
-        name: TableName::bare("made"),
-        columns: columns.collect(),
-        key: Vec::new(),
-    };
-    place.target.create(&spec).await.unwrap();
-    let table = place.table("made").await;
-    let found: Vec<_> = table.columns.iter().map(|c| c.ty).collect();
-    assert_eq!(found, types.map(Some));
-    let nullable: Vec<_> = table.columns.iter().map(|c| c.nullable).collect();
-    assert_eq!(nullable[..2], [false, true]);
-    assert!(table.transactional);
-    spec.name = TableName::bare("keyed");
-    spec.key = vec!["c 2".to_owned(), "c 8".to_owned()];
-    place.target.create(&spec).await.unwrap();
-    assert_eq!(place.table("keyed").await.keys[0].columns, spec.key);
 }
 
 #[tokio::test]

@@ -237,30 +237,3 @@ async fn a_table_without_transactions_tells_which_rows_have_stayed() {
     writer.commit(&[]).await.unwrap();
     assert_eq!(place.number("SELECT count(*) FROM t").await, 4);
 }
-
-#[tokio::test]
-async fn dropping_a_writer_undoes_what_it_has_not_committed() {
-    let place = TestDatabase::new().await;
-    for method in METHODS {
-        place
-            .run("DROP TABLE IF EXISTS t;\nCREATE TABLE t (id int PRIMARY KEY)")
-            .await;
-        let plan = place.plan("t", &["id"], Operation::Insert, method).await;
-        let mut writer = place.writer(&plan).await;
-        writer.begin(&[]).await.unwrap();
-        writer.write(&rows(0..100), Guard::None).await.unwrap();
-        drop(writer);
-        let mut next = place.writer(&plan).await;
-        next.begin(&[]).await.unwrap();
-        // Waits for the locks of the one that is gone, and then finds nothing of it.
-        assert!(
-            next.write(&rows(0..100), Guard::None)
-                .await
-                .unwrap()
-                .failure
-                .is_none(),
-            "{method}"
-        );
-        next.commit(&[]).await.unwrap();
-    }
-}

@@ -6,14 +6,13 @@ use arrow::array::{Int64Array, RecordBatch};
 use tonnage::{
     Database, ErrorKind,
     operation::{Method, Operation},
-    target::{Claim, Guard},
+    target::Guard,
     types::ColumnType,
 };
 
 use super::{Server, TestDatabase, batch, session, upsert};
 
 on_every_server! {
-    every_transaction_finds_what_has_become_of_its_table,
     ddl_waits_for_the_transaction,
     a_role_that_may_not_lock_the_table_finds_it_too,
     a_partition_that_is_taken_away_is_found,
@@ -27,85 +26,13 @@ fn pairs(ids: &[i64]) -> RecordBatch {
     batch(&[(ColumnType::Int64, column()), (ColumnType::Int64, column())])
 }
 
-/// DDL from another connection, and what the error says.
-const CHANGES: &[(&str, &str)] = &[
-    (
-        "ALTER TABLE t ALTER COLUMN a TYPE float8",
-        "'a' was bigint and is double precision",
-    ),
-    (
-        "ALTER TABLE t RENAME COLUMN a TO x; ALTER TABLE t RENAME COLUMN b TO a; ALTER TABLE t RENAME COLUMN x TO b",
-        "was altered",
-    ),
-    (
-        "ALTER TABLE t RENAME TO old; CREATE TABLE t (LIKE old INCLUDING ALL)",
-        "was replaced",
-    ),
-    (
-        "DROP TABLE t; CREATE TABLE t (a int8 PRIMARY KEY, b int8)",
-        "was replaced",
-    ),
-    ("DROP TABLE t", "was dropped"),
-    ("ALTER TABLE t ADD COLUMN c int", "column 'c' is new"),
-    ("ALTER TABLE t SET UNLOGGED", "was altered"),
-    (
-        "CREATE RULE gone AS ON INSERT TO t DO INSTEAD NOTHING",
-        "was altered",
-    ),
-];
-
-async fn every_transaction_finds_what_has_become_of_its_table(server: Server) {
-    let place = TestDatabase::on(server).await;
-    for (change, what) in CHANGES {
-        for (operation, method) in [
-            (Operation::Insert, Method::Native),
-            (Operation::Insert, Method::Array),
-            (Operation::Insert, Method::Batch),
-            (upsert(&["a"]), Method::Native),
-        ] {
-            place
-                .run("DROP TABLE IF EXISTS t, old; CREATE TABLE t (a int8 PRIMARY KEY, b int8)")
-                .await;
-            let plan = place.plan("t", &["a", "b"], operation, method).await;
-            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
-            for id in 1..3 {
-                assert_eq!(writer.begin(&[]).await.unwrap(), Claim::Held);
-                let outcome = writer.write(&pairs(&[id]), Guard::None).await.unwrap();
-                assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
-                writer.commit(&[]).await.unwrap();
-            }
-            // What plans, other connections and vacuum do is no alteration.
-            place.run("VACUUM ANALYZE t").await;
-            writer.begin(&[]).await.unwrap();
-            writer.rollback().await.unwrap();
-            place.run(change).await;
-            for mut writer in [
-                writer,
-                place.target.writer(&plan.write_request(), None).await.unwrap(),
-            ] {
-                for _ in 0..2 {
-                    let error = writer.begin(&[]).await.expect_err(change);
-                    assert_eq!(error.kind(), ErrorKind::Altered, "{change}: {error}");
-                    let said = error.to_string();
-                    assert!(said.contains("while rows were written to it"), "{said}");
-                    assert!(said.contains(what) || *what == "was altered", "{change}: {said}");
-                }
-                // A rule is no part of what a plan rests on: a new writer goes by it as its plan says.
-                if change.starts_with("CREATE RULE") || change.ends_with("UNLOGGED") {
-                    break;
-                }
-            }
-        }
-    }
-}
-
 async fn ddl_waits_for_the_transaction(server: Server) {
     let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (a int8, b int8)").await;
     let plan = place
         .plan("t", &["a", "b"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+    let mut writer = place.writer(&plan).await;
     writer.begin(&[]).await.unwrap();
     let other = session(&place.url).await;
     let ddl = tokio::spawn(async move {
@@ -217,7 +144,7 @@ async fn a_row_whose_partition_was_taken_away_is_not_refused(server: Server) {
             )
             .await;
         let plan = place.plan("t", &["a", "b"], operation.clone(), method).await;
-        let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         let outcome = writer.write(&pairs(&[7]), Guard::Savepoint).await.unwrap();
         let failure = outcome.failure.expect("no partition takes it");

@@ -1,7 +1,7 @@
 //! Rows of keys.
 
 use super::{Server, TestDatabase};
-use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
+use crate::gets::{RELATED, case, check, check_composite, check_related, collect, collect_while, get};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_type() {
@@ -45,114 +45,59 @@ async fn keys_of_every_type() {
         )
         .await;
     let cases = [
-        Case {
-            table: "ints",
-            keys: &["7", "8", "-5", "9223372036854775807", ""],
-            rows: &["seven", "minus", "most"],
-            missing: &["8", ""],
-        },
-        Case {
-            table: "smalls",
-            keys: &["1", "2"],
-            rows: &["one"],
-            missing: &["2"],
-        },
-        Case {
-            table: "texts",
-            keys: &["A", "b", "\"\"", "007", "7", "é", "a"],
-            rows: &["upper", "empty", "agent", "accent", "lower"],
-            missing: &["b", "7"],
-        },
-        Case {
-            table: "shorts",
-            keys: &["abc", "ab"],
-            rows: &["abc"],
-            missing: &["ab"],
-        },
-        Case {
-            table: "padded",
-            keys: &["abc", "abd", "abc  "],
-            rows: &["abc", "abc"],
-            missing: &["abd"],
-        },
-        Case {
-            table: "folded",
-            keys: &["ABC", "abd", "abc"],
-            rows: &["abc", "abc"],
-            missing: &["abd"],
-        },
-        Case {
-            table: "sorted",
-            keys: &["ABC", "Abc"],
-            rows: &["abc"],
-            missing: &["ABC"],
-        },
-        Case {
-            table: "uuids",
-            keys: &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"],
-            rows: &["one"],
-            missing: &[],
-        },
-        Case {
-            table: "dates",
-            keys: &["2024-02-29", "2023-02-28"],
-            rows: &["leap"],
-            missing: &["2023-02-28"],
-        },
-        Case {
-            table: "instants",
-            keys: &["2024-02-29T10:00Z", "2024-02-29T11:00Z"],
-            rows: &["noon"],
-            missing: &["2024-02-29T11:00:00Z"],
-        },
-        Case {
-            table: "decimals",
-            keys: &["12.50", "3", "12.51"],
-            rows: &["half", "three"],
-            missing: &["12.51"],
-        },
-        Case {
-            table: "numerics",
-            keys: &["1", "NaN", "1.0000", "2", "1e40"],
-            rows: &["one", "nan", "one", "large"],
-            missing: &["2"],
-        },
-        Case {
-            table: "floats",
-            keys: &["5e-1", "NaN", "-0", "0.1"],
-            rows: &["half", "nan", "zero"],
-            missing: &["0.1"],
-        },
-        Case {
-            table: "bytes",
-            keys: &["\\x00FF", "\\x00", "\\x"],
-            rows: &["bytes", "none"],
-            missing: &["00"],
-        },
-        Case {
-            table: "moods",
-            keys: &["sad", "glad"],
-            rows: &["tears"],
-            missing: &["glad"],
-        },
-        Case {
-            table: "addresses",
-            keys: &["10.0.0.1", "10.0.0.1/32", "10.0.0.2"],
-            rows: &["ten", "ten"],
-            missing: &["10.0.0.2"],
-        },
-        Case {
-            table: "codes",
-            keys: &["x", "y"],
-            rows: &["one"],
-            missing: &["y"],
-        },
-        Case {
-            table: "parts",
-            keys: &["9", "3", "12"],
-            rows: &["p9", "p3"],
-            missing: &["12"],
-        },
+        case(
+            "ints",
+            &["7", "8", "-5", "9223372036854775807", ""],
+            &["seven", "minus", "most"],
+            &["8", ""],
+        ),
+        case("smalls", &["1", "2"], &["one"], &["2"]),
+        case(
+            "texts",
+            &["A", "b", "\"\"", "007", "7", "é", "a"],
+            &["upper", "empty", "agent", "accent", "lower"],
+            &["b", "7"],
+        ),
+        case("shorts", &["abc", "ab"], &["abc"], &["ab"]),
+        case("padded", &["abc", "abd", "abc  "], &["abc", "abc"], &["abd"]),
+        case("folded", &["ABC", "abd", "abc"], &["abc", "abc"], &["abd"]),
+        case("sorted", &["ABC", "Abc"], &["abc"], &["ABC"]),
+        case("uuids", &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"], &["one"], &[]),
+        case("dates", &["2024-02-29", "2023-02-28"], &["leap"], &["2023-02-28"]),
+        case(
+            "instants",
+            &["2024-02-29T10:00Z", "2024-02-29T11:00Z"],
+            &["noon"],
+            &["2024-02-29T11:00:00Z"],
+        ),
+        case(
+            "decimals",
+            &["12.50", "3", "12.51"],
+            &["half", "three"],
+            &["12.51"],
+        ),
+        case(
+            "numerics",
+            &["1", "NaN", "1.0000", "2", "1e40"],
+            &["one", "nan", "one", "large"],
+            &["2"],
+        ),
+        case(
+            "floats",
+            &["5e-1", "NaN", "-0", "0.1"],
+            &["half", "nan", "zero"],
+            &["0.1"],
+        ),
+        case("bytes", &["\\x00FF", "\\x00", "\\x"], &["bytes", "none"], &["00"]),
+        case("moods", &["sad", "glad"], &["tears"], &["glad"]),
+        case(
+            "addresses",
+            &["10.0.0.1", "10.0.0.1/32", "10.0.0.2"],
+            &["ten", "ten"],
+            &["10.0.0.2"],
+        ),
+        case("codes", &["x", "y"], &["one"], &["y"]),
+        case("parts", &["9", "3", "12"], &["p9", "p3"], &["12"]),
     ];
     check(&place.target, &cases).await;
 }

@@ -35,26 +35,16 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow::{
-    array::{ArrayRef, RecordBatch},
-    datatypes::{Field, Schema},
-};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, NoTls};
 use tonnage::{
     operation::{Method, Operation},
     plan::Plan,
     table::{Table, TableName},
-    target::{Target, WriteColumn},
-    targets::DRIVERS,
-    types::ColumnType,
+    target::{Target, Writer},
 };
 
-/// A variable that scripts/with-servers sets.
-pub fn variable(name: &str) -> String {
-    std::env::var(name)
-        .unwrap_or_else(|_| panic!("{name} is not set: run `make test`, which starts the servers"))
-}
+pub use crate::common::{batch, upsert, variable};
 
 /// The test servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,11 +72,7 @@ pub fn url() -> String {
 
 /// Connects as a user of the library does.
 pub async fn connect(url: &str) -> tonnage::Result<Arc<dyn Target>> {
-    let driver = DRIVERS
-        .iter()
-        .find(|driver| driver.schemes.contains(&"postgresql"))
-        .expect("PostgreSQL is registered");
-    (driver.connect)(url, None).await
+    tonnage::targets::connect(url).await
 }
 
 /// A session of the tests' own.
@@ -168,44 +154,11 @@ impl TestDatabase {
 
     /// A plan that writes `columns` of `table`.
     pub async fn plan(&self, table: &str, columns: &[&str], operation: Operation, method: Method) -> Plan {
-        let table = Arc::new(self.table(table).await);
-        let columns = columns
-            .iter()
-            .enumerate()
-            .map(|(source, name)| {
-                let target = table
-                    .columns
-                    .iter()
-                    .position(|c| c.name == *name)
-                    .expect("a column of the table");
-                let column = &table.columns[target];
-                WriteColumn {
-                    source,
-                    source_name: column.name.clone(),
-                    target,
-                    name: column.name.clone(),
-                    ty: column.ty.expect("a column that can be written"),
-                }
-            })
-            .collect();
-        crate::common::plan(table, columns, operation, method)
+        crate::common::plan_of(self.table(table).await, columns, operation, method)
     }
-}
 
-/// A batch of `columns`.
-pub fn batch(columns: &[(ColumnType, ArrayRef)]) -> RecordBatch {
-    let fields: Vec<_> = columns
-        .iter()
-        .enumerate()
-        .map(|(index, (ty, _))| Field::new(format!("c{index}"), ty.arrow(), true))
-        .collect();
-    let arrays = columns.iter().map(|(_, array)| array.clone()).collect();
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap()
-}
-
-/// The key of an upsert.
-pub fn upsert(key: &[&str]) -> Operation {
-    Operation::Upsert {
-        key: key.iter().map(|column| (*column).to_owned()).collect(),
+    /// A writer without a ledger.
+    pub async fn writer(&self, plan: &Plan) -> Box<dyn Writer> {
+        self.target.writer(&plan.write_request(), None).await.unwrap()
     }
 }

@@ -1,12 +1,10 @@
 //! Every operation by every method: what it does, what it counts, and what it refuses.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use arrow::array::{Array, Int64Array, RecordBatch, StringArray};
 use tonnage::{
-    Database,
-    operation::{Method, Mode, Operation, Support},
-    plan::RejectsMax,
+    operation::{Method, Operation, Support},
     target::{Failure, Guard},
     types::ColumnType,
 };
@@ -19,7 +17,6 @@ on_every_server! {
     rows_that_a_trigger_leaves_out_do_not_pass_for_skipped,
     a_row_a_statement_names_the_first_bad_row,
     a_rule_that_rewrites_an_operation_is_refused,
-    loads_do_what_the_model_does,
 }
 
 const METHODS: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
@@ -147,7 +144,7 @@ async fn what_an_operation_leaves_out_is_counted(server: Server) {
                     .await;
                 assert_eq!(place.target.support(&plan.table, operation, method), Support::Yes);
                 let ty = plan.columns[plan.columns.len() - 1].ty;
-                let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+                let mut writer = place.writer(&plan).await;
                 // The second write of a transaction meets what the first has done, and nothing of its rows.
                 writer.begin(&[]).await.unwrap();
                 let (first, rest) = given.split_at(given.len() / 2);
@@ -192,7 +189,7 @@ async fn an_update_by_a_key_of_the_servers_keeps_the_last_row_and_counts_all(ser
                 ))
                 .await;
             let plan = place.plan("t", &["v", "k"], update(), method).await;
-            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+            let mut writer = place.writer(&plan).await;
             let given = [
                 (Some(1), "a"),
                 (Some(3), "b"),
@@ -236,7 +233,7 @@ async fn rows_that_a_trigger_leaves_out_do_not_pass_for_skipped(server: Server) 
             let plan = place
                 .plan("t", columns(&operation), operation.clone(), method)
                 .await;
-            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+            let mut writer = place.writer(&plan).await;
             let suppressed = if operation == ignore() { 7 } else { 1 };
             let applied = if operation == ignore() { 6 } else { 2 };
             let rows = |keys: &[i64]| {
@@ -280,7 +277,7 @@ async fn a_row_a_statement_names_the_first_bad_row(server: Server) {
     for method in [Method::Batch, Method::Single] {
         for operation in [Operation::Insert, upsert.clone(), ignore()] {
             let plan = place.plan("t", &["v", "k"], operation.clone(), method).await;
-            let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+            let mut writer = place.writer(&plan).await;
             // More rows than are sent without an answer, and more than one chunk of them.
             const ROWS: usize = 20_000;
             for (at, bad, code) in [
@@ -371,139 +368,6 @@ async fn a_rule_that_rewrites_an_operation_is_refused(server: Server) {
                 let passes = event != "INSERT" || *operation != Operation::Insert || method == Method::Native;
                 assert_eq!(support == Support::Yes, passes, "{event} {operation:?} {method}");
             }
-        }
-    }
-}
-
-/// Numbers that look random and are the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-}
-
-/// What a load of `rows` makes of `table`, and how many of its rows are bad, written, and left out. A value of `bad`
-/// is refused wherever it would be stored.
-fn model(mode: Mode, table: &mut BTreeMap<u64, String>, rows: &[(u64, String)]) -> (u64, u64) {
-    let (mut rejected, mut left_out) = (0, 0);
-    for (key, value) in rows {
-        let there = table.contains_key(key);
-        match mode {
-            // A row must be good before the server looks for its key.
-            Mode::Insert | Mode::Upsert | Mode::Ignore if value == "bad" => rejected += 1,
-            Mode::Insert | Mode::Ignore if there => match mode {
-                Mode::Insert => rejected += 1,
-                _ => left_out += 1,
-            },
-            Mode::Update | Mode::Delete if !there => left_out += 1,
-            Mode::Update if value == "bad" => rejected += 1,
-            Mode::Delete => drop(table.remove(key)),
-            _ => drop(table.insert(*key, value.clone())),
-        }
-    }
-    (rejected, left_out)
-}
-
-async fn loads_do_what_the_model_does(server: Server) {
-    let place = TestDatabase::on(server).await;
-    let dir = tempfile::tempdir().unwrap();
-    let database = Database::connect(&place.url).await.unwrap();
-    let mut dice = Dice(7);
-    for (run, mode) in [
-        Mode::Insert,
-        Mode::Upsert,
-        Mode::Ignore,
-        Mode::Update,
-        Mode::Delete,
-    ]
-    .into_iter()
-    .cycle()
-    .take(40)
-    .enumerate()
-    {
-        let method = METHODS[run % METHODS.len()];
-        let server_only = dice.below(3) == 0;
-        let bad = dice.below(2) == 0;
-        let ty = if server_only { "char(8)" } else { "int8" };
-        place
-            .run(&format!(
-                "DROP TABLE IF EXISTS t; CREATE TABLE t (k {ty} PRIMARY KEY, v text CHECK (v <> 'bad')); \
-                 INSERT INTO t SELECT k, 'old' FROM generate_series(0, 199, 2) k"
-            ))
-            .await;
-        let mut expected: BTreeMap<u64, String> =
-            (0..200).step_by(2).map(|k| (k, "old".to_owned())).collect();
-        let count = if method == Method::Single { 120 } else { 600 };
-        let rows: Vec<_> = (0..count)
-            .map(|at| {
-                let value = match bad && dice.below(40) == 0 {
-                    true => "bad".to_owned(),
-                    false => format!("new{at}"),
-                };
-                // An insert meets a key of its own twice now and then.
-                let key = if mode == Mode::Insert {
-                    1 + 2 * dice.below(3000)
-                } else {
-                    dice.below(300)
-                };
-                (key, value)
-            })
-            .collect();
-        let mut text = "v,k\n".to_owned();
-        for (key, value) in &rows {
-            writeln!(text, "{value},{key}").unwrap();
-        }
-        let file = dir.path().join(format!("{run}.csv"));
-        std::fs::write(&file, text).unwrap();
-        let jobs = 1 + dice.below(4) as usize;
-        let batch_rows = 1 + dice.below(250) as usize;
-        let report = database
-            .load(file.display().to_string())
-            .table("t")
-            .method(method)
-            .jobs(jobs)
-            .batch_rows(batch_rows)
-            .rejects(dir.path().join(format!("{run}.rejects")), RejectsMax::Rows(600))
-            .options(|options| options.mode = mode)
-            .run()
-            .await
-            .unwrap();
-        let (rejected, left_out) = model(mode, &mut expected, &rows);
-        let what =
-            format!("run {run}: {mode:?} by {method}, {jobs} jobs, {batch_rows} rows, key {ty}, bad {bad}");
-        let shown: Vec<_> = expected.iter().map(|(k, v)| format!("{k}{v}")).collect();
-        assert!(report.rows.balances(), "{what}: {:?}", report.rows);
-        assert_eq!(report.method, method);
-        let skipped = report.rows.skipped;
-        if !(mode == Mode::Insert && jobs > 1) {
-            // Inserts keep no order between the rows of a key.
-            assert_eq!(contents(&place).await, shown.join(" "), "{what}");
-        }
-        match mode {
-            Mode::Ignore => assert_eq!((skipped.conflict, skipped.unmatched), (left_out, 0), "{what}"),
-            Mode::Delete => assert_eq!((skipped.conflict, skipped.unmatched), (0, left_out), "{what}"),
-            // A superseded row is not tried, so whether it would have matched is not known.
-            Mode::Update => assert!(skipped.conflict == 0 && skipped.unmatched <= left_out, "{what}"),
-            Mode::Insert | Mode::Upsert => {
-                assert_eq!((skipped.conflict, skipped.unmatched), (0, 0), "{what}")
-            }
-        }
-        let exact = match mode {
-            // Rows of one key: the bad one may come first or last.
-            Mode::Insert => jobs == 1 || !bad,
-            // A bad row that a later one supersedes is tried only if its write fails.
-            Mode::Upsert | Mode::Update => !bad,
-            Mode::Ignore | Mode::Delete => true,
-        };
-        assert!(report.rows.rejected <= rejected || mode == Mode::Insert, "{what}");
-        if exact {
-            assert_eq!(report.rows.rejected, rejected, "{what}");
         }
     }
 }

@@ -3,8 +3,7 @@
 use tonnage::{
     Database, ErrorKind,
     operation::{Method, Operation, Support},
-    table::{ColumnSpec, Equality, Key, Loss, Numbered, TableName, TableSpec, nearest},
-    types::ColumnType,
+    table::{Equality, Key, Loss, Numbered, TableName, nearest},
 };
 
 use super::{Server, TestDatabase, connect, variable};
@@ -16,7 +15,6 @@ on_every_server! {
     identity_follows_the_object_and_shape_its_definition,
     names_are_found_exactly_else_without_case_else_nearest,
     what_is_not_a_table_says_so,
-    a_created_table_has_the_types_that_were_asked_for,
     row_security_leaves_the_array_method,
     what_is_less_durable_than_the_ledger_is_told,
 }
@@ -339,60 +337,6 @@ async fn what_is_not_a_table_says_so(server: Server) {
         );
         assert_eq!(error.kind(), ErrorKind::Schema);
     }
-}
-
-async fn a_created_table_has_the_types_that_were_asked_for(server: Server) {
-    let place = TestDatabase::on(server).await;
-    let types = [
-        ColumnType::Bool,
-        ColumnType::Int16,
-        ColumnType::Int32,
-        ColumnType::Int64,
-        ColumnType::Float32,
-        ColumnType::Float64,
-        ColumnType::Decimal {
-            precision: 38,
-            scale: 38,
-        },
-        ColumnType::Numeric,
-        ColumnType::TEXT,
-        ColumnType::Text { chars_max: Some(3) },
-        ColumnType::Char { chars: 3 },
-        ColumnType::Bytes,
-        ColumnType::Date,
-        ColumnType::Time,
-        ColumnType::Timestamp,
-        ColumnType::TimestampTz,
-        ColumnType::Uuid,
-        ColumnType::Json,
-    ];
-    let columns = types.iter().enumerate().map(|(index, ty)| ColumnSpec {
-        name: format!("Column \"{index}\""),
-        ty: *ty,
-        nullable: index % 2 == 0,
-    });
-    let spec = TableSpec {
-        name: "\"New; Table\"".parse().unwrap(),
-        columns: columns.collect(),
-        key: vec!["Column \"0\"".to_owned(), "Column \"3\"".to_owned()],
-    };
-    place.target.create(&spec).await.unwrap();
-    let table = place.table("\"New; Table\"").await;
-    let found: Vec<_> = table.columns.iter().map(|c| c.ty).collect();
-    assert_eq!(found, types.map(Some));
-    assert_eq!(table.keys[0].columns, spec.key);
-    assert!(!table.columns[0].nullable && !table.columns[1].nullable && table.columns[2].nullable);
-    let again = place.target.create(&spec).await.unwrap_err();
-    assert_eq!(
-        again.to_string(),
-        "cannot create New; Table: relation \"New; Table\" already exists"
-    );
-    assert_eq!(
-        (again.kind(), again.code_text()),
-        (ErrorKind::Schema, Some("42P07"))
-    );
-    place.run("INSERT INTO \"New; Table\" (\"Column \"\"0\"\"\", \"Column \"\"3\"\"\") SELECT true, 1 WHERE false").await;
-    place.target.truncate(&table.name).await.unwrap();
 }
 
 async fn row_security_leaves_the_array_method(server: Server) {

@@ -512,7 +512,7 @@ async fn keys_that_travel_as_text_are_the_tables_own(server: Server) {
                     provable,
                     "{declared}"
                 );
-                let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+                let mut writer = place.writer(&plan).await;
                 writer.begin(&[]).await.unwrap();
                 // The engine keeps repeated keys apart where it can tell them.
                 let mut left_out = 0;

@@ -1,10 +1,9 @@
 //! Unloads: what is read is what is there, all of it, once, and of one moment.
 
-use std::path::Path;
-
-use tonnage::{Database, Unload, operation::Method, sources::TextOptions};
+use tonnage::{Database, operation::Method, sources::TextOptions};
 
 use super::{Server, TestDatabase};
+use crate::common::keys;
 
 on_every_server! {
     every_type_comes_back_as_it_was,
@@ -14,7 +13,6 @@ on_every_server! {
     a_table_made_from_the_file_has_the_types_of_the_first,
     however_it_is_cut_every_row_comes_once,
     rows_come_in_the_order_of_the_table,
-    all_of_it_is_of_one_moment,
     what_has_no_exact_form_names_its_row,
     what_cannot_be_read_is_told_before_a_file_is_made,
     a_reader_that_is_dropped_stops_its_query,
@@ -297,21 +295,6 @@ async fn a_table_made_from_the_file_has_the_types_of_the_first(server: Server) {
     }
 }
 
-/// The values of the first column of all CSV files that an unload writes.
-async fn keys(unload: Unload, directory: &Path) -> Vec<String> {
-    let written = unload.to(directory.join("k-{}.csv")).overwrite().run().await;
-    let written = written.unwrap();
-    let mut keys = Vec::new();
-    for file in &written.files {
-        let text = std::fs::read_to_string(&file.path).unwrap();
-        let lines: Vec<_> = text.lines().skip(1).map(str::to_owned).collect();
-        assert_eq!(lines.len() as u64, file.rows);
-        keys.extend(lines);
-    }
-    keys.sort();
-    keys
-}
-
 async fn however_it_is_cut_every_row_comes_once(server: Server) {
     let place = TestDatabase::on(server).await;
     place
@@ -384,13 +367,6 @@ async fn however_it_is_cut_every_row_comes_once(server: Server) {
         .jobs(2)
         .split_by("s");
     assert!(keys(query, directory.path()).await == wanted);
-    let some = db.unload("t").columns(["k"]).jobs(3).filter("t.k <= 10 -- few");
-    assert_eq!(
-        keys(some, directory.path()).await,
-        ["1", "10", "2", "4", "5", "7", "8"]
-    );
-    let few = db.unload("t").columns(["k"]).jobs(3).limit(5);
-    assert_eq!(keys(few, directory.path()).await.len(), 5);
 }
 
 async fn rows_come_in_the_order_of_the_table(server: Server) {
@@ -410,63 +386,6 @@ async fn rows_come_in_the_order_of_the_table(server: Server) {
         }
     }
     assert_eq!(next, 30_001);
-}
-
-async fn all_of_it_is_of_one_moment(server: Server) {
-    let place = TestDatabase::on(server).await;
-    place
-        .run(
-            "CREATE TABLE t (id int4 PRIMARY KEY, v int8 NOT NULL, w text); \
-             INSERT INTO t SELECT g, 0, repeat('x', 900) FROM generate_series(1, 20000) g",
-        )
-        .await;
-    // Moves amounts between rows, moves rows to the end of the table, and takes some away and puts them back.
-    let writer = super::session(&place.url).await;
-    let writing = tokio::spawn(async move {
-        for round in 0.. {
-            let (from, to) = (round * 7919 % 20_000 + 1, round * 104_729 % 20_000 + 1);
-            let sql = format!(
-                "BEGIN; UPDATE t SET v = v - 1 WHERE id = {from}; UPDATE t SET v = v + 1 WHERE id = {to}; \
-                 WITH gone AS (DELETE FROM t WHERE id = {from} RETURNING *) SELECT count(*) FROM gone; ROLLBACK; \
-                 BEGIN; UPDATE t SET v = v - 1 WHERE id = {from}; UPDATE t SET v = v + 1 WHERE id = {to}; COMMIT"
-            );
-            if writer.batch_execute(&sql).await.is_err() {
-                return;
-            }
-        }
-    });
-    while place.number("SELECT count(*) FROM t WHERE v <> 0").await == 0 {
-        assert!(!writing.is_finished(), "the writer ended");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    let db = database(&place).await;
-    let mut moved = 0;
-    for split_by in [None, Some("id"), None] {
-        let mut unload = db.unload("t").columns(["id", "v"]).jobs(3);
-        if let Some(column) = split_by {
-            unload = unload.split_by(column);
-        }
-        let mut batches = unload.batches().await.unwrap();
-        let (mut ids, mut sum) = (std::collections::HashSet::new(), 0);
-        while let Some(batch) = batches.next().await.unwrap() {
-            use arrow::{
-                array::AsArray,
-                datatypes::{Int32Type, Int64Type},
-            };
-            for id in batch.column(0).as_primitive::<Int32Type>().values() {
-                assert!(ids.insert(*id), "row {id} came twice");
-            }
-            for v in batch.column(1).as_primitive::<Int64Type>().values() {
-                sum += v;
-                moved += v.abs();
-            }
-            // Gives the writer time to get in between.
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-        assert_eq!((ids.len(), sum), (20_000, 0));
-    }
-    assert!(moved > 0, "nothing was written meanwhile");
-    writing.abort();
 }
 
 async fn what_has_no_exact_form_names_its_row(server: Server) {
@@ -558,12 +477,6 @@ async fn what_cannot_be_read_is_told_before_a_file_is_made(server: Server) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t.csv");
     let cases = [
-        (db.unload("tt"), "there is no table tt"),
-        (db.unload("t").columns(["nope"]), "has no column 'nope'"),
-        (
-            db.unload("t").text(["j"]).columns(["id"]),
-            "column 'j' comes as text, but it does not come at all",
-        ),
         (
             db.unload("t").filter("nope = 1"),
             "the condition (nope = 1): column \"nope\" does not exist",
@@ -576,11 +489,6 @@ async fn what_cannot_be_read_is_told_before_a_file_is_made(server: Server) {
             db.unload("t").split_by("j"),
             "column 'j' has no order to split by",
         ),
-        (
-            db.unload("t").split_by("id").limit(1),
-            "a limit and a column to split by contradict each other",
-        ),
-        (db.unload("t").jobs(0), "--jobs must be at least 1"),
         (db.unload_query(" ; "), "the query is empty"),
         (
             db.unload_query("SELECT 1; SELECT 2"),

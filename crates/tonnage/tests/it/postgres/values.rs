@@ -50,7 +50,7 @@ pub(super) async fn check(
             .await;
         let plan = place.plan("v", &["v"], Operation::Insert, method).await;
         let ty = plan.columns[0].ty;
-        let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+        let mut writer = place.writer(&plan).await;
         assert_eq!(writer.begin(&[]).await.unwrap(), Claim::Held);
         let outcome = writer
             .write(&batch(&[(ty, array.clone())]), Guard::None)
@@ -78,7 +78,7 @@ pub(super) async fn refused(place: &TestDatabase, declared: &str, array: ArrayRe
             .await;
         let plan = place.plan("v", &["v"], Operation::Insert, method).await;
         let ty = plan.columns[0].ty;
-        let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         let outcome = writer
             .write(&batch(&[(ty, array.clone())]), Guard::Savepoint)
@@ -818,7 +818,7 @@ async fn any_value_comes_back_from_the_server(server: Server) {
             columns.push((sample.ty, array));
             expected.push(texts);
         }
-        let mut writer = place.target.writer(&plan.write_request(), None).await.unwrap();
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         let outcome = writer.write(&batch(&columns), Guard::None).await.unwrap();
         assert!(outcome.failure.is_none(), "{:?}", outcome.failure);

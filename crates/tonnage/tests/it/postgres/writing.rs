@@ -6,7 +6,6 @@ use arrow::array::{Int32Array, Int64Array, RecordBatch, StringArray};
 use tonnage::{
     ErrorKind,
     operation::{Method, Operation, Support},
-    plan::Plan,
     target::{Failure, Guard, Writer},
     types::ColumnType,
 };
@@ -15,19 +14,16 @@ use super::{Server, TestDatabase, batch, upsert};
 
 on_every_server! {
     a_load_of_many_chunks_arrives_in_order,
-    what_is_not_committed_is_not_there,
     steps_out_of_order_are_defects,
     a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint,
     under_a_savepoint_the_transaction_goes_on,
     a_duplicate_key_is_a_bad_row,
     rows_that_a_trigger_leaves_out_are_not_lost_in_silence,
     an_upsert_replaces_the_loaded_columns_only,
-    an_upsert_of_keys_alone_leaves_rows_as_they_are,
     keys_that_only_the_server_can_compare_keep_the_last_row,
     identity_columns_take_the_values_given,
     deferred_constraints_fail_with_the_row_and_not_at_commit,
     durability_is_set_for_the_transaction_where_it_differs,
-    a_table_that_is_replaced_is_not_written,
     a_lost_connection_is_unsent_before_commit,
     a_connection_lost_at_commit_is_in_doubt,
     only_exact_keys_are_supported_for_an_upsert,
@@ -43,10 +39,6 @@ fn numbers(values: impl IntoIterator<Item = i64>) -> (ColumnType, Arc<Int64Array
 fn rows(ids: Vec<i64>, texts: Vec<Option<&str>>) -> RecordBatch {
     let (ty, ids) = numbers(ids);
     batch(&[(ty, ids), (ColumnType::TEXT, Arc::new(StringArray::from(texts)))])
-}
-
-async fn writer(place: &TestDatabase, plan: &Plan) -> Box<dyn Writer> {
-    place.target.writer(&plan.write_request(), None).await.unwrap()
 }
 
 async fn written(writer: &mut Box<dyn Writer>, rows: &RecordBatch) {
@@ -72,7 +64,7 @@ async fn a_load_of_many_chunks_arrives_in_order(server: Server) {
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = writer(&place, &plan).await;
+    let mut writer = place.writer(&plan).await;
     let text = "x".repeat(100);
     writer.begin(&[]).await.unwrap();
     for _ in 0..2 {
@@ -91,30 +83,13 @@ async fn a_load_of_many_chunks_arrives_in_order(server: Server) {
     );
 }
 
-async fn what_is_not_committed_is_not_there(server: Server) {
-    let place = TestDatabase::on(server).await;
-    place.run("CREATE TABLE t (id int8, note text)").await;
-    for method in METHODS {
-        let plan = place.plan("t", &["id", "note"], Operation::Insert, method).await;
-        let mut writer = writer(&place, &plan).await;
-        writer.begin(&[]).await.unwrap();
-        written(&mut writer, &rows(vec![1], vec![None])).await;
-        writer.rollback().await.unwrap();
-        writer.rollback().await.unwrap();
-        writer.begin(&[]).await.unwrap();
-        written(&mut writer, &rows(vec![2], vec![None])).await;
-        drop(writer);
-        assert_eq!(place.number("SELECT count(*) FROM t").await, 0);
-    }
-}
-
 async fn steps_out_of_order_are_defects(server: Server) {
     let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = writer(&place, &plan).await;
+    let mut writer = place.writer(&plan).await;
     assert_eq!(writer.commit(&[]).await.unwrap_err().kind(), ErrorKind::Bug);
     let outside = writer.write(&rows(vec![1], vec![None]), Guard::None).await;
     assert_eq!(outside.unwrap_err().kind(), ErrorKind::Bug);
@@ -135,7 +110,7 @@ async fn a_bad_row_is_suspected_and_costs_the_transaction_without_a_savepoint(se
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = writer(&place, &plan).await;
+    let mut writer = place.writer(&plan).await;
     let good = |id: i64| (id, Some("a"));
     let cases = [
         // The check is the server's, and it names the line.
@@ -180,7 +155,7 @@ async fn under_a_savepoint_the_transaction_goes_on(server: Server) {
             .run("DROP TABLE IF EXISTS t; CREATE TABLE t (id int8 PRIMARY KEY, note text CHECK (note <> ''))")
             .await;
         let plan = place.plan("t", &["id", "note"], operation, method).await;
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         for id in 0..6 {
             let bad = id % 2 == 1;
@@ -214,7 +189,7 @@ async fn a_duplicate_key_is_a_bad_row(server: Server) {
         .await;
     for method in METHODS {
         let plan = place.plan("t", &["id", "note"], Operation::Insert, method).await;
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         let failure = failed(&mut writer, &rows(vec![4, 5], vec![None, None]), Guard::Savepoint).await;
         assert_eq!(failure.error.code_text(), Some("23505"));
@@ -241,7 +216,7 @@ async fn rows_that_a_trigger_leaves_out_are_not_lost_in_silence(server: Server) 
     for method in METHODS {
         let plan = place.plan("t", &["id", "note"], Operation::Insert, method).await;
         assert!(plan.table.notes[0].contains("(odd)"), "{:?}", plan.table.notes);
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         let failure = failed(&mut writer, &rows(vec![1, 2, 3], vec![None; 3]), Guard::Savepoint).await;
         assert_eq!(
@@ -270,7 +245,7 @@ async fn an_upsert_replaces_the_loaded_columns_only(server: Server) {
             )
             .await;
         let plan = place.plan("t", &["note", "id"], upsert(&["id"]), method).await;
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         let reversed = |ids: Vec<i64>, texts: Vec<Option<&str>>| rows(ids, texts).project(&[1, 0]).unwrap();
         for _ in 0..2 {
             writer.begin(&[]).await.unwrap();
@@ -295,29 +270,6 @@ async fn an_upsert_replaces_the_loaded_columns_only(server: Server) {
     }
 }
 
-async fn an_upsert_of_keys_alone_leaves_rows_as_they_are(server: Server) {
-    let place = TestDatabase::on(server).await;
-    for method in METHODS {
-        place
-            .run("DROP TABLE IF EXISTS t; CREATE TABLE t (id int8 PRIMARY KEY, kept text); INSERT INTO t VALUES (1, 'old')")
-            .await;
-        let plan = place.plan("t", &["id"], upsert(&["id"]), method).await;
-        let mut writer = writer(&place, &plan).await;
-        writer.begin(&[]).await.unwrap();
-        let (ty, ids) = numbers([1, 2]);
-        written(&mut writer, &batch(&[(ty, ids)])).await;
-        writer.commit(&[]).await.unwrap();
-        let found = place
-            .texts("SELECT concat_ws(' ', id, kept) FROM t ORDER BY id")
-            .await;
-        assert_eq!(
-            found,
-            [Some("1 old".to_owned()), Some("2".to_owned())],
-            "{method}"
-        );
-    }
-}
-
 async fn keys_that_only_the_server_can_compare_keep_the_last_row(server: Server) {
     let place = TestDatabase::on(server).await;
     place
@@ -337,7 +289,7 @@ async fn keys_that_only_the_server_can_compare_keep_the_last_row(server: Server)
         for method in METHODS {
             place.run(&format!("TRUNCATE {table}")).await;
             let plan = place.plan(table, &["k", "v"], upsert(&["k"]), method).await;
-            let mut writer = writer(&place, &plan).await;
+            let mut writer = place.writer(&plan).await;
             writer.begin(&[]).await.unwrap();
             let keys = Arc::new(StringArray::from(keys.to_vec()));
             let values = Arc::new(Int32Array::from(vec![0, 1, 2, 3]));
@@ -381,7 +333,7 @@ async fn identity_columns_take_the_values_given(server: Server) {
             )
             .await;
         let plan = place.plan("t", &["id", "note"], operation, method).await;
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         written(&mut writer, &rows(vec![41, 42], vec![Some("a"), Some("b")])).await;
         writer.commit(&[]).await.unwrap();
@@ -400,7 +352,7 @@ async fn deferred_constraints_fail_with_the_row_and_not_at_commit(server: Server
     for method in METHODS {
         let plan = place.plan("t", &["id", "note"], Operation::Insert, method).await;
         assert!(plan.table.notes[0].contains("deferred"), "{:?}", plan.table.notes);
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         let failure = failed(&mut writer, &rows(vec![1], vec![None]), Guard::Savepoint).await;
         assert_eq!(failure.error.code_text(), Some("23503"));
@@ -421,7 +373,7 @@ async fn durability_is_set_for_the_transaction_where_it_differs(server: Server) 
             .plan("t", &["id", "note"], Operation::Insert, Method::Array)
             .await;
         plan.durability = durability;
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         written(&mut writer, &rows(vec![1], vec![None])).await;
         writer.commit(&[]).await.unwrap();
@@ -437,33 +389,13 @@ async fn durability_is_set_for_the_transaction_where_it_differs(server: Server) 
     );
 }
 
-async fn a_table_that_is_replaced_is_not_written(server: Server) {
-    let place = TestDatabase::on(server).await;
-    place.run("CREATE TABLE t (id int8, note text)").await;
-    let plan = place
-        .plan("t", &["id", "note"], Operation::Insert, Method::Native)
-        .await;
-    place
-        .run("DROP TABLE t; CREATE TABLE t (id int8, note text)")
-        .await;
-    let error = writer(&place, &plan).await.begin(&[]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Altered);
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "table {}.t was replaced by another table of its name while rows were written to it",
-            place.schema
-        )
-    );
-}
-
 async fn a_lost_connection_is_unsent_before_commit(server: Server) {
     let place = TestDatabase::on(server).await;
     place.run("CREATE TABLE t (id int8, note text)").await;
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = writer(&place, &plan).await;
+    let mut writer = place.writer(&plan).await;
     writer.begin(&[]).await.unwrap();
     written(&mut writer, &rows(vec![1], vec![None])).await;
     place
@@ -499,7 +431,7 @@ async fn a_connection_lost_at_commit_is_in_doubt(server: Server) {
     let plan = place
         .plan("t", &["id", "note"], Operation::Insert, Method::Native)
         .await;
-    let mut writer = writer(&place, &plan).await;
+    let mut writer = place.writer(&plan).await;
     writer.begin(&[]).await.unwrap();
     written(&mut writer, &rows(vec![1], vec![None])).await;
     let error = writer.commit(&[]).await.unwrap_err();
@@ -556,7 +488,7 @@ async fn a_partitioned_table_is_loaded_through_its_parent(server: Server) {
     ] {
         place.run("TRUNCATE t").await;
         let plan = place.plan("t", &["id", "note"], operation, method).await;
-        let mut writer = writer(&place, &plan).await;
+        let mut writer = place.writer(&plan).await;
         writer.begin(&[]).await.unwrap();
         written(&mut writer, &rows(vec![1, 11], vec![None, None])).await;
         let failure = failed(

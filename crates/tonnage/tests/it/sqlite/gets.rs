@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonnage::{target::Target, targets::sqlite::SqliteTarget};
 
 use super::Database;
-use crate::gets::{Case, RELATED, check, check_composite, check_related, collect, collect_while, get};
+use crate::gets::{RELATED, case, check, check_composite, check_related, collect, collect_while, get};
 
 async fn target(database: &Database) -> Arc<dyn Target> {
     let url = format!("sqlite:{}", database.path().display());
@@ -41,66 +41,41 @@ async fn keys_of_every_type() {
     )
     .await;
     let cases = [
-        Case {
-            table: "ints",
-            keys: &["7", "8", "-5", "9223372036854775807", ""],
-            rows: &["seven", "minus", "most"],
-            missing: &["8", ""],
-        },
-        Case {
-            table: "texts",
-            keys: &["A", "b", "\"\"", "007", "7", "é", "a"],
-            rows: &["upper", "empty", "agent", "accent", "lower"],
-            missing: &["b", "7"],
-        },
-        Case {
-            table: "nocase",
-            keys: &["ABC", "abd", "abc"],
-            rows: &["abc", "abc"],
-            missing: &["abd"],
-        },
-        Case {
-            table: "uuids",
-            keys: &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"],
-            rows: &["one"],
-            missing: &[],
-        },
-        Case {
-            table: "dates",
-            keys: &["2024-02-29", "2023-02-28", "0001-01-01"],
-            rows: &["leap", "first"],
-            missing: &["2023-02-28"],
-        },
-        Case {
-            table: "decimals",
-            keys: &["12.50", "3", "12.51"],
-            rows: &["half", "three"],
-            missing: &["12.51"],
-        },
-        Case {
-            table: "reals",
-            keys: &["5e-1", "NaN", "-0"],
-            rows: &["half", "zero"],
-            missing: &["NaN"],
-        },
-        Case {
-            table: "blobs",
-            keys: &["\\x00FF", "\\x00", "\\x"],
-            rows: &["bytes", "none"],
-            missing: &["00"],
-        },
-        Case {
-            table: "numeric",
-            keys: &["1.0", "2.50", "0.3333333333333333333333", "1"],
-            rows: &["one", "more", "one"],
-            missing: &["0.3333333333333333333333"],
-        },
-        Case {
-            table: "string",
-            keys: &["x", "7", "y"],
-            rows: &["text", "number"],
-            missing: &["y"],
-        },
+        case(
+            "ints",
+            &["7", "8", "-5", "9223372036854775807", ""],
+            &["seven", "minus", "most"],
+            &["8", ""],
+        ),
+        case(
+            "texts",
+            &["A", "b", "\"\"", "007", "7", "é", "a"],
+            &["upper", "empty", "agent", "accent", "lower"],
+            &["b", "7"],
+        ),
+        case("nocase", &["ABC", "abd", "abc"], &["abc", "abc"], &["abd"]),
+        case("uuids", &["6F1F1D702B3C4D5E8F90A1B2C3D4E5F6"], &["one"], &[]),
+        case(
+            "dates",
+            &["2024-02-29", "2023-02-28", "0001-01-01"],
+            &["leap", "first"],
+            &["2023-02-28"],
+        ),
+        case(
+            "decimals",
+            &["12.50", "3", "12.51"],
+            &["half", "three"],
+            &["12.51"],
+        ),
+        case("reals", &["5e-1", "NaN", "-0"], &["half", "zero"], &["NaN"]),
+        case("blobs", &["\\x00FF", "\\x00", "\\x"], &["bytes", "none"], &["00"]),
+        case(
+            "numeric",
+            &["1.0", "2.50", "0.3333333333333333333333", "1"],
+            &["one", "more", "one"],
+            &["0.3333333333333333333333"],
+        ),
+        case("string", &["x", "7", "y"], &["text", "number"], &["y"]),
     ];
     check(&target(&database).await, &cases).await;
     let got = collect(get(&target(&database).await, "indexed").by(["k"]).keys(["aBC"]))

@@ -1,23 +1,17 @@
 //! Ignore, update and delete: what they do to rows, to nulls, to triggers, and how they count.
 
-use std::{collections::BTreeMap, fmt::Write};
-
 use tonnage::{
-    ColumnType, Database as Loader, ErrorKind,
-    operation::{Durability, Method, Mode, Operation, Support},
-    plan::Create,
+    ColumnType, ErrorKind,
+    operation::{Method, Operation, Support},
     target::{Failure, Guard, Outcome},
 };
 
 use super::{Database, PAIR, integer, pairs, text, upsert};
+use crate::common::key;
 
 const ALL: [Method; 4] = [Method::Native, Method::Array, Method::Batch, Method::Single];
 const TABLE: &str = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL CHECK (name <> 'bad'))";
 const KEY: [(&str, ColumnType); 1] = [("id", ColumnType::Int64)];
-
-fn key(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
 
 fn ignore(names: &[&str]) -> Operation {
     Operation::Ignore { key: key(names) }
@@ -65,46 +59,6 @@ async fn send(
         _ => writer.commit(&[]).await.unwrap(),
     }
     outcome
-}
-
-#[tokio::test]
-async fn rows_that_an_operation_leaves_out_are_counted() {
-    let rows: Pairs<'_> = &[
-        (Some(1), "a"),
-        (Some(2), "b"),
-        (Some(1), "c"),
-        (Some(2), "d"),
-        (Some(7), "e"),
-    ];
-    let cases = [
-        (
-            ignore(&["id"]),
-            3,
-            vec![(1, "old"), (2, "b"), (7, "e"), (9, "kept")],
-        ),
-        (update(&["id"]), 3, vec![(1, "c"), (9, "kept")]),
-        (delete(&["id"]), 4, vec![(9, "kept")]),
-    ];
-    for tail in ["", " STRICT", " WITHOUT ROWID", " STRICT, WITHOUT ROWID"] {
-        for (operation, skipped, expected) in &cases {
-            for method in methods(operation) {
-                let schema = format!("{TABLE}{tail}; INSERT INTO t VALUES (1, 'old'), (9, 'kept')");
-                let database = Database::new(&schema).await;
-                let outcome = send(&database, operation, *method, Guard::None, rows).await;
-                assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
-                assert_eq!(outcome.skipped, *skipped, "{operation:?} by {method}{tail}");
-                let expected: Vec<_> = expected
-                    .iter()
-                    .map(|(id, name)| [integer(*id), text(name)])
-                    .collect();
-                assert_eq!(
-                    database.rows("SELECT id, name FROM t ORDER BY id"),
-                    expected,
-                    "{operation:?} by {method}{tail}"
-                );
-            }
-        }
-    }
 }
 
 #[tokio::test]
@@ -336,175 +290,4 @@ async fn update_by_array_is_refused() {
             assert_eq!(support != Support::Yes, refused, "{operation:?} by {method}");
         }
     }
-}
-
-/// Deterministic dice (xorshift), so that a failure can be repeated from the seed in its message.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-}
-
-/// Whole loads against a model of one row at a time.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loads_mean_what_they_say() {
-    let tables = [
-        (
-            "CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT, v TEXT, w TEXT)",
-            &["a"][..],
-        ),
-        (
-            "CREATE TABLE t (v TEXT, a INT NOT NULL, b TEXT NOT NULL, w TEXT, PRIMARY KEY (b, a)) STRICT",
-            &["b", "a"][..],
-        ),
-        (
-            "CREATE TABLE t (a INT, w TEXT, b TEXT, v TEXT, PRIMARY KEY (a, b)) WITHOUT ROWID",
-            &["a", "b"][..],
-        ),
-        (
-            "CREATE TABLE t (a REAL, b TEXT, v TEXT, w TEXT, UNIQUE (a, b));
-             CREATE TABLE log (a);
-             CREATE TRIGGER l AFTER UPDATE ON t BEGIN INSERT INTO log VALUES (new.a); END",
-            &["a", "b"][..],
-        ),
-    ];
-    let modes = [
-        Mode::Insert,
-        Mode::Upsert,
-        Mode::Ignore,
-        Mode::Update,
-        Mode::Delete,
-    ];
-    let methods = [
-        None,
-        Some(Method::Array),
-        Some(Method::Batch),
-        Some(Method::Single),
-    ];
-    // They wait for the disk more than they compute.
-    let mut loads = tokio::task::JoinSet::new();
-    let mut seed = 0_u64;
-    for (schema, key) in tables {
-        for mode in modes {
-            for method in methods {
-                if (mode, method) != (Mode::Update, Some(Method::Array)) {
-                    seed += 1;
-                    loads.spawn(check_load(schema, key, mode, method, seed));
-                }
-            }
-        }
-    }
-    loads.join_all().await;
-}
-
-/// Key to `v` and `w`.
-type Model = BTreeMap<(i64, String), (String, String)>;
-
-async fn check_load(
-    schema: &'static str,
-    key: &'static [&'static str],
-    mode: Mode,
-    method: Option<Method>,
-    seed: u64,
-) {
-    let what = format!("seed {seed}: {mode:?} by {method:?} into {schema}");
-    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    // With a write-ahead log a relaxed commit waits for no disk.
-    let database = Database::new(&format!("PRAGMA journal_mode = WAL; {schema}")).await;
-    let mut model = Model::new();
-    for a in 0..40 {
-        let b = if key.len() == 2 {
-            format!("b{}", a % 3)
-        } else {
-            String::new()
-        };
-        model.insert((a, b), (format!("v{a}"), "kept".to_owned()));
-    }
-    let other = database.other();
-    for ((a, b), (v, w)) in &model {
-        other
-            .execute("INSERT INTO t (a, b, v, w) VALUES (?1, ?2, ?3, ?4)", (a, b, v, w))
-            .unwrap();
-    }
-    let mut csv = "v,a,b\n".to_owned();
-    let (mut written, mut left_out) = (0, 0);
-    for row in 0..250 {
-        // An insert brings keys of its own; the other operations meet some twice and some that are not there.
-        let a = match mode {
-            Mode::Insert => 1_000 + row,
-            _ => dice.below(60) as i64,
-        };
-        let b = if key.len() == 2 {
-            format!("b{}", dice.below(3))
-        } else {
-            String::new()
-        };
-        let v = format!("n{row}");
-        let shown = if b.is_empty() { "\"\"" } else { &b };
-        writeln!(csv, "{v},{a},{shown}").unwrap();
-        let there = model.get(&(a, b.clone())).cloned();
-        let applied = match mode {
-            Mode::Insert | Mode::Upsert => true,
-            Mode::Ignore => there.is_none(),
-            Mode::Update | Mode::Delete => there.is_some(),
-        };
-        if !applied {
-            left_out += 1;
-            continue;
-        }
-        written += 1;
-        match mode {
-            Mode::Delete => drop(model.remove(&(a, b))),
-            _ => {
-                let w = there.map_or_else(|| "none".to_owned(), |(_, w)| w);
-                model.insert((a, b), (v, w));
-            }
-        }
-    }
-    let file = database.directory.path().join("rows.csv");
-    std::fs::write(&file, csv).unwrap();
-    let loader = Loader::connect(database.path().to_str().unwrap()).await.unwrap();
-    let batch_rows = 1 + dice.below(90) as usize;
-    let report = loader
-        .load(file.to_str().unwrap())
-        .table("t")
-        .options(|options| {
-            options.mode = mode;
-            options.create = Create::No;
-            options.method = method;
-            options.batch_rows = Some(batch_rows);
-            options.durability = Some(Durability::Relaxed);
-            if mode != Mode::Insert {
-                options.key = key.iter().map(|name| (*name).to_owned()).collect();
-            }
-        })
-        .run()
-        .await
-        .unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(report.rows.balances(), "{what}");
-    let skipped = report.rows.skipped;
-    let ignores = mode == Mode::Ignore;
-    assert_eq!(
-        (report.rows.written, skipped.conflict, skipped.unmatched),
-        (
-            written,
-            if ignores { left_out } else { 0 },
-            if ignores { 0 } else { left_out }
-        ),
-        "{what}"
-    );
-    let found: Vec<_> = database
-        .rows("SELECT CAST(a AS INT), b, v, coalesce(w, 'none') FROM t ORDER BY a, b")
-        .into_iter()
-        .collect();
-    let expected: Vec<_> = model
-        .iter()
-        .map(|((a, b), (v, w))| vec![integer(*a), text(b), text(v), text(w)])
-        .collect();
-    assert_eq!(found, expected, "{what}");
 }

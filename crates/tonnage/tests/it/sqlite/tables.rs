@@ -128,29 +128,6 @@ async fn identity_tells_the_same_table_from_its_successor() {
 }
 
 #[tokio::test]
-async fn a_table_made_anew_under_a_writer_stops_it() {
-    let schema = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT)";
-    let database = Database::new(schema).await;
-    let run = new_run(&database, "t", "1").await;
-    let handle = database.target.ledger().start(&run).await.unwrap();
-    let plan = database.plan("t", &super::PAIR, Method::Native).await;
-    let mut writer = database
-        .target
-        .writer(&plan.write_request(), Some(&handle))
-        .await
-        .unwrap();
-    database.other().execute_batch("CREATE TABLE u (a)").unwrap();
-    writer.begin(&[]).await.unwrap();
-    writer.rollback().await.unwrap();
-    database
-        .other()
-        .execute_batch(&format!("DROP TABLE t; {schema}"))
-        .unwrap();
-    let error = writer.begin(&[]).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Altered, "{error}");
-}
-
-#[tokio::test]
 async fn looking_makes_no_file() {
     let database = Database::new("").await;
     assert_eq!(database.target.table(&TableName::bare("t")).await.unwrap(), None);

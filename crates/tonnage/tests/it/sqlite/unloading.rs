@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
@@ -11,6 +10,7 @@ use arrow::{array::AsArray, datatypes::Int64Type};
 use rusqlite::Connection;
 
 use super::Database;
+use crate::common::keys;
 
 /// Every way to a file and back.
 const FORMATS: [&str; 5] = ["csv", "jsonl", "parquet", "arrow", "jsonl.gz"];
@@ -180,25 +180,6 @@ async fn other_spellings_of_times_are_understood() {
         std::fs::read_to_string(path).unwrap(),
         "ts,tz\n2024-01-01 10:00:00.000000,2024-01-01 08:00:00.000000+00\n"
     );
-}
-
-/// The values of the first column of all CSV files that an unload writes.
-async fn keys(unload: tonnage::Unload, directory: &Path) -> Vec<String> {
-    let written = unload
-        .to(directory.join("k-{}.csv"))
-        .overwrite()
-        .run()
-        .await
-        .unwrap();
-    let mut keys = Vec::new();
-    for file in &written.files {
-        let text = std::fs::read_to_string(&file.path).unwrap();
-        let lines: Vec<_> = text.lines().skip(1).map(str::to_owned).collect();
-        assert_eq!(lines.len() as u64, file.rows);
-        keys.extend(lines);
-    }
-    keys.sort();
-    keys
 }
 
 #[tokio::test]

@@ -140,31 +140,6 @@ async fn foreign_keys_are_checked() {
 }
 
 #[tokio::test]
-async fn an_upsert_replaces_and_the_last_of_a_key_wins() {
-    for method in METHODS {
-        let database = Database::new(&format!("{TABLE}; INSERT INTO t VALUES (1, 'old'), (9, 'kept')")).await;
-        let mut plan = database.plan("t", &PAIR, method).await;
-        plan.operation = upsert(&["id"]);
-        let rows = pairs(&[
-            (Some(1), "a"),
-            (Some(2), "b"),
-            (Some(1), "c"),
-            (Some(2), "d"),
-            (Some(1), "e"),
-        ]);
-        assert!(database.write(&plan, &rows).await.is_none());
-        assert_eq!(
-            database.rows("SELECT id, name FROM t ORDER BY id"),
-            [
-                [integer(1), text("e")],
-                [integer(2), text("d")],
-                [integer(9), text("kept")]
-            ]
-        );
-    }
-}
-
-#[tokio::test]
 async fn an_upsert_of_keys_alone_leaves_rows_as_they_are() {
     for method in METHODS {
         let database = Database::new(
@@ -316,28 +291,6 @@ async fn expressions_that_fail_are_the_row_s_fault() {
     assert_eq!((failure.applied, failure.suspect), (1, Some(1)));
     assert_eq!(failure.error.to_string(), "malformed JSON");
     assert_eq!(failure.error.kind(), ErrorKind::Rejected);
-}
-
-#[tokio::test]
-async fn dropping_a_writer_undoes_its_transaction() {
-    let database = Database::new(TABLE).await;
-    let plan = database.plan("t", &PAIR, Method::Native).await;
-    let mut writer = database.writer(&plan).await;
-    writer.begin(&[]).await.unwrap();
-    writer.write(&many(10), Guard::None).await.unwrap();
-    drop(writer);
-    assert_eq!(database.count("t"), 0);
-    let error = database
-        .writer(&plan)
-        .await
-        .write(&many(1), Guard::None)
-        .await
-        .unwrap_err();
-    assert_eq!(
-        error.kind(),
-        ErrorKind::Bug,
-        "no row is written outside a transaction"
-    );
 }
 
 #[tokio::test]
