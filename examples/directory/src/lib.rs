@@ -31,7 +31,7 @@ use tonnage_core::{
 };
 use tonnage_sqlite::local::{LedgerFile, RunRows};
 
-use self::{table::TableDirectory, writer::DirectoryWriter};
+use self::writer::DirectoryWriter;
 
 /// A directory of tables.
 pub struct DirectoryTarget {
@@ -46,9 +46,9 @@ impl DirectoryTarget {
         let root = path.canonicalize().map_err(|cause| {
             Error::config(format!("there is no directory {}: {cause}", path.display())).hint("make it first")
         })?;
-        let rows = DirectoryRows(root.clone());
+        let rows = Arc::new(DirectoryRows(root.clone()));
         Ok(Self {
-            ledger: Arc::new(LedgerFile::at(&root.join(".ledger"), Arc::new(rows))?),
+            ledger: Arc::new(LedgerFile::at(&root.join(".ledger"), rows)?),
             root,
             capabilities: Capabilities {
                 product: "a directory".to_owned(),
@@ -58,7 +58,6 @@ impl DirectoryTarget {
                 text_holds_nul: false,
                 partial_dates: false,
                 repeats_keys: false,
-                // A file each, of some megabytes.
                 batch_rows_default: 65_536,
                 insert_replaces: false,
                 says_key_exists: |_| false,
@@ -79,15 +78,12 @@ impl Target for DirectoryTarget {
         match (operation, method) {
             (Operation::Insert, Method::Native) => Support::Yes,
             (Operation::Insert, _) => Support::no("a write is a file", "--method native"),
-            (Operation::Statement { .. }, _) => {
-                Support::no("a directory runs no statements", "`tonnage load`")
-            }
             _ => Support::no("rows in files are not found by a key", "--mode insert"),
         }
     }
 
     async fn table(&self, name: &TableName) -> Result<Option<Table>> {
-        Ok(TableDirectory::find(&self.root, name)?.map(|found| found.table))
+        table::find(&self.root, name)
     }
 
     async fn table_names(&self) -> Result<Vec<String>> {
@@ -100,11 +96,8 @@ impl Target for DirectoryTarget {
     }
 
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
-        Ok(format!(
-            "make {}/schema.json: {}",
-            spec.name,
-            table::schema(spec)?
-        ))
+        let schema = table::schema(spec)?;
+        Ok(format!("make {}/schema.json: {schema}", spec.name))
     }
 
     async fn create(&self, spec: &TableSpec) -> Result<()> {
@@ -112,14 +105,14 @@ impl Target for DirectoryTarget {
     }
 
     async fn drop_table(&self, table: &Table, rows: Rows) -> Result<bool> {
-        let Some(found) = TableDirectory::find(&self.root, &table.name)? else {
-            return Ok(false);
-        };
-        let is_kept = rows == Rows::Keep && !found.files()?.is_empty();
-        if is_kept || found.table.identity.object != table.identity.object {
-            return Ok(false);
+        let path = self.root.join(&table.name.name);
+        let found = table::find(&self.root, &table.name)?;
+        let is_that = found.is_some_and(|found| found.identity.object == table.identity.object);
+        let is_dropped = is_that && (rows == Rows::Drop || table::files(&path)?.is_empty());
+        if is_dropped {
+            table::remove(&path)?;
         }
-        found.remove().map(|()| true)
+        Ok(is_dropped)
     }
 
     fn settings(&self, _: Durability) -> Vec<String> {
@@ -141,17 +134,9 @@ impl Target for DirectoryTarget {
 
     fn parts(&self) -> Parts<'_> {
         Parts {
-            statements: None,
             scan: Some(self),
-            lookup: None,
-            relations: None,
-            routes: None,
-            separate_databases: None,
-            prepare: None,
-            unique_keys: None,
-            statement_splitting: None,
             local_ledger: Some(&*self.ledger),
-            instruments: None,
+            ..Parts::NONE
         }
     }
 }

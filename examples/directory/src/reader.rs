@@ -1,17 +1,17 @@
 //! Reading: a file is a split.
 //!
-//! - All files are opened before the first row is read, and no file changes. So what is removed or replaced meanwhile is
-//!   read as it was. There are at most as many files as a process may have open.
+//! - The files are those that are there when the scan begins, each a whole write, and no file changes. One that is removed
+//!   before it is read is an error.
 //! - A line that is not a row of the table is an error that names it, never a row left out.
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Seek},
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use tonnage_core::{
     Error, Result,
@@ -23,7 +23,7 @@ use tonnage_core::{
     },
 };
 
-use super::table::{TableDirectory, failed, names};
+use super::table::{self, failed};
 
 type Row = Vec<Option<String>>;
 
@@ -34,7 +34,7 @@ struct Opened {
     places: Vec<usize>,
     line_values: usize,
     /// The files of each split.
-    splits: Vec<Vec<(PathBuf, File)>>,
+    splits: Vec<Vec<PathBuf>>,
     limit: usize,
     batch: BatchBounds,
 }
@@ -45,25 +45,19 @@ struct DirectoryReader {
     rows: Box<dyn Iterator<Item = Result<Row>> + Send>,
 }
 
-/// Opens the files of a table.
+/// Finds the files of a table.
 pub fn scan(root: &Path, request: &ScanRequest) -> Result<Snapshot> {
     let (Relation::Table(name), None, None) = (&request.relation, &request.filter, &request.split_by) else {
         return Err(Error::config("a directory has no SQL, and is read file by file"));
     };
-    let Some(found) = TableDirectory::find(root, name)? else {
-        return Err(no_table(name, &names(root)?));
-    };
-    let known = found.table.columns.iter().map(|column| column.name.as_str());
+    let names = table::names(root)?;
+    let table = table::find(root, name)?.ok_or_else(|| no_table(name, &names))?;
+    let known = table.columns.iter().map(|column| column.name.as_str());
     let line_values = known.len();
     let wanted = wanted(request, &name.name, known, 0..line_values)?;
-    let open = |path: PathBuf| {
-        let file = File::open(&path).map_err(failed(&path, "opened"))?;
-        Ok((path, file))
-    };
-    let files = found.files()?.into_iter().map(open);
-    let files: Vec<_> = files.collect::<Result<_>>()?;
+    let files = table::files(&root.join(&table.name.name))?;
     let opened = Arc::new(Opened {
-        columns: read_columns(&found.table, &wanted),
+        columns: read_columns(&table, &wanted),
         places: wanted.iter().map(|(at, _)| *at).collect(),
         line_values,
         splits: match request.limit {
@@ -86,43 +80,31 @@ pub fn scan(root: &Path, request: &ScanRequest) -> Result<Snapshot> {
         key: Vec::new(),
         splits,
         readers: (0..request.readers.clamp(1, splits.max(1))).map(reader).collect(),
-        consistency: "the files that are there when the readers begin, each a whole write",
+        consistency: "the files that are there when the scan begins, each a whole write",
         settings_changed: Vec::new(),
         notes: Vec::new(),
     })
 }
 
-impl Opened {
-    /// The rows of a file from its begin.
-    fn rows(&self, (path, file): &(PathBuf, File)) -> Result<impl Iterator<Item = Result<Row>> + use<>> {
-        let (path, line_values) = (path.clone(), self.line_values);
-        let mut file = file.try_clone().map_err(failed(&path, "read"))?;
-        file.rewind().map_err(failed(&path, "read"))?;
-        let row = move |(text, number): (std::io::Result<String>, u64)| {
-            let text = text.map_err(failed(&path, "read"))?;
-            match serde_json::from_str::<Row>(&text) {
-                Ok(row) if row.len() == line_values => Ok(row),
-                _ => Err(Error::schema(format!(
-                    "{} line {number} is not a row",
-                    path.display()
-                ))),
-            }
-        };
-        Ok(BufReader::new(file).lines().zip(1..).map(row))
-    }
-
-    fn column(&self, at: usize, rows: &[Row]) -> Result<ArrayRef> {
-        let (column, place) = (&self.columns[at], self.places[at]);
-        let values = rows.iter().map(|row| row[place].as_deref().map(str::as_bytes));
-        parse_stored(&column.ty, &column.name, values)
-    }
+/// The rows of a file.
+fn rows(path: &Path, values: usize) -> Result<impl Iterator<Item = Result<Row>> + use<>> {
+    let path = path.to_owned();
+    let file = File::open(&path).map_err(failed(&path, "opened"))?;
+    let row = move |(text, number): (std::io::Result<String>, u64)| {
+        let text = text.map_err(failed(&path, "read"))?;
+        let row: Option<Row> = serde_json::from_str(&text).ok();
+        let row = row.filter(|row| row.len() == values);
+        row.ok_or_else(|| Error::schema(format!("{} line {number} is not a row", path.display())))
+    };
+    Ok(BufReader::new(file).lines().zip(1..).map(row))
 }
 
 #[async_trait]
 impl Reader for DirectoryReader {
     async fn open(&mut self, split: usize) -> Result<()> {
         let files = self.opened.splits[split].iter();
-        let rows: Vec<_> = files.map(|file| self.opened.rows(file)).collect::<Result<_>>()?;
+        let rows = files.map(|file| rows(file, self.opened.line_values));
+        let rows: Vec<_> = rows.collect::<Result<_>>()?;
         self.rows = Box::new(rows.into_iter().flatten().take(self.opened.limit));
         Ok(())
     }
@@ -141,7 +123,11 @@ impl Reader for DirectoryReader {
         if rows.is_empty() {
             return Ok(None);
         }
-        let columns = (0..self.opened.columns.len()).map(|at| self.opened.column(at, &rows));
+        let columns = self.opened.columns.iter().zip(&self.opened.places);
+        let columns = columns.map(|(column, place)| {
+            let values = rows.iter().map(|row| row[*place].as_deref().map(str::as_bytes));
+            parse_stored(&column.ty, &column.name, values)
+        });
         let batch = RecordBatch::try_new(schema(&self.opened.columns), columns.collect::<Result<_>>()?);
         batch.map(Some).map_err(arrow_bug)
     }

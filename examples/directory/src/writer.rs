@@ -9,8 +9,8 @@
 //!   takes the run over removes such files before anyone goes on. So no row is there twice, also where the next owner
 //!   cuts the rows into other writes.
 //!
-//! `ROOT/orders/RUN-SLOT-BLOCK-ROWS.jsonl`, with a dot before it until it has its name. Without a ledger nothing is sent
-//! again, and any name of its own does.
+//! `ROOT/orders/RUN-SLOT-BLOCK-ROWS.jsonl`, and `.RUN-UUID` until it has its name: no two writers share a file, and whoever
+//! takes the run over removes those too. Without a ledger nothing is sent again, and any name of its own does.
 
 use std::{
     fs::{self, File},
@@ -27,14 +27,14 @@ use tonnage_core::{
     operation::Durability,
     reject::sqlstate::{DATETIME_OVERFLOW, NOT_NULL},
     slot::{Advance, Position, SlotState},
-    table::{TableName, altered},
+    table::altered,
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 use tonnage_sqlite::local::LedgerFile;
 use uuid::Uuid;
 
 use super::{
-    table::{TableDirectory, failed, names},
+    table::{self, entries, failed},
     values::texts,
 };
 
@@ -49,30 +49,29 @@ pub struct DirectoryWriter {
 
 /// Where the table is, if it is still the one that the plan was made for.
 fn unaltered(root: &Path, request: &WriteRequest) -> Result<PathBuf> {
-    let now = TableDirectory::find(root, &request.table.name)?;
-    match (altered(&request.table, now.as_ref().map(|now| &now.table)), now) {
-        (None, Some(now)) => Ok(now.path),
-        (what, _) => Err(Error::altered(&request.table.name, what.unwrap_or_default())),
+    let name = &request.table.name;
+    match altered(&request.table, table::find(root, name)?.as_ref()) {
+        None => Ok(root.join(&name.name)),
+        Some(what) => Err(Error::altered(name, what)),
     }
 }
 
-/// Removes the files of a run whose steps its ledger does not have.
+/// Removes the files of a run that have no name yet, and those whose steps its ledger does not have.
 pub fn remove_leftovers(root: &Path, run_id: &str, slots: &[SlotState]) -> Result<()> {
-    let is_leftover = |file: &Path| {
-        let step = file.file_stem()?.to_str()?.strip_prefix(run_id)?;
-        let mut numbers = step
-            .strip_prefix('-')?
-            .split('-')
-            .map(|number| number.parse().ok());
+    let is_beyond = |name: &str| {
+        let step = name.strip_prefix(run_id)?.strip_suffix(".jsonl")?;
+        let mut numbers = step.split('-').skip(1).map(|number| number.parse().ok());
         let (slot, block, rows) = (numbers.next()??, numbers.next()??, numbers.next()??);
         let slot = slots.iter().find(|known| u64::from(known.slot) == slot)?;
         Some(Position { block, rows } >= slot.position)
     };
-    for name in names(root)? {
-        let table = TableDirectory::find(root, &TableName::bare(name))?;
-        let files = table.map_or_else(|| Ok(Vec::new()), |table| table.files())?;
-        for file in files.iter().filter(|file| is_leftover(file) == Some(true)) {
-            fs::remove_file(file).map_err(failed(file, "removed"))?;
+    let unnamed = format!(".{run_id}-");
+    for table in table::names(root)? {
+        let path = root.join(table);
+        for name in entries(&path)? {
+            if name.starts_with(&unnamed) || is_beyond(&name) == Some(true) {
+                fs::remove_file(path.join(&name)).map_err(failed(&path.join(name), "removed"))?;
+            }
         }
     }
     Ok(())
@@ -81,26 +80,23 @@ pub fn remove_leftovers(root: &Path, run_id: &str, slots: &[SlotState]) -> Resul
 impl DirectoryWriter {
     /// The rows as lines, or the first bad one: its number, its column, a code and what is wrong.
     fn lines(&self, rows: &RecordBatch) -> Result<std::result::Result<Vec<u8>, Failure>> {
-        let mut cells = vec![vec![None; rows.num_rows()]; self.request.table.columns.len()];
-        let mut bad = Vec::new();
-        for (written, array) in self.request.columns.iter().zip(rows.columns()) {
-            let values = texts(array, &written.ty)?;
-            let nullable = self.request.table.columns[written.target].nullable;
-            let none = |row: &usize| values[*row].is_none() && (array.is_valid(*row) || !nullable);
-            let first = (0..values.len()).find(none).map(|row| match array.is_null(row) {
-                true => (row, &written.name, NOT_NULL, "takes no nulls"),
-                false => (row, &written.name, DATETIME_OVERFLOW, "has no such time"),
-            });
-            bad.extend(first);
-            cells[written.target] = values;
-        }
-        if let Some((row, column, code, what)) = bad.into_iter().min() {
-            let message = format!("column '{column}' {what}");
-            return Ok(Err(Failure::of_row(row, column, code, message)));
-        }
+        let WriteRequest { table, columns, .. } = &self.request;
+        let written = columns.iter().zip(rows.columns());
+        let texts = written.map(|(column, array)| Ok((column, array, texts(array, &column.ty)?)));
+        let texts: Vec<_> = texts.collect::<Result<_>>()?;
         let mut lines = Vec::new();
         for row in 0..rows.num_rows() {
-            let line: Vec<_> = cells.iter().map(|column| &column[row]).collect();
+            let mut line = vec![None; table.columns.len()];
+            for (column, array, texts) in &texts {
+                line[column.target] = texts[row].as_deref();
+                let (code, what) = match array.is_null(row) {
+                    true if !table.columns[column.target].nullable => (NOT_NULL, "takes no nulls"),
+                    false if texts[row].is_none() => (DATETIME_OVERFLOW, "has no such time"),
+                    _ => continue,
+                };
+                let message = format!("column '{}' {what}", column.name);
+                return Ok(Err(Failure::of_row(row, &column.name, code, message)));
+            }
             serde_json::to_writer(&mut lines, &line).map_err(|cause| Error::bug(format!("JSON: {cause}")))?;
             lines.push(b'\n');
         }
@@ -131,9 +127,10 @@ impl Writer for DirectoryWriter {
 
     async fn write(&mut self, rows: &RecordBatch, _: Guard) -> Result<Outcome> {
         let lines = self.lines(rows)?;
-        let Some((_, open)) = &mut self.open else {
-            return Err(Error::bug("rows outside a write"));
-        };
+        let (_, open) = self
+            .open
+            .as_mut()
+            .ok_or_else(|| Error::bug("rows outside a write"))?;
         let before = open.len();
         let failure = lines.map(|lines| open.extend(lines)).err();
         Ok(Outcome {
@@ -150,21 +147,21 @@ impl Writer for DirectoryWriter {
     }
 
     async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {
-        let Some((mut steps, lines)) = self.open.take() else {
-            return Err(Error::bug("a commit outside a write"));
-        };
+        let open = self.open.take();
+        let (mut steps, lines) = open.ok_or_else(|| Error::bug("a commit outside a write"))?;
         for step in &mut steps {
             *step = *fixed.iter().find(|fixed| fixed.slot == step.slot).unwrap_or(step);
         }
-        let name = match (&self.ledger, steps.first()) {
-            (Some((_, run)), Some(Advance { slot, from, .. })) => {
-                format!("{}-{slot}-{}-{}.jsonl", run.run_id, from.block, from.rows)
-            }
-            _ => format!("{}.jsonl", Uuid::now_v7()),
+        let own = Uuid::now_v7();
+        let run = self.ledger.as_ref().map_or("", |(_, run)| &run.run_id);
+        let name = match steps.first().filter(|_| self.ledger.is_some()) {
+            Some(Advance { slot, from, .. }) => format!("{run}-{slot}-{}-{}.jsonl", from.block, from.rows),
+            None => format!("{own}.jsonl"),
         };
+        let hidden = format!(".{run}-{own}");
         let (root, request) = (self.root.clone(), self.request.clone());
         let is_durable = request.durability == Durability::Durable;
-        let hidden = unaltered(&root, &request)?.join(format!(".{name}"));
+        let hidden = unaltered(&root, &request)?.join(hidden);
         let synced = move |file: File| if is_durable { file.sync_all() } else { Ok(()) };
         File::create(&hidden)
             .and_then(|mut file| file.write_all(&lines).and_then(|()| synced(file)))
