@@ -9,7 +9,7 @@ use tonnage_core::{
 use tonnage_sql::ledger::{INPUTS, RUNS, SLOTS};
 
 use super::{
-    errors,
+    errors, once,
     product::{Product, Version},
     types::{self, Carried, Kind},
 };
@@ -82,7 +82,7 @@ pub(super) async fn rows(conn: &mut Conn, sql: &str, parameters: &[&str]) -> Res
     let parameters: Vec<mysql_async::Value> = parameters.iter().map(|p| (*p).into()).collect();
     let rows = match parameters.is_empty() {
         true => conn.query(sql).await,
-        false => conn.exec(sql, parameters).await,
+        false => once::rows(conn, sql, parameters).await,
     };
     rows.map_err(errors::statement)
 }
@@ -240,8 +240,7 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
     if let Some(view) = storage {
         let sql = format!("SELECT cast(table_id AS char) FROM information_schema.{view} WHERE name = ?");
         let name = format!("{schema}/{}", found.name.name);
-        let sought: std::result::Result<Option<String>, _> = conn.exec_first(sql, (name,)).await;
-        match sought {
+        match once::first::<String>(conn, &sql, (name,)).await {
             Ok(Some(id)) => return Ok((format!("table {id}"), true)),
             Ok(None) => {}
             // The privilege PROCESS is not everyone's.
@@ -250,15 +249,10 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
         }
     }
     if version.product == Product::TiDb {
-        let id: Option<String> = conn
-            .exec_first(
-                "SELECT cast(tidb_table_id AS char) FROM information_schema.tables \
-                 WHERE table_schema = ? AND table_name = ?",
-                (schema, &found.name.name),
-            )
-            .await
-            .map_err(errors::statement)?;
-        if let Some(id) = id {
+        let sql = "SELECT cast(tidb_table_id AS char) FROM information_schema.tables \
+                   WHERE table_schema = ? AND table_name = ?";
+        let id = once::first::<String>(conn, sql, (schema, &found.name.name)).await;
+        if let Some(id) = id.map_err(errors::statement)? {
             return Ok((format!("table {id}"), true));
         }
     }

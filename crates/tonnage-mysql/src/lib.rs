@@ -25,6 +25,7 @@ pub mod fuzz;
 mod getter;
 mod instruments;
 mod ledger;
+mod once;
 mod product;
 mod reader;
 mod session;

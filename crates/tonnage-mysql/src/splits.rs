@@ -15,7 +15,7 @@ use tonnage_sql::edges::{Boundary, edges};
 
 use super::{
     catalog::Described,
-    errors,
+    errors, once,
     reader::of_user,
     types::{Kind, quote, quote_table},
 };
@@ -136,17 +136,14 @@ pub(super) async fn by_key(
     let table = quote_table(&described.table.name);
     let from = format!("{table} FORCE INDEX (PRIMARY)");
     let names: Vec<String> = columns.iter().map(|column| quote(column)).collect();
-    let rows: Option<Option<u64>> = conn
-        .exec_first(
-            "SELECT table_rows FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
-            (
-                described.table.name.schema.as_deref().unwrap_or_default(),
-                &described.table.name.name,
-            ),
-        )
-        .await
-        .map_err(errors::statement)?;
-    let rows = rows.flatten().unwrap_or(0);
+    let schema = described.table.name.schema.as_deref().unwrap_or_default();
+    let rows: std::result::Result<Option<Option<u64>>, _> = once::first(
+        conn,
+        "SELECT table_rows FROM information_schema.tables WHERE table_schema = ? AND table_name = ?",
+        (schema, &described.table.name.name),
+    )
+    .await;
+    let rows = rows.map_err(errors::statement)?.flatten().unwrap_or(0);
     let parts = (request.readers * SPLITS_PER_READER) as u64;
     let mut step = (rows / parts).max(SPLIT_ROWS);
     let boundaries = loop {
@@ -186,7 +183,7 @@ async fn after(
         format!(" WHERE {}", beside(&names, last, Side::After))
     });
     let next = format!("SELECT {list} FROM {from}{behind} ORDER BY {list} LIMIT 1 OFFSET {distance}");
-    let found: Option<mysql_async::Row> = conn.exec_first(next, ()).await.map_err(errors::statement)?;
+    let found: Option<mysql_async::Row> = once::first(conn, &next, ()).await.map_err(errors::statement)?;
     let Some(found) = found else {
         return Ok(None);
     };
@@ -216,9 +213,10 @@ pub(super) async fn by_column(
         Error::config(format!("column '{column}' has no order to split by"))
             .hint("split by a column whose values can be sorted, or leave --split-by out")
     };
+    let columns = probe.columns();
+    conn.close(probe).await.map_err(errors::statement)?;
     let bits = {
         use mysql_async::consts::{ColumnFlags, ColumnType};
-        let columns = probe.columns();
         let found = columns.first().ok_or_else(no_order)?;
         let labels = ColumnFlags::ENUM_FLAG | ColumnFlags::SET_FLAG;
         let unordered = matches!(
@@ -266,8 +264,10 @@ pub(super) async fn by_column(
         outer.join(", "),
         inner.join(", ")
     );
-    let rows: Vec<mysql_async::Row> = conn.exec(boundaries, ()).await.map_err(errors::statement)?;
-    let form = probe.columns().first().map_or(LiteralForm::Text, LiteralForm::of);
+    let rows: Vec<mysql_async::Row> = once::rows(conn, &boundaries, ())
+        .await
+        .map_err(errors::statement)?;
+    let form = columns.first().map_or(LiteralForm::Text, LiteralForm::of);
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         let mut values = row.unwrap().into_iter();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use mysql_async::{Conn, Params, Value, prelude::Queryable};
+use mysql_async::{Conn, Params, Statement, Value, prelude::Queryable};
 use tokio::sync::mpsc;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
@@ -114,8 +114,10 @@ impl Drop for Answering {
 }
 
 async fn serve(mut conn: Conn, form: Arc<RowDecoding>, mut asked: mpsc::UnboundedReceiver<Question>) {
+    // Questions are of few texts, one after another: each is prepared when it is another one than before.
+    let mut prepared = None;
     while let Some(question) = asked.recv().await {
-        if let Err(error) = answer(&mut conn, &form, &question).await {
+        if let Err(error) = answer(&mut conn, &mut prepared, &form, &question).await {
             let lost = error.kind() == ErrorKind::Unsent;
             // Nobody listening means nobody to tell.
             let _ = question.answer.send(Err(error)).await;
@@ -126,15 +128,35 @@ async fn serve(mut conn: Conn, form: Arc<RowDecoding>, mut asked: mpsc::Unbounde
     }
 }
 
-async fn answer(conn: &mut Conn, form: &RowDecoding, question: &Question) -> Result<()> {
+/// The statement of a question; `prepared` is that of the one before.
+async fn statement(
+    conn: &mut Conn,
+    prepared: &mut Option<(String, Statement)>,
+    sql: &str,
+) -> std::result::Result<Statement, mysql_async::Error> {
+    match prepared.take() {
+        Some((text, statement)) if text == sql => {
+            return Ok(prepared.insert((text, statement)).1.clone());
+        }
+        Some((_, statement)) => conn.close(statement).await?,
+        None => {}
+    }
+    let statement = conn.prep(sql).await?;
+    Ok(prepared.insert((sql.to_owned(), statement)).1.clone())
+}
+
+async fn answer(
+    conn: &mut Conn,
+    prepared: &mut Option<(String, Statement)>,
+    form: &RowDecoding,
+    question: &Question,
+) -> Result<()> {
     let parameters = match question.parameters.as_slice() {
         [] => Params::Empty,
         parameters => Params::Positional(parameters.to_vec()),
     };
-    let mut result = conn
-        .exec_iter(question.sql.as_str(), parameters)
-        .await
-        .map_err(of_rows)?;
+    let statement = statement(conn, prepared, &question.sql).await.map_err(of_rows)?;
+    let mut result = conn.exec_iter(statement, parameters).await.map_err(of_rows)?;
     let mut rows = Rows::new();
     let mut bytes = 0;
     let mut listened = true;

@@ -10,7 +10,7 @@ use tonnage_core::{
 use tonnage_sql::ledger::{Dialect, Keys, Row, SLOT_COLUMNS, Session, Tables, Value};
 
 use super::place::failed;
-use crate::{errors, statements::empty};
+use crate::{errors, once, statements::empty};
 
 pub(super) const DIALECT: Dialect = Dialect {
     placeholder: |_| "?".to_owned(),
@@ -73,15 +73,14 @@ fn read(row: mysql_async::Row) -> Row {
 #[async_trait]
 impl Session for InSession<'_> {
     async fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>> {
-        let rows: Result<Vec<mysql_async::Row>, _> = self.conn.exec(sql, given(values)).await;
+        let rows = once::rows(self.conn, sql, given(values)).await;
         let rows = rows.map_err(|failure| failed(self.tables, failure))?;
         Ok(rows.into_iter().map(read).collect())
     }
 
     async fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64> {
-        let executed = self.conn.exec_drop(sql, given(values)).await;
-        executed.map_err(|failure| failed(self.tables, failure))?;
-        Ok(self.conn.affected_rows())
+        let executed = once::execute(self.conn, sql, given(values)).await;
+        executed.map_err(|failure| failed(self.tables, failure))
     }
 
     async fn prepare(&mut self, run: &NewRun, _: &mut RunDetail) -> Result<()> {

@@ -164,3 +164,22 @@ async fn a_user_without_the_privilege_process_is_told_what_that_costs() {
     assert_eq!(target.table(&TableName::bare("t")).await.unwrap().unwrap(), table);
     place.run(&format!("DROP USER {user}@'%'")).await;
 }
+
+/// The server has a bound on the prepared statements of all sessions together.
+#[tokio::test]
+async fn what_is_run_once_is_freed() {
+    let place = TestDatabase::new().await;
+    place.run("CREATE TABLE looked_up (id int PRIMARY KEY)").await;
+    let held = async || {
+        let held = "SELECT variable_value FROM information_schema.global_status \
+                    WHERE variable_name = 'PREPARED_STMT_COUNT'";
+        place.number(held).await
+    };
+    let before = held().await;
+    for _ in 0..500 {
+        place.table("looked_up").await;
+    }
+    // Three and more for each look-up would be held if they were not freed; other tests hold some at the same time.
+    let more = held().await - before;
+    assert!(more < 1_000, "{more} more statements are held");
+}
