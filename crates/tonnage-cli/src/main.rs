@@ -8,12 +8,14 @@ mod confirm;
 mod connection;
 mod interrupt;
 mod options;
+mod output;
 mod paths;
 mod progress;
 mod report;
 mod secrets;
+mod synonyms;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 use tonnage::{Error, ErrorKind};
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(format!("{others},tonnage={level}")))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .with_target(false)
         .init();

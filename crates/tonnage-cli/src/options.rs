@@ -112,6 +112,29 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Pairs of one argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pairs(pub Vec<(String, String)>);
+
+/// `a=b`, or `a=b,c=d`. A comma that is not followed by another pair is part of the name.
+pub fn pairs(text: &str) -> Result<Pairs, String> {
+    let mut found: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        match found.last_mut() {
+            Some(last) if !part.contains('=') => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => found.push(part.to_owned()),
+        }
+    }
+    found
+        .iter()
+        .map(|part| pair(part))
+        .collect::<Result<_, _>>()
+        .map(Pairs)
+}
+
 /// One byte: `;`, `\t`, `tab`.
 pub fn byte(text: &str) -> Result<u8, String> {
     match text {
@@ -176,5 +199,11 @@ mod tests {
         }
         assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
         assert!(pair("a=").is_err());
+        let list = |text: &str| pairs(text).map(|pairs| pairs.0.len());
+        assert_eq!(
+            (list("a=b"), list("a=b,c=d"), list("a=b,c")),
+            (Ok(1), Ok(2), Ok(1))
+        );
+        assert!(pairs("a").is_err() && pairs("a=b,c=").is_err());
     }
 }

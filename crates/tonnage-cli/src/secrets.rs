@@ -13,6 +13,8 @@ use std::{
 
 use tonnage::targets::{hide, redact};
 
+use crate::synonyms;
+
 /// The variable that carries what was taken out: the process's number, then places and arguments, as JSON.
 const TAKEN_OUT: &str = "TONNAGE_ARGUMENTS";
 
@@ -108,9 +110,13 @@ pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         false => rendered.to_string(),
     };
     let concealed = conceal(text.clone(), arguments);
-    if concealed == text {
+    let meant = synonyms::of(error);
+    if concealed == text && meant.is_none() {
         error.exit();
     }
     eprint!("{concealed}");
+    if let Some(meant) = meant {
+        eprintln!("\nhint: {meant}");
+    }
     ExitCode::from(2)
 }

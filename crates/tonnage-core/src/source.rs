@@ -45,8 +45,11 @@ pub struct SourceSchema {
     pub named: bool,
     /// Whether fields are text that can be read as any type ([`ReadRequest::columns`]).
     pub text: bool,
-    /// Where the names stand in a header, what was made of those that are missing or repeated, a sentence each.
-    pub header: Option<Vec<String>>,
+    /// Whether the names are those of a header, which others may replace.
+    pub header: bool,
+    /// What was made of the source without being asked for, a sentence each: how it is cut, names that are missing or
+    /// repeated.
+    pub notes: Vec<String>,
 }
 
 /// What is known of the table that rows come from, for a table that is made like it.

@@ -39,6 +39,7 @@ use crate::{
     connection::ConnectionArgs,
     interrupt::{Interrupt, Interrupted, requested, unless_interrupted},
     options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
+    output::{out, outln},
     paths::Paths,
     report::write_report,
 };
@@ -227,7 +228,7 @@ pub struct BenchArgs {
 /// Measures, or compares. The answer goes to standard output, all else to standard error.
 pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
     if let Some([before, after]) = args.compare.as_deref() {
-        print!("{}", text::comparison(&compared(before, after)?));
+        out!("{}", text::comparison(&compared(before, after)?))?;
         return Ok(Ending::Done);
     }
     let Some(place) = args.target.as_deref() else {
@@ -305,7 +306,7 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
             if let Some(path) = path {
                 write_report(path, &report)?;
             }
-            print!("{}", text::answer(&report, place));
+            out!("{}", text::answer(&report, place))?;
         }
     }
     if let Some(directory) = args.output.as_deref().filter(|_| !quiet) {
@@ -321,12 +322,12 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
 async fn remove(target: &dyn Target, yes: bool) -> Result<(), Interrupted> {
     let names = unless_interrupted(left(target)).await?;
     if names.is_empty() {
-        println!("nothing is left");
+        outln!("nothing is left")?;
         return Ok(());
     }
     confirm::removal(&names, yes).await?;
     unless_interrupted(remove_left(target, &names)).await?;
-    println!("removed {}", names.join(", "));
+    outln!("removed {}", names.join(", "))?;
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use tonnage::{Error, Result, plan::LoadOptions, table::TableName};
 
-use super::rows::{RowsArgs, Usage, column_types};
+use super::rows::{ColumnTypes, RowsArgs, Usage};
 use crate::{Ending, options::pair, paths::Paths};
 
 /// Run an INSERT, UPDATE, DELETE or MERGE with :name parameters for every row of files, exactly once
@@ -54,13 +54,14 @@ pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
         })?,
         None => args.sql.clone(),
     };
+    let ColumnTypes { types, epochs } = ColumnTypes::parse(&args.types)?;
     let options = LoadOptions {
         statement: Some(statement),
         key: args.key.clone(),
-        types: column_types(&args.types)?,
+        types,
         ..args.rows.options(TableName::bare(""))?
     };
     args.rows
-        .carry_out(&args.places, USAGE, options, paths, quiet)
+        .carry_out(&args.places, USAGE, options, epochs, paths, quiet)
         .await
 }

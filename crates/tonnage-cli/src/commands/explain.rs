@@ -18,6 +18,7 @@ use crate::{
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
     options::count,
+    output::out,
     paths::Paths,
     report::write_report,
 };
@@ -25,9 +26,9 @@ use crate::{
 /// Tell whether a database takes rows of a table many at a time or one by one, by each method, and why
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  tonnage explain shop.db orders
-  tonnage explain postgresql://app@db/shop orders orders.csv --method array,native
-  tonnage explain mariadb://app@db/shop orders --operation update --with-triggers
+  tonnage explain shop.db -t orders
+  tonnage explain postgresql://app@db/shop -t orders orders.csv --method array,native
+  tonnage explain mariadb://app@db/shop -t orders --operation update --with-triggers
 
 An empty copy of the table is loaded and removed; the table itself is only read. Its triggers are not copied unless
 --with-triggers asks for it: what they change is known from the catalogue. Columns with a default are left to it, as a
@@ -39,8 +40,8 @@ pub struct ExplainArgs {
     target: String,
 
     /// The table: table, schema.table or "odd.name"
-    #[arg(value_name = "TABLE")]
-    table: String,
+    #[arg(short, long, value_name = "TABLE")]
+    table: Option<String>,
 
     /// Files whose rows to take [default: the table's own rows, or made-up ones where it has too few]
     #[arg(value_name = "SOURCE")]
@@ -87,16 +88,32 @@ pub struct ExplainArgs {
     connection: ConnectionArgs,
 }
 
+impl ExplainArgs {
+    /// The table, and the files: without -t the table is the first argument behind the database, as it was before there
+    /// was -t.
+    fn table_and_sources(&self) -> Result<(&str, &[String])> {
+        match (&self.table, self.sources.split_first()) {
+            (Some(table), _) => Ok((table, &self.sources)),
+            (None, Some((table, sources))) => Ok((table, sources)),
+            (None, None) => Err(Error::config("no table was named").hint(format!(
+                "-t TABLE names it: tonnage explain {} -t TABLE",
+                redact(&self.target)
+            ))),
+        }
+    }
+}
+
 /// Looks. What was found goes to standard output, all else to standard error.
 pub async fn run(args: &ExplainArgs) -> Result<Ending> {
+    let (table, sources) = args.table_and_sources()?;
     let mut paths = Paths::default();
-    paths.sources(&args.sources, None);
+    paths.sources(sources, None);
     paths.databases(std::slice::from_ref(&args.target));
     paths.report(args.report.as_deref());
     paths.check()?;
     let options = ExplainOptions {
-        table: args.table.parse()?,
-        files: args.sources.clone(),
+        table: table.parse()?,
+        files: sources.to_vec(),
         columns: Some(args.columns.clone()).filter(|columns| !columns.is_empty()),
         operations: Some(args.operation.clone()).filter(|operations| !operations.is_empty()),
         methods: Some(args.method.clone()).filter(|methods| !methods.is_empty()),
@@ -135,10 +152,10 @@ pub async fn run(args: &ExplainArgs) -> Result<Ending> {
         Some(path) => {
             write_report(path, &explained)?;
             if path.as_os_str() != "-" {
-                print!("{}", text(&explained));
+                out!("{}", text(&explained))?;
             }
         }
-        None => print!("{}", text(&explained)),
+        None => out!("{}", text(&explained))?,
     }
     Ok(Ending::Done)
 }

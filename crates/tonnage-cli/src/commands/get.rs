@@ -264,7 +264,7 @@ enum Keys {
     Inputs {
         inputs: Vec<String>,
         format: Option<Format>,
-        text: TextOptions,
+        text: Box<TextOptions>,
     },
 }
 
@@ -318,11 +318,11 @@ fn keys(args: &GetArgs, key_arguments: &[String]) -> Result<Keys> {
             Some(name) => Some(format_named(name)?),
             None => args.keys.iter().all(tells_nothing).then_some(Format::Csv),
         },
-        text: TextOptions {
+        text: Box::new(TextOptions {
             header: !args.keys_no_header,
             timezone: args.timezone.clone(),
             ..TextOptions::default()
-        },
+        }),
     })
 }
 

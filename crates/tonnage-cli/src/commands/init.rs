@@ -6,6 +6,7 @@ use tonnage::Result;
 use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
+    output::outln,
     paths::Paths,
 };
 
@@ -62,7 +63,7 @@ pub async fn run(args: &InitArgs) -> Result<Ending> {
         }
         if !args.execute {
             for statement in &setup.statements {
-                println!("{statement};");
+                outln!("{statement};")?;
             }
         }
     }

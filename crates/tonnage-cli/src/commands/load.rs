@@ -4,11 +4,12 @@ use clap::{Args, ValueEnum};
 use tonnage::{
     Error, Result,
     operation::Mode,
+    parse::EpochUnit,
     plan::{Create, LoadOptions, Sort},
     sources::Scan,
 };
 
-use super::rows::{RowsArgs, Usage, column_types};
+use super::rows::{ColumnTypes, RowsArgs, Usage};
 use crate::{Ending, options::pair, paths::Paths};
 
 /// Load files into a table: every row once, bad ones put aside, resumable
@@ -46,11 +47,12 @@ pub struct LoadArgs {
     create: Option<CreateName>,
 
     /// The rows of text that the types of a table that --create makes are inferred from: the first ones, or all, which
-    /// are read once more before
-    #[arg(long, value_enum, default_value_t = ScanName::Sample, requires = "create", help_heading = "What to do")]
+    /// are read once more before; auto takes all of files of up to 64 MiB together
+    #[arg(long, value_enum, default_value_t = ScanName::Auto, requires = "create", help_heading = "What to do")]
     scan: ScanName,
 
-    /// The type of a column of a table that --create makes: id=int64, price=decimal(10,2)
+    /// The type of a column of a table that --create makes: id=int64, price=decimal(10,2); timestamp(epoch_ms), also
+    /// epoch_s, _us, _ns, reads instants that are numbers, into a table that is there as well
     #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = pair, help_heading = "What to do")]
     types: Vec<(String, String)>,
 
@@ -103,6 +105,7 @@ enum CreateName {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ScanName {
+    Auto,
     Sample,
     All,
 }
@@ -122,23 +125,28 @@ const USAGE: Usage = Usage {
 
 /// Loads; the summary goes to standard error.
 pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
-    let options = options(args)?;
+    let (options, epochs) = options(args)?;
     if args.rows.headerless() && options.columns.is_none() && options.create != Create::No {
         tracing::info!("without a header the new table's columns are c1, c2 ..; --columns names them");
     }
     let paths = Paths::default();
     args.rows
-        .carry_out(&args.places, USAGE, options, paths, quiet)
+        .carry_out(&args.places, USAGE, options, epochs, paths, quiet)
         .await
 }
 
-fn options(args: &LoadArgs) -> Result<LoadOptions> {
-    let types = column_types(&args.types)?;
+/// What to do, and the columns whose instants are numbers.
+fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
+    let ColumnTypes { mut types, epochs } = ColumnTypes::parse(&args.types)?;
+    if args.create.is_none() {
+        // The column has its own type: how its values are written is all that is said of it.
+        types.retain(|(name, _)| epochs.iter().all(|(epoch, _)| epoch != name));
+    }
     if !types.is_empty() && args.create.is_none() {
         return Err(Error::config("--type is for tables that --create makes")
             .hint("a column's own type decides how text is read"));
     }
-    Ok(LoadOptions {
+    let options = LoadOptions {
         mode: match args.mode {
             ModeName::Insert => Mode::Insert,
             ModeName::Upsert => Mode::Upsert,
@@ -165,10 +173,13 @@ fn options(args: &LoadArgs) -> Result<LoadOptions> {
             Some(CreateName::Replace) => Create::Replace,
         },
         scan: match args.scan {
+            ScanName::Auto if args.create.is_none() => Scan::Sample,
+            ScanName::Auto => Scan::Auto,
             ScanName::Sample => Scan::Sample,
             ScanName::All => Scan::All,
         },
         types,
         ..args.rows.options(args.table.parse()?)?
-    })
+    };
+    Ok((options, epochs))
 }

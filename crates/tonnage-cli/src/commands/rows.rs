@@ -13,6 +13,7 @@ use tonnage::{
     ColumnType, Error, ErrorKind, Result,
     load::{Ended, Progress, prepare, prepare_files},
     operation::{Durability, Method, Split},
+    parse::{DateFormat, EpochUnit, ValueFormats},
     plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
     reader::Relation,
     report::{Counted, Grouped, Report},
@@ -30,11 +31,15 @@ use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{byte, count, pair, rate, size},
+    options::{Pairs, byte, count, pairs, rate, size},
+    output::out,
     paths::Paths,
     progress::{self, Style},
     report::{after_report, write_report},
 };
+
+/// Rows that a dry run shows.
+const PREVIEW_ROWS: usize = 3;
 
 /// How a command is called, for messages.
 #[derive(Debug, Clone, Copy)]
@@ -53,15 +58,15 @@ pub struct RowsArgs {
     single_transaction: bool,
 
     /// Fill table column, or parameter, DST from source column SRC
-    #[arg(long, value_name = "SRC=DST", value_parser = pair, help_heading = "What to do")]
-    map: Vec<(String, String)>,
+    #[arg(long, value_name = "SRC=DST,..", value_parser = pairs, help_heading = "What to do")]
+    map: Vec<Pairs>,
 
     /// The table columns to load; without a header, or in its place, the names of the fields
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
     columns: Option<Vec<String>>,
 
     /// Read at most N rows
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "What to do")]
+    #[arg(long, alias = "rows", value_name = "N", value_parser = count, help_heading = "What to do")]
     limit: Option<u64>,
 
     /// How rows travel
@@ -138,12 +143,13 @@ pub struct RowsArgs {
     source_table: Option<String>,
 
     /// The query whose rows to read, where the source is a database
-    #[arg(long, value_name = "SQL", help_heading = "How to read")]
+    #[arg(long, alias = "query", value_name = "SQL", help_heading = "How to read")]
     source_query: Option<String>,
 
-    /// The format [default: by the files' endings; csv for standard input]
-    #[arg(long, value_enum, help_heading = "How to read")]
-    format: Option<FormatName>,
+    /// The format. auto goes by the files' endings, or by what they begin with, and finds out how text is cut where the
+    /// options do not say it; csv and tsv read it as the options say and not otherwise
+    #[arg(long, value_enum, default_value_t = FormatName::Auto, hide_default_value = true, help_heading = "How to read")]
+    format: FormatName,
 
     /// Between fields: one character, or \t [default: , for CSV, tab for TSV]
     #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
@@ -169,7 +175,47 @@ pub struct RowsArgs {
     #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
     comment: Option<u8>,
 
-    /// The character set of text files
+    /// Lines before the header, or the first row, that are not read [default: titles above a header are found]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "How to read")]
+    skip: Option<u64>,
+
+    /// Lines at the end of each file that are not read, such as totals
+    #[arg(long, value_name = "N", value_parser = count, default_value = "0", hide_default_value = true, help_heading = "How to read")]
+    skip_footer: u64,
+
+    /// Take spaces around unquoted fields for nothing
+    #[arg(long, help_heading = "How to read")]
+    trim: bool,
+
+    /// How dates are written: dmy, mdy, ymd, or a pattern such as %d.%m.%y; may be given again. ISO dates are read as well
+    #[arg(long, value_name = "FORMAT", value_parser = date_format, help_heading = "How to read")]
+    date_format: Vec<DateFormat>,
+
+    /// The decimal sign of numbers
+    #[arg(long, value_name = "C", help_heading = "How to read")]
+    decimal: Option<char>,
+
+    /// The sign between groups of three digits
+    #[arg(long, value_name = "C", help_heading = "How to read")]
+    thousands: Option<char>,
+
+    /// A word for true, besides true, t, yes, y, on and 1; may be given again
+    #[arg(long = "true", value_name = "WORD", help_heading = "How to read")]
+    truths: Vec<String>,
+
+    /// A word for false, besides false, f, no, n, off and 0; may be given again
+    #[arg(long = "false", value_name = "WORD", help_heading = "How to read")]
+    falsehoods: Vec<String>,
+
+    /// Make columns of the keys of objects within objects of JSON: address.city
+    #[arg(long, help_heading = "How to read")]
+    flatten: bool,
+
+    /// The sheet of an Excel file [default: the first]
+    #[arg(long, value_name = "NAME", help_heading = "How to read")]
+    sheet: Option<String>,
+
+    /// The character set of text files; auto tells it by their bytes
     #[arg(
         long,
         value_name = "NAME",
@@ -282,11 +328,19 @@ pub fn ledger_place(text: &str) -> Result<LedgerChoice, String> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FormatName {
+    Auto,
     Csv,
     Tsv,
     Json,
     Parquet,
     Arrow,
+}
+
+fn date_format(text: &str) -> Result<DateFormat, String> {
+    text.parse().map_err(|error: Error| match error.hint_text() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    })
 }
 
 fn rejects_max(text: &str) -> Result<RejectsMax, String> {
@@ -299,18 +353,42 @@ fn rejects_max(text: &str) -> Result<RejectsMax, String> {
     }
 }
 
-/// `--type` as pairs.
-pub fn column_types(types: &[(String, String)]) -> Result<Vec<(String, ColumnType)>> {
-    types
-        .iter()
-        .map(|(name, ty)| {
-            let parsed = ty.parse::<ColumnType>();
-            Ok((
-                name.clone(),
-                parsed.map_err(|error| error.at(format!("--type {name}")))?,
-            ))
-        })
-        .collect()
+/// What `--type` says.
+#[derive(Debug, Default)]
+pub struct ColumnTypes {
+    /// The types by column.
+    pub types: Vec<(String, ColumnType)>,
+    /// The units of columns whose instants are numbers, as in `timestamp(epoch_ms)`.
+    pub epochs: Vec<(String, EpochUnit)>,
+}
+
+impl ColumnTypes {
+    /// Of pairs of a column and its type.
+    pub fn parse(pairs: &[(String, String)]) -> Result<Self> {
+        let mut found = Self::default();
+        for (name, text) in pairs {
+            let unit_of = |text: &str| EpochUnit::by_name(&text.trim().to_ascii_lowercase());
+            let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
+            let unit = parts.and_then(|(_, unit)| unit_of(unit));
+            let written = match (unit, parts) {
+                (Some(_), Some((ty, _))) => ty,
+                _ => text.as_str(),
+            };
+            let parsed = written.parse::<ColumnType>();
+            let ty = parsed.map_err(|error| error.at(format!("--type {name}")))?;
+            if let Some(unit) = unit {
+                if !matches!(ty, ColumnType::Timestamp | ColumnType::TimestampTz) {
+                    return Err(Error::config(format!(
+                        "--type {name}: numbers since 1970 ({unit}) are no values of type {ty}"
+                    ))
+                    .hint(format!("timestamp({unit}) or timestamptz({unit})")));
+                }
+                found.epochs.push((name.clone(), unit));
+            }
+            found.types.push((name.clone(), ty));
+        }
+        Ok(found)
+    }
 }
 
 impl RowsArgs {
@@ -348,7 +426,7 @@ impl RowsArgs {
                 DurabilityName::All => Durability::All,
             }),
             single_transaction: self.single_transaction,
-            map: self.map.clone(),
+            map: self.map.iter().flat_map(|pairs| pairs.0.clone()).collect(),
             columns: self.columns.clone(),
             limit: self.limit,
             rate: self.rate,
@@ -394,6 +472,20 @@ impl RowsArgs {
             },
             comment: self.comment,
             encoding: self.encoding.clone(),
+            detect: self.format == FormatName::Auto,
+            skip: self.skip,
+            skip_footer: self.skip_footer,
+            trim: self.trim,
+            formats: ValueFormats {
+                dates: self.date_format.clone(),
+                decimal: self.decimal,
+                thousands: self.thousands,
+                truths: self.truths.clone(),
+                falsehoods: self.falsehoods.clone(),
+                epochs: Vec::new(),
+            },
+            flatten: self.flatten,
+            sheet: self.sheet.clone(),
             ..TextOptions::default()
         })
     }
@@ -471,13 +563,14 @@ impl RowsArgs {
         Ok((inputs, databases))
     }
 
-    /// Moves the rows of `places`, of which the last is the database, as `options` say; the summary goes to standard
-    /// error. `usage` is shown where a place is missing; `paths` are files that are named besides.
+    /// Moves the rows of `places`, of which the last is the database, as `options` say; instants in the columns of
+    /// `epochs` are numbers. The summary goes to standard error. `usage` is shown where a place is missing; `paths` are files that are named besides.
     pub async fn carry_out(
         &self,
         places: &[String],
         usage: Usage,
         options: LoadOptions,
+        epochs: Vec<(String, EpochUnit)>,
         paths: Paths,
         quiet: bool,
     ) -> Result<Ending> {
@@ -486,13 +579,15 @@ impl RowsArgs {
         let mut text = self.text_options()?;
         text.timezone = options.timezone.clone();
         text.scan = options.scan;
-        let format = self.format.map(|f| match f {
-            FormatName::Csv => Format::Csv,
-            FormatName::Tsv => Format::Tsv,
-            FormatName::Json => Format::Json,
-            FormatName::Parquet => Format::Parquet,
-            FormatName::Arrow => Format::Arrow,
-        });
+        text.formats.epochs = epochs;
+        let format = match self.format {
+            FormatName::Auto => None,
+            FormatName::Csv => Some(Format::Csv),
+            FormatName::Tsv => Some(Format::Tsv),
+            FormatName::Json => Some(Format::Json),
+            FormatName::Parquet => Some(Format::Parquet),
+            FormatName::Arrow => Some(Format::Arrow),
+        };
         let relation = self.relation(inputs)?;
         let mut paths = paths;
         paths.sources(inputs, format);
@@ -530,7 +625,12 @@ impl RowsArgs {
             Err(interrupted) => return interrupted.ending(),
         };
         if self.dry_run {
-            print!("{}", prepared.plan());
+            out!("{}", prepared.plan())?;
+            let preview = match unless_interrupted(prepared.preview(PREVIEW_ROWS)).await {
+                Ok(preview) => preview,
+                Err(interrupted) => return interrupted.ending(),
+            };
+            out!("{preview}")?;
             return Ok(Ending::Done);
         }
         let show_style = if quiet { Style::None } else { self.progress };

@@ -5,18 +5,22 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde::Serialize;
 use tonnage::{
     Error, ErrorKind, Result,
     buffer::{is_abandoned, is_buffer},
     ledger::{Ledger, RUNS_KEPT, RunQuery, RunRecord},
+    parse::text_of_timestamp,
     preparation::Pending,
     report::{Counted, Grouped},
+    table::TableName,
 };
 
 use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
     options::count,
+    output::outln,
     paths::Paths,
 };
 
@@ -43,6 +47,14 @@ pub struct RunsArgs {
     /// How many finished runs --prune keeps
     #[arg(long, value_name = "N", value_parser = count, default_value_t = RUNS_KEPT, requires = "prune")]
     keep: u64,
+
+    /// List only the runs into this table: table or schema.table
+    #[arg(short, long, value_name = "TABLE", conflicts_with_all = ["forget", "prune"])]
+    table: Option<String>,
+
+    /// List runs as JSON, an object a line, with the times of their start and end
+    #[arg(long, conflicts_with_all = ["forget", "prune"])]
+    json: bool,
 
     /// List at most N runs
     #[arg(long, value_name = "N", value_parser = count, default_value_t = 100)]
@@ -78,15 +90,29 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
         return prune(ledger, args.keep).await;
     }
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX - 1);
-    // One more says whether there are more.
-    let mut runs = ledger.runs(&RunQuery::Newest(limit + 1)).await?;
+    let mut runs = match &args.table {
+        // One more says whether there are more.
+        None => ledger.runs(&RunQuery::Newest(limit + 1)).await?,
+        Some(table) => {
+            let wanted: TableName = table.parse()?;
+            let mut runs = ledger.runs(&RunQuery::Newest(RUNS_KEPT as usize)).await?;
+            runs.retain(|run| is_into(run, &wanted));
+            runs
+        }
+    };
     if runs.is_empty() {
-        eprintln!("no runs");
+        match &args.table {
+            None => eprintln!("no runs"),
+            Some(table) => eprintln!("no runs into {table}"),
+        }
     }
     let more = runs.len() > limit;
     runs.truncate(limit);
     for run in &runs {
-        println!("{}", line(run));
+        match args.json {
+            true => outln!("{}", object(run)?)?,
+            false => outln!("{}", line(run))?,
+        }
     }
     if more {
         eprintln!("there are older runs; --limit lists more of them");
@@ -151,6 +177,75 @@ async fn prune(ledger: &dyn Ledger, keep: u64) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// Whether a run went into a table; without a schema into one of that name in any.
+fn is_into(run: &RunRecord, wanted: &TableName) -> bool {
+    match run.detail.table.parse::<TableName>() {
+        Ok(table) => table.name == wanted.name && (wanted.schema.is_none() || table.schema == wanted.schema),
+        Err(_) => run.detail.table == wanted.to_string(),
+    }
+}
+
+fn state(run: &RunRecord) -> &'static str {
+    match run.finished {
+        Some(_) => "finished",
+        None if is_abandoned(run) => "abandoned",
+        None if is_buffer(run) => "open",
+        None => "unfinished",
+    }
+}
+
+/// A run as others read it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    run_id: &'a str,
+    state: &'a str,
+    operation: &'a str,
+    table: &'a str,
+    inputs: Vec<&'a str>,
+    rows: ListedRows,
+    started: String,
+    finished: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ListedRows {
+    written: u64,
+    skipped: u64,
+    rejected: u64,
+}
+
+fn object(run: &RunRecord) -> Result<String> {
+    let listed = Listed {
+        run_id: &run.run_id,
+        state: state(run),
+        operation: &run.detail.operation,
+        table: &run.detail.table,
+        inputs: run
+            .detail
+            .inputs
+            .iter()
+            .map(|input| input.path.as_str())
+            .collect(),
+        rows: ListedRows {
+            written: run.counts.written,
+            skipped: run.counts.skipped,
+            rejected: run.counts.rejected,
+        },
+        started: instant(run.started),
+        finished: run.finished.map(instant),
+    };
+    serde_json::to_string(&listed)
+        .map_err(|error| Error::bug(format!("a run cannot be written as JSON: {error}")))
+}
+
+/// `2024-02-29T23:59:58Z` of seconds since 1970.
+fn instant(seconds: i64) -> String {
+    format!(
+        "{}Z",
+        text_of_timestamp(seconds.saturating_mul(1_000_000)).replacen(' ', "T", 1)
+    )
+}
+
 fn line(run: &RunRecord) -> String {
     let inputs: Vec<_> = run.detail.inputs.iter().map(|i| i.path.as_str()).collect();
     let inputs = match inputs.as_slice() {
@@ -158,12 +253,7 @@ fn line(run: &RunRecord) -> String {
         [one] => (*one).to_owned(),
         [first, rest @ ..] => format!("{first} and {} more", rest.len()),
     };
-    let state = match run.finished {
-        Some(_) => "finished",
-        None if is_abandoned(run) => "abandoned",
-        None if is_buffer(run) => "open",
-        None => "unfinished",
-    };
+    let state = state(run);
     let owed = match &run.detail.pending {
         None => String::new(),
         Some(Pending {

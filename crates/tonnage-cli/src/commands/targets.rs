@@ -9,7 +9,11 @@ use tonnage::{
     targets::{DRIVERS, Driver},
 };
 
-use crate::{Ending, connection::ConnectionArgs};
+use crate::{
+    Ending,
+    connection::ConnectionArgs,
+    output::{out, outln},
+};
 
 /// List the databases and what they can do; with a URL, what that one can do
 #[derive(Debug, Args)]
@@ -30,19 +34,19 @@ pub struct TargetsArgs {
 pub async fn run(args: &TargetsArgs) -> Result<Ending> {
     let Some(url) = &args.url else {
         match args.markdown {
-            true => print!("{}", markdown()),
-            false => print!("{}", list()),
+            true => out!("{}", markdown())?,
+            false => out!("{}", list())?,
         }
         return Ok(Ending::Done);
     };
     let target = args.connection.connect(url).await?;
     let capabilities = target.capabilities();
-    println!("database     {}", capabilities.product);
-    println!("methods      {}", listed(capabilities.methods));
-    println!("durability   {}", listed(capabilities.durability));
+    outln!("database     {}", capabilities.product)?;
+    outln!("methods      {}", listed(capabilities.methods))?;
+    outln!("durability   {}", listed(capabilities.durability))?;
     match capabilities.writers_max {
-        Some(writers) => println!("writers      {writers}"),
-        None => println!("writers      as many as connections"),
+        Some(writers) => outln!("writers      {writers}")?,
+        None => outln!("writers      as many as connections")?,
     }
     Ok(Ending::Done)
 }

@@ -29,6 +29,7 @@ use crate::{
     connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{byte, count},
+    output::out,
     paths::Paths,
     progress::{self, Style},
     report::write_report,
@@ -163,7 +164,7 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     if args.dry_run {
         return match unless_interrupted(plan(&*target, &options, &Stop::default())).await {
             Ok(plan) => {
-                print!("{plan}");
+                out!("{plan}")?;
                 Ok(Ending::Done)
             }
             Err(interrupted) => interrupted.ending(),

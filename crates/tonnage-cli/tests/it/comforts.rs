@@ -296,3 +296,91 @@ fn a_database_without_passwords_asks_for_none() {
         )
     );
 }
+
+#[test]
+fn options_of_other_tools_are_named_as_they_are_here() {
+    let place = TestDatabase::with(Database::Sqlite, TABLE, FILES);
+    for (option, meant) in [
+        ("--upsert", "for --upsert write --mode upsert"),
+        ("--header", "--no-header says that there is none"),
+        ("--batch-size 10", "for --batch-size write --batch-rows N"),
+        ("--threads=4", "for --threads write --jobs N"),
+        ("--sep ;", "for --sep write --delimiter C"),
+    ] {
+        let ran = place.run(&format!("load orders.csv {{db}} -t orders {option}"));
+        assert_eq!(ran.code, Some(2), "{option}");
+        assert!(ran.stderr.contains(meant), "{option}: {}", ran.stderr);
+    }
+    let ran = place.run("load orders.csv {db} -t orders --nonsense");
+    assert!(!ran.stderr.contains("write --"), "{}", ran.stderr);
+}
+
+#[test]
+fn runs_are_listed_by_table_and_as_json() {
+    let place = TestDatabase::with(Database::Sqlite, TABLE, FILES);
+    place.sql("CREATE TABLE others (id integer)");
+    for table in ["orders", "others"] {
+        assert_eq!(
+            place.run(&format!("load orders.csv {{db}} -t {table}")).code,
+            Some(0)
+        );
+    }
+    let listed = place.run("runs {db} -t others");
+    assert_eq!(listed.stdout.lines().count(), 1, "{}", listed.stdout);
+    let listed = place.run("runs {db} --json");
+    let runs: Vec<serde_json::Value> = listed
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("an object a line"))
+        .collect();
+    assert_eq!(runs.len(), 2);
+    for run in &runs {
+        assert_eq!(run["state"], "finished");
+        assert_eq!(run["rows"]["written"], 2);
+        assert!(run["started"].as_str().expect("a time").ends_with('Z'), "{run}");
+    }
+    assert_eq!(
+        place.run("runs {db} --table nothing").stderr,
+        "no runs into nothing\n"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let place = TestDatabase::with(Database::Sqlite, TABLE, FILES);
+    assert_eq!(place.run("load orders.csv {db} -t orders").code, Some(0));
+    for command in [
+        "runs shop.db",
+        "targets",
+        "load orders.csv shop.db -t orders --dry-run",
+    ] {
+        // The reader is gone before the first word is written.
+        let script = format!(
+            "(sleep 0.3; exec {} {command}) | true; exit ${{PIPESTATUS[0]}}",
+            env!("CARGO_BIN_EXE_tonnage")
+        );
+        let ran = Command::new("bash")
+            .args(["-c", &script])
+            .current_dir(place.path(""))
+            .output()
+            .expect("bash runs");
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!((ran.status.code(), &*stderr), (Some(0), ""), "{command}");
+    }
+}
+
+#[test]
+fn a_table_is_named_with_t_everywhere() {
+    let place = TestDatabase::with(Database::Sqlite, TABLE, FILES);
+    for command in [
+        "explain {db} -t orders orders.csv --rows 100 --yes",
+        "explain {db} orders orders.csv --rows 100 --yes",
+    ] {
+        let ran = place.run(command);
+        assert_eq!(ran.code, Some(0), "{command}: {}", ran.stderr);
+    }
+    let ran = place.run("explain {db}");
+    assert!(ran.stderr.contains("-t TABLE names it"), "{}", ran.stderr);
+    let mapped = place.run("load orders.csv {db} -t orders --map id=id,other=x --dry-run");
+    assert!(!mapped.stderr.contains("NAME=VALUE"), "{}", mapped.stderr);
+}

@@ -231,7 +231,7 @@ fn a_type_that_the_first_rows_suggest_is_put_right_by_the_command_that_is_named(
     for database in ALL {
         let place = TestDatabase::with(*database, "", &[("rows.csv", &misleading())]);
         let load = "load rows.csv {db} -t made --key id --batch-rows 5000";
-        let ran = place.run(&format!("{load} --create"));
+        let ran = place.run(&format!("{load} --create --scan sample"));
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         assert!(
             ran.stderr.contains("rows.csv row 20001, column 'code'"),

@@ -121,9 +121,9 @@ fn nothing_unloads_and_loads() {
 }
 
 #[test]
-fn stray_quotes_say_how_they_are_read() {
+fn stray_quotes_are_read_where_no_option_says_otherwise() {
     let place = place(&[("x.csv", "a,b\n1,37°22'33\"\n")]);
-    let refused = place.run("load x.csv {db} -t t");
+    let refused = place.run("load x.csv {db} -t t --format csv");
     assert_eq!(refused.code, Some(1));
     assert!(
         refused.stderr.contains("a quote inside an unquoted field"),
@@ -131,19 +131,129 @@ fn stray_quotes_say_how_they_are_read() {
         refused.stderr
     );
     assert!(refused.stderr.contains("--quote none"), "{}", refused.stderr);
-    let loaded = place.run("load x.csv {db} -t t --quote none");
-    assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
-    assert_eq!(place.sql("SELECT a, b FROM t"), ["1|37°22'33\""]);
+    let plan = place.run("load x.csv {db} -t t --dry-run");
+    assert!(
+        plan.stdout
+            .contains("quotes inside unquoted fields of x.csv are characters of them"),
+        "{}",
+        plan.stdout
+    );
+    for options in ["", " --quote none --restart"] {
+        let loaded = place.run(&format!("load x.csv {{db}} -t t{options}"));
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    }
+    assert_eq!(place.sql("SELECT DISTINCT a, b FROM t"), ["1|37°22'33\""]);
 }
 
 #[test]
-fn lines_that_end_with_cr_alone_are_refused() {
-    let place = place(&[("mac.csv", "a,b\r1,x\r2,y\r"), ("cut.csv", "a,b\r\n1,x\r\n2,y\r")]);
-    let refused = place.run("load mac.csv {db} -t t");
+fn lines_that_end_with_cr_alone_are_found() {
+    let place = place(&[("mac.csv", "a,b\r1,x\r2,y\r"), ("cut.csv", "a,b\r\n3,x\r\n4,y\r")]);
+    let refused = place.run("load mac.csv {db} -t t --format csv");
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("carriage return"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("tr '\\r' '\\n'"), "{}", refused.stderr);
-    let loaded = place.run("load cut.csv {db} -t t");
+    for file in ["mac.csv", "cut.csv"] {
+        let loaded = place.run(&format!("load {file} {{db}} -t t"));
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    }
+    assert_eq!(
+        place.sql("SELECT a, b FROM t ORDER BY a"),
+        ["1|x", "2|y", "3|x", "4|y"]
+    );
+}
+
+/// Loads a file with options and compares the rows, in order.
+fn rows(text: &str, options: &str, expected: &[&str]) {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE unused (a)", &[("x.csv", text)]);
+    let loaded = place.run(&format!("load x.csv {{db}} -t made --create {options}"));
+    assert_eq!(loaded.code, Some(0), "{options}: {}", loaded.stderr);
+    assert_eq!(
+        place.sql("SELECT * FROM made ORDER BY rowid"),
+        expected,
+        "{options}"
+    );
+}
+
+#[test]
+fn what_files_do_not_say_options_do() {
+    rows("junk\na,b\n1,x\n", "--skip 1", &["1|x"]);
+    rows("a,b\n1,x\nTotal,1\nby me\n", "--skip-footer 2", &["1|x"]);
+    rows("a,b\n 1 , x \n2,y\n", "--trim", &["1|x", "2|y"]);
+    rows(
+        "d,n\n31.12.2023,1\n01.02.2024,2\n",
+        "--date-format dmy",
+        &["2023-12-31|1", "2024-02-01|2"],
+    );
+    rows("d\n12/31/23\n", "--date-format %m/%d/%y", &["2023-12-31"]);
+    rows(
+        "n;m\n1.234,50;2\n0,5;3\n",
+        "--decimal , --thousands .",
+        &["1234.5|2", "0.5|3"],
+    );
+    rows("v\nja\nnein\n", "--true ja --false nein", &["1", "0"]);
+    rows(
+        "t\n1700000000123\n",
+        "--type t=timestamp(epoch_ms)",
+        &["2023-11-14 22:13:20.123000"],
+    );
+}
+
+#[test]
+fn an_option_that_a_value_contradicts_refuses_it() {
+    let place = TestDatabase::with(
+        Database::Sqlite,
+        "CREATE TABLE t (n real, d date)",
+        &[
+            ("numbers.csv", "n\n1.5\n"),
+            ("dates.csv", "d\n31.02.2023\n"),
+            ("epochs.csv", "d\nsoon\n"),
+        ],
+    );
+    for (command, words) in [
+        (
+            "load numbers.csv {db} -t t --decimal ,",
+            "the decimal sign is ','",
+        ),
+        ("load dates.csv {db} -t t --date-format dmy", "'31.02.2023'"),
+        (
+            "load dates.csv {db} -t t --date-format yyyy",
+            "'yyyy' is no date format",
+        ),
+        ("load numbers.csv {db} -t t --thousands .", "are both '.'"),
+        (
+            "load numbers.csv {db} -t t --type n=int64(epoch_ms)",
+            "no values of type int64",
+        ),
+    ] {
+        let refused = place.run(command);
+        assert_ne!(refused.code, Some(0), "{command}");
+        assert!(refused.stderr.contains(words), "{command}: {}", refused.stderr);
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+}
+
+#[test]
+fn character_sets_are_told_on_request() {
+    let place = place(&[]);
+    std::fs::write(place.path("x.csv"), b"a,b\n1,Fran\xe7ois d\xe9j\xe0\n").expect("there is room");
+    let refused = place.run("load x.csv {db} -t t");
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("--encoding"), "{}", refused.stderr);
+    let loaded = place.run("load x.csv {db} -t t --encoding auto");
     assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
-    assert_eq!(place.sql("SELECT a, b FROM t ORDER BY a"), ["1|x", "2|y"]);
+    assert!(loaded.stderr.contains("windows-1252"), "{}", loaded.stderr);
+    assert_eq!(place.sql("SELECT b FROM t"), ["François déjà"]);
+}
+
+#[test]
+fn objects_within_objects_become_columns() {
+    let place = place(&[(
+        "x.json",
+        "[{\"id\": 1, \"at\": {\"city\": \"Ulm\", \"no\": {}}},\n {\"id\": 2, \"at\": {\"city\": null}}]",
+    )]);
+    let loaded = place.run("load x.json {db} -t made --create --flatten");
+    assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    assert_eq!(
+        place.sql("SELECT id, \"at.city\", \"at.no\" FROM made ORDER BY id"),
+        ["1|Ulm|{}", "2|-|-"]
+    );
 }

@@ -11,6 +11,7 @@
 
 mod decimal;
 mod fault;
+mod formats;
 mod number;
 mod text;
 pub mod time;
@@ -18,7 +19,7 @@ pub mod time;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
     array::{
@@ -32,9 +33,11 @@ use arrow::{
     },
 };
 
+use self::formats::Rewriting;
 pub use self::{
     decimal::{Decimal, POWERS_OF_TEN, numeric},
     fault::{Fault, Notes, NullHint, Parsed, is_null_word, shown, shown_bare},
+    formats::{DateFormat, DateOrder, EpochUnit, Seen, ValueFormats},
     number::{float32, float64},
     text::{TextColumn, TextLimit, check_text},
     time::{
@@ -57,6 +60,8 @@ pub struct ParseContext {
     /// Text of a typed source is read as that of a text file is also where it becomes bytes: `\x41` is one byte. True of
     /// keys, which people write.
     pub bytes_as_written: bool,
+    /// How values are written.
+    pub formats: ValueFormats,
 }
 
 /// The time zone of an IANA name (`Europe/Berlin`, `UTC`), from the system's database. `Config` if there is
@@ -99,6 +104,27 @@ pub fn parse_column<'a>(
     parse_values(ty, values, context, &mut notes)
 }
 
+/// [`parse_as_written`] of what `rewriting` makes of the values.
+fn parse_rewritten<'a>(
+    ty: &ColumnType,
+    values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+    rewriting: &Rewriting<'_>,
+    context: &ParseContext,
+    notes: &mut Notes<'_>,
+) -> ArrayRef {
+    let values: Vec<Option<Cow<'a, [u8]>>> = values
+        .enumerate()
+        .map(|(row, value)| match rewriting.rewrite(value?, ty) {
+            Ok(text) => Some(text),
+            Err(fault) => {
+                notes.add_text(row, value?, *fault);
+                None
+            }
+        })
+        .collect();
+    parse_as_written(ty, values.iter().map(Option::as_deref), context, notes)
+}
+
 /// [`parse_column`] for text that was made of values of this type, as a target keeps it: what does not fit is an error.
 pub fn parse_stored<'a>(
     ty: &ColumnType,
@@ -115,6 +141,19 @@ pub fn parse_stored<'a>(
 
 /// [`parse_column`] for values of any provenance.
 pub fn parse_values<'a>(
+    ty: &ColumnType,
+    values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
+    context: &ParseContext,
+    notes: &mut Notes<'_>,
+) -> ArrayRef {
+    match context.formats.of_column(ty, notes.column) {
+        Some(rewriting) => parse_rewritten(ty, values, &rewriting, context, notes),
+        None => parse_as_written(ty, values, context, notes),
+    }
+}
+
+/// [`parse_values`] for values that are written as [`parse_column`] says.
+fn parse_as_written<'a>(
     ty: &ColumnType,
     values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
     context: &ParseContext,

@@ -93,6 +93,7 @@ pub(super) async fn reach(options: &BufferOptions) -> Result<(Planner, Arc<Plan>
         context: ParseContext {
             timezone: load.timezone.as_deref().map(timezone).transpose()?,
             bytes_as_written: false,
+            ..ParseContext::default()
         },
         shown: format!("rows for {}", table.name).into(),
         table: Arc::new(table),

@@ -108,7 +108,8 @@ impl Planner {
             columns: columns.collect(),
             named: true,
             text: true,
-            header: None,
+            header: false,
+            notes: Vec::new(),
         };
         Ok((self.plan(&source)?, source))
     }
@@ -128,7 +129,8 @@ impl Planner {
             columns: columns.collect(),
             named: true,
             text: false,
-            header: None,
+            header: false,
+            notes: Vec::new(),
         };
         let plan = self.plan(&source)?;
         let convert = Convert::new(&plan, &source, &self.context)?;

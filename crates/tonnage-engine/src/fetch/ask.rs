@@ -47,6 +47,7 @@ impl Known {
         let context = ParseContext {
             timezone: None,
             bytes_as_written: true,
+            ..ParseContext::default()
         };
         let plan = Arc::new(decide(
             found,

@@ -51,6 +51,7 @@ pub async fn prepare(
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
         bytes_as_written: true,
+        ..ParseContext::default()
     };
     let Tables { tables, with, joins } = tables(&*target, options).await?;
     let needed = |table: usize| -> Vec<String> {

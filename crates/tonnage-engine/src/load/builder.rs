@@ -141,6 +141,10 @@ impl Load {
     #[must_use]
     pub fn create<S: Into<String>>(mut self, key: impl IntoIterator<Item = S>) -> Self {
         self.options.create = Create::Missing;
+        if self.text.scan == Scan::Sample {
+            self.text.scan = Scan::Auto;
+            self.options.scan = Scan::Auto;
+        }
         self.options.key = key.into_iter().map(Into::into).collect();
         self
     }

@@ -11,6 +11,7 @@ mod isolate;
 mod keys;
 mod lane;
 mod pace;
+mod preview;
 mod rejects;
 mod run;
 mod select;
@@ -64,7 +65,7 @@ use self::{
     sort::Sorted,
     stages::Times,
 };
-pub use self::{pace::Pace, run::Progress, select::prepare_files, times::WriteTimes};
+pub use self::{pace::Pace, preview::Preview, run::Progress, select::prepare_files, times::WriteTimes};
 use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, PlanInputs, Sort, decide};
 
 /// A load that has been decided and not begun.
@@ -137,6 +138,7 @@ async fn prepare_source(
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
         bytes_as_written: false,
+        ..ParseContext::default()
     };
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;

@@ -65,9 +65,9 @@ pub(super) fn decide(inputs: &PlanInputs) -> Result<WrittenColumns> {
     })
 }
 
-/// What there is to say of the source's header.
+/// What there is to say of the source and its header.
 fn notes(inputs: &PlanInputs) -> Vec<String> {
-    let mut notes: Vec<String> = inputs.source.header.iter().flatten().cloned().collect();
+    let mut notes: Vec<String> = inputs.source.notes.clone();
     if replaces_header(inputs.source, inputs.options) {
         notes.push(format!(
             "--columns takes the place of the names in the header of {}",
@@ -80,7 +80,7 @@ fn notes(inputs: &PlanInputs) -> Vec<String> {
 /// The columns of a table to be made whose types were inferred from the first rows.
 fn inferred(inputs: &PlanInputs, columns: &[WriteColumn]) -> Vec<String> {
     let options = inputs.options;
-    if inputs.create.is_none() || !inputs.source.text || options.scan != Scan::Sample {
+    if inputs.create.is_none() || !inputs.source.text || options.scan == Scan::All {
         return Vec::new();
     }
     let is_asked = |name: &str| {
@@ -232,7 +232,7 @@ pub(super) fn match_columns(
 /// Whether `--columns` names the columns of a file anew: as many as its header does, some that are not there and the
 /// others in their places. Otherwise it chooses among those that are there.
 pub(crate) fn replaces_header(source: &SourceSchema, options: &LoadOptions) -> bool {
-    let Some(names) = options.columns.as_ref().filter(|_| source.header.is_some()) else {
+    let Some(names) = options.columns.as_ref().filter(|_| source.header) else {
         return false;
     };
     let place = |name: &String| {

@@ -57,7 +57,8 @@ impl DatabaseSource {
                 columns: snapshot.columns.iter().map(column).collect(),
                 named: true,
                 text: false,
-                header: None,
+                header: false,
+                notes: Vec::new(),
             },
             table_info: SourceTableInfo {
                 key: snapshot.key.clone(),

@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Cursor, Read},
+    io::{self, BufRead, BufReader, Cursor, Read, Seek},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -20,7 +20,12 @@ use tonnage_core::{
 };
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::{InputFile, damage::caught};
+use super::{
+    InputFile,
+    archive::{self, MemberReader, ZIP_MAGIC},
+    damage::caught,
+    excel,
+};
 
 /// Bytes looked at to recognise a file.
 const MAGIC_BYTES: usize = 16;
@@ -52,6 +57,10 @@ pub enum Compression {
     Xz,
     /// LZ4 frames.
     Lz4,
+    /// A zip archive of one file.
+    Zip,
+    /// A sheet of an Excel file, as CSV text.
+    Excel,
 }
 
 impl Compression {
@@ -66,7 +75,7 @@ impl Compression {
             | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, ..] => Ok(Self::Bzip2),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Ok(Self::Xz),
             [0x04, 0x22, 0x4d, 0x18, ..] => Ok(Self::Lz4),
-            [b'P', b'K', 3, 4, ..] => Err("zip"),
+            magic if magic.starts_with(ZIP_MAGIC) => Err("zip"),
             _ => Ok(Self::None),
         }
     }
@@ -80,6 +89,8 @@ impl Compression {
             Self::Bzip2 => "bzip2",
             Self::Xz => "xz",
             Self::Lz4 => "lz4",
+            Self::Zip => "zip",
+            Self::Excel => "Excel",
         }
     }
 }
@@ -114,12 +125,66 @@ impl ByteStream {
                 let opened = opened.map_err(|cause| file.check().err().unwrap_or_else(|| unopened(cause)))?;
                 file.check_open(Some(&opened))?;
                 let read = opened.try_clone().map_err(unopened)?;
-                let mut stream = Self::of_reader(file.shown.clone(), read)?;
+                let mut stream = match file.identity {
+                    Some(_) => Self::of_file(file, read)?,
+                    None => Self::of_reader(file.shown.clone(), read)?,
+                };
                 stream.file = Some(opened);
                 Ok(stream)
             }
             None => Self::of_reader(file.shown.clone(), io::stdin()),
         }
+    }
+
+    /// The same over a file, which may be an archive or an Excel file.
+    fn of_file(file: &InputFile, mut read: File) -> Result<Self> {
+        let shown = &file.shown;
+        let unread = |cause: io::Error| {
+            Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
+        };
+        let mut magic = Vec::with_capacity(MAGIC_BYTES);
+        (&mut read)
+            .take(MAGIC_BYTES as u64)
+            .read_to_end(&mut magic)
+            .and_then(|_| read.rewind())
+            .map_err(unread)?;
+        let taken = Arc::new(Mutex::new(Taken::default()));
+        let is_excel = excel::is_excel(&magic, shown);
+        let member = match magic.starts_with(ZIP_MAGIC) && !is_excel {
+            true => {
+                let member = archive::only_member(shown, &read)?;
+                read.rewind().map_err(unread)?;
+                Some(member)
+            }
+            false => None,
+        };
+        let counted = Counted {
+            reader: read,
+            taken: taken.clone(),
+        };
+        let (reader, compression): (Box<dyn Read + Send>, _) = match member {
+            Some(member) => {
+                let buffered = BufReader::with_capacity(COMPRESSED_READ_BYTES, counted);
+                (Box::new(MemberReader::new(buffered, member)), Compression::Zip)
+            }
+            None if is_excel => {
+                let text =
+                    caught(|| excel::text(shown, counted, file.sheet.as_deref())).unwrap_or_else(|said| {
+                        Err(Error::input(format!(
+                            "{shown}: the Excel file is damaged: {said}"
+                        )))
+                    })?;
+                (Box::new(Cursor::new(text)), Compression::Excel)
+            }
+            None => return Self::of_reader(shown.clone(), counted.reader),
+        };
+        Ok(Self {
+            shown: shown.clone(),
+            reader,
+            compression,
+            taken,
+            file: None,
+        })
     }
 
     /// The same over any reader.
@@ -140,12 +205,13 @@ impl ByteStream {
             Error::input(format!(
                 "{shown}: is compressed with {name}, which cannot be read"
             ))
-            .hint("gz, zst, bz2, xz and lz4 can; or decompress it into a pipe and load -")
+            .hint("of a pipe gz, zst, bz2, xz and lz4 can be read; load the file itself, or unzip -p FILE into the pipe")
         })?;
         let whole = Cursor::new(magic).chain(counted);
         let buffered = |whole| BufReader::with_capacity(COMPRESSED_READ_BYTES, whole);
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::None => Box::new(whole),
+            // The latter two are told apart where the file is opened.
+            Compression::None | Compression::Zip | Compression::Excel => Box::new(whole),
             Compression::Gzip => Box::new(GzipMembers::new(buffered(whole))),
             Compression::Zstd => Box::new(
                 zstd::stream::read::Decoder::with_buffer(buffered(whole))
@@ -187,6 +253,21 @@ impl ByteStream {
     /// A hash of the bytes taken so far: at the end of the file that of the whole file.
     pub fn digest(&self) -> u64 {
         lock(&self.taken).hash.digest()
+    }
+
+    /// The first bytes, at most `count`, which are read again by whoever reads the stream.
+    pub fn looked_at(mut self, count: usize) -> Result<(Self, Vec<u8>)> {
+        let mut start = vec![0; count];
+        let mut filled = 0;
+        while filled < count {
+            match self.read(&mut start[filled..])? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        start.truncate(filled);
+        let again = Cursor::new(start.clone());
+        Ok((self.map(|reader| Box::new(again.chain(reader))), start))
     }
 
     /// Puts a further step behind decompression.
@@ -550,6 +631,7 @@ mod tests {
                 path: Some(path.clone()),
                 identity: None,
                 state: None,
+                sheet: None,
             };
             let mut stream = ByteStream::open(&file).unwrap();
             let mut buffer = vec![0; 1000];

@@ -20,7 +20,20 @@ use tonnage_core::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Format, InputFile, compress::plain, state::FileState};
+use super::{
+    Format, InputFile,
+    compress::{ByteStream, PARQUET_MAGIC, plain},
+    state::FileState,
+};
+
+/// Bytes by which the format of a file is told whose name does not tell it.
+const LOOKED_AT_BYTES: usize = 4 << 10;
+
+/// What Arrow files and streams begin with.
+const ARROW_MAGICS: [&[u8]; 2] = [b"ARROW1", b"\xff\xff\xff\xff"];
+
+/// The byte order marks of UTF-16, whose text has zeros in it.
+const MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
 /// The name by which standard input is asked for, and the one by which messages call it.
 const STDIN: &str = "-";
@@ -41,10 +54,16 @@ const ENDINGS: &[(&str, Format)] = &[
     ("arrows", Format::Arrow),
     ("feather", Format::Arrow),
     ("ipc", Format::Arrow),
+    // Their sheets are read as CSV text.
+    ("xlsx", Format::Csv),
+    ("xlsm", Format::Csv),
+    ("xlsb", Format::Csv),
+    ("xls", Format::Csv),
+    ("ods", Format::Csv),
 ];
 
 /// What names of compressed text files end with, behind the ending of their format.
-const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst", "bz2", "xz", "lz4"];
+const COMPRESSED_ENDINGS: &[&str] = &["gz", "zst", "bz2", "xz", "lz4", "zip"];
 
 /// The files that `inputs` name, and their format: `format` if given, else by their endings, CSV for standard
 /// input.
@@ -96,6 +115,7 @@ fn stdin() -> InputFile {
         path: None,
         identity: None,
         state: None,
+        sheet: None,
     }
 }
 
@@ -125,6 +145,7 @@ fn file(path: &Path) -> Result<InputFile> {
         path: Some(path.to_owned()),
         identity,
         state,
+        sheet: None,
     })
 }
 
@@ -260,7 +281,7 @@ fn alike(one: Format, other: Format) -> bool {
 fn known_endings() -> String {
     let endings: Vec<_> = ENDINGS.iter().map(|(ending, _)| format!(".{ending}")).collect();
     format!(
-        "{}, text also with .gz, .zst, .bz2, .xz or .lz4 behind",
+        "{}, text also with .gz, .zst, .bz2, .xz, .lz4 or .zip behind",
         endings.join(" ")
     )
 }
@@ -378,10 +399,16 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
         let (Some(_), Some(path)) = (&file.identity, &file.path) else {
             continue;
         };
-        let format = format_of(path).ok_or_else(|| {
-            Error::config(format!("{}: its ending does not tell its format", file.shown))
+        let format = match format_of(path) {
+            Some(format) => format,
+            None => by_content(file)?.ok_or_else(|| {
+                Error::config(format!(
+                    "{}: neither its ending nor its content tells its format",
+                    file.shown
+                ))
                 .hint("name it with --format: csv, tsv, json, parquet or arrow")
-        })?;
+            })?,
+        };
         match common {
             None => common = Some((format, file)),
             Some((other, first)) if other != format => {
@@ -398,6 +425,33 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
         }
     }
     Ok(common.map_or(Format::Csv, |(format, _)| format))
+}
+
+/// The format that a file's first bytes tell, where its name does not; none for what is no text and no known format.
+fn by_content(file: &InputFile) -> Result<Option<Format>> {
+    let (_, start) = ByteStream::open(file)?.looked_at(LOOKED_AT_BYTES)?;
+    if start.starts_with(PARQUET_MAGIC) {
+        return Ok(Some(Format::Parquet));
+    }
+    if ARROW_MAGICS.iter().any(|magic| start.starts_with(magic)) {
+        return Ok(Some(Format::Arrow));
+    }
+    let is_marked = MARKS.iter().any(|mark| start.starts_with(mark));
+    if start.contains(&0) && !is_marked {
+        return Ok(None);
+    }
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
+    Ok(Some(match text.trim_ascii_start() {
+        [b'{', rest @ ..] | [b'[', rest @ ..]
+            if rest
+                .trim_ascii_start()
+                .first()
+                .is_some_and(|next| matches!(next, b'"' | b'{' | b'[' | b']' | b'}')) =>
+        {
+            Format::Json
+        }
+        _ => Format::Csv,
+    }))
 }
 
 #[cfg(test)]
@@ -541,11 +595,28 @@ mod tests {
     #[test]
     fn inputs_that_do_not_fit_together_are_refused() {
         let directory = directory_with(&["a.csv", "b.parquet", "c.dat"]);
+        fs::write(directory.path().join("c.dat"), b"\x01\0\x02\0").unwrap();
         let message = |inputs: &[&str]| found(&directory, inputs, None).unwrap_err().to_string();
         assert!(message(&["a.csv", "b.parquet"]).contains("b.parquet is Parquet: the inputs of one run"));
         assert!(message(&["a.csv", "a.csv"]).ends_with("a.csv is named twice"));
-        assert!(message(&["c.dat"]).ends_with("c.dat: its ending does not tell its format"));
+        assert!(message(&["c.dat"]).ends_with("c.dat: neither its ending nor its content tells its format"));
         assert!(message(&[]).starts_with("no input is named"));
+    }
+
+    #[test]
+    fn what_a_name_does_not_tell_the_content_does() {
+        let directory = directory_with(&["a.dat", "b", "c.log", "d.unknown"]);
+        fs::write(directory.path().join("b"), b"[{\"a\": 1}]").unwrap();
+        fs::write(directory.path().join("c.log"), b"{\"a\": 1}\n").unwrap();
+        fs::write(directory.path().join("d.unknown"), b"PAR1....").unwrap();
+        let format = |name: &str| {
+            let path = directory.path().join(name).to_string_lossy().into_owned();
+            find(&[path], None).unwrap().1
+        };
+        assert_eq!(
+            [format("a.dat"), format("b"), format("c.log"), format("d.unknown")],
+            [Format::Csv, Format::Json, Format::Json, Format::Parquet]
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use jiff::civil;
 use tonnage_core::{
     extent::Extent,
-    parse::{float64, is_null_word},
+    parse::{Seen, ValueFormats, float64, is_null_word},
     types::ColumnType,
 };
 
@@ -79,6 +79,17 @@ impl Guess {
                     self.measure(kind, value);
                 }
             }
+        }
+    }
+
+    /// Takes a value into account that is written as `formats` say.
+    pub fn see_written(&mut self, value: Option<&[u8]>, formats: &ValueFormats) {
+        match value {
+            Some(text) if !formats.is_default() => match formats.seen(text) {
+                Seen::Value(text) => self.see(Some(&text)),
+                Seen::Text => self.see_string(text),
+            },
+            value => self.see(value),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
+mod archive;
 pub mod arrow_ipc;
 pub mod batches;
 pub(crate) mod columns;
@@ -7,6 +8,7 @@ pub mod compress;
 pub mod csv;
 pub mod damage;
 pub mod empty;
+mod excel;
 pub mod files;
 pub(crate) mod infer;
 pub mod json;
@@ -20,6 +22,7 @@ use std::{path::PathBuf, sync::Arc};
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,
+    parse::ValueFormats,
     source::Source,
 };
 
@@ -33,7 +36,10 @@ pub fn open(inputs: &[String], format: Option<Format>, text: &TextOptions) -> Re
 }
 
 /// Opens files that were found ([`files::find`]) as one source.
-pub fn open_files(files: Vec<InputFile>, format: Format, text: &TextOptions) -> Result<Box<dyn Source>> {
+pub fn open_files(mut files: Vec<InputFile>, format: Format, text: &TextOptions) -> Result<Box<dyn Source>> {
+    for file in &mut files {
+        file.sheet = text.sheet.as_deref().map(Arc::from);
+    }
     match format {
         Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
         Format::Parquet => {
@@ -69,6 +75,8 @@ pub struct InputFile {
     pub identity: Option<InputIdentity>,
     /// What it was when it was found; `None` for what cannot be read again.
     pub state: Option<state::FileState>,
+    /// The sheet to read, where it is an Excel file; none for the first.
+    pub sheet: Option<Arc<str>>,
 }
 
 /// A file's format.
@@ -114,10 +122,26 @@ pub struct TextOptions {
     pub nulls: Vec<String>,
     /// Lines that begin with this byte are skipped and are not rows.
     pub comment: Option<u8>,
-    /// The WHATWG label of the character set; `utf-8` unless given.
+    /// The WHATWG label of the character set, or `auto` to tell it by the bytes; `utf-8` unless given.
     pub encoding: String,
     /// Zone of times that carry none, where the column wants an instant (IANA name).
     pub timezone: Option<String>,
+    /// Whether what is not given is found by looking at the first file: the delimiter, quoting that the rules of COPY
+    /// refuse, lines before the header, UTF-16 with its mark, lines that end with CR alone. What is found is said in the
+    /// plan. Without it the text is read as these options say and not otherwise.
+    pub detect: bool,
+    /// Lines before the header, or the first row, that are skipped; none where they may be detected.
+    pub skip: Option<u64>,
+    /// Lines at the end of each file that are no rows; at most 1,000.
+    pub skip_footer: u64,
+    /// Whether spaces around unquoted fields mean nothing.
+    pub trim: bool,
+    /// How values are written.
+    pub formats: ValueFormats,
+    /// Whether the keys of an object within an object of JSON are columns: `address.city`.
+    pub flatten: bool,
+    /// The sheet of an Excel file; none for its first.
+    pub sheet: Option<String>,
     /// The most bytes of one record; longer ones are rejects.
     pub record_bytes_max: usize,
     /// How many rows the types of columns are inferred from.
@@ -127,10 +151,29 @@ pub struct TextOptions {
 /// How many rows the types of columns are inferred from, for a table that is made for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
+    /// All of files that together have at most [`SCANNED_BYTES_MAX`], and that can be read twice; else the first ones.
+    Auto,
     /// The first ones.
     Sample,
     /// All: files are read twice.
     All,
+}
+
+/// The most bytes of files all of which [`Scan::Auto`] looks at.
+pub const SCANNED_BYTES_MAX: u64 = 64 << 20;
+
+impl Scan {
+    /// What is done with these files: [`Scan::Sample`] or [`Scan::All`].
+    fn of(self, files: &[InputFile]) -> Self {
+        if self != Self::Auto {
+            return self;
+        }
+        let bytes: Option<u64> = files.iter().map(|file| Some(file.identity.as_ref()?.bytes)).sum();
+        match bytes.is_some_and(|bytes| bytes <= SCANNED_BYTES_MAX) {
+            true => Self::All,
+            false => Self::Sample,
+        }
+    }
 }
 
 impl Default for TextOptions {
@@ -145,6 +188,13 @@ impl Default for TextOptions {
             comment: None,
             encoding: "utf-8".to_owned(),
             timezone: None,
+            detect: true,
+            skip: None,
+            skip_footer: 0,
+            trim: false,
+            formats: ValueFormats::default(),
+            flatten: false,
+            sheet: None,
             record_bytes_max: 64 << 20,
             scan: Scan::Sample,
         }

@@ -56,6 +56,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "semicolons between fields",
         files: &[("orders.csv", "id;qty\n1;2\n")],
+        arguments: "load orders.csv {db} -t orders --format csv",
         says: "error: orders.csv has a column 'id;qty', which table orders lacks\n\
                hint: the header is one field with ';' in it: --delimiter ';'\n",
         ..Mistake::PLAIN
@@ -63,6 +64,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "tabs between fields",
         files: &[("orders.csv", "id\tqty\n1\t2\n")],
+        arguments: "load orders.csv {db} -t orders --format csv",
         says: "error: orders.csv has a column 'id\tqty', which table orders lacks\n\
                hint: the header is one field with '\\t' in it: --delimiter '\\t'\n",
         ..Mistake::PLAIN
@@ -206,10 +208,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "an ending that tells no format",
-        files: &[("orders.dat", "id,qty\n")],
+        files: &[("orders.dat", "\u{1}\0\u{2}\0")],
         arguments: "load orders.dat {db} -t orders",
         code: 2,
-        says: "error: orders.dat: its ending does not tell its format\n\
+        says: "error: orders.dat: neither its ending nor its content tells its format\n\
                hint: name it with --format: csv, tsv, json, parquet or arrow\n",
         ..Mistake::PLAIN
     },
@@ -265,7 +267,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         name: "--map without a =",
         arguments: "load orders.csv {db} -t orders --map amount",
         code: 2,
-        says: "error: invalid value 'amount' for '--map <SRC=DST>': write it as NAME=VALUE\n\
+        says: "error: invalid value 'amount' for '--map <SRC=DST,..>': write it as NAME=VALUE\n\
                \n\
                For more information, try '--help'.\n",
         ..Mistake::PLAIN

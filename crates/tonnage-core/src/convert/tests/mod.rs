@@ -77,6 +77,7 @@ fn context(zone: Option<&str>) -> ParseContext {
     ParseContext {
         timezone: zone.map(|name| timezone(name).expect("the zone is known")),
         bytes_as_written: false,
+        ..ParseContext::default()
     }
 }
 

@@ -47,7 +47,8 @@ impl Numbers {
             columns,
             named: true,
             text: true,
-            header: None,
+            header: false,
+            notes: Vec::new(),
         };
         Self {
             schema,

@@ -18,7 +18,7 @@ use tonnage_core::{
 };
 
 use super::{
-    dialect::Nulls,
+    dialect::Dialect,
     header::FileColumns,
     tokenise::{Fields, Flaw, Idle, Record, Span, Tokeniser, is_line_end},
 };
@@ -69,8 +69,8 @@ pub(super) struct Shape<'a> {
     pub request: &'a ReadRequest,
     /// The schema of the batches.
     pub schema: &'a SchemaRef,
-    /// What means null.
-    pub nulls: &'a Nulls,
+    /// What means null, and what spaces mean.
+    pub dialect: &'a Dialect,
     /// For values of all types.
     pub context: &'a ParseContext,
 }
@@ -221,7 +221,7 @@ impl Records {
             let values = spans
                 .iter()
                 .step_by(stride)
-                .map(|span| self.value(*span, text, shape.nulls));
+                .map(|span| self.value(*span, text, shape.dialect));
             arrays.push(parse_column(ty, name, values, shape.context, &mut problems));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(self.good.len()));
@@ -259,12 +259,8 @@ impl Records {
     }
 
     #[inline]
-    fn value<'a>(&'a self, span: Span, text: &'a [u8], nulls: &Nulls) -> Option<&'a [u8]> {
-        let bytes = self.fields.bytes(span, text);
-        match !span.is_quoted() && nulls.contains(bytes) {
-            true => None,
-            false => Some(bytes),
-        }
+    fn value<'a>(&'a self, span: Span, text: &'a [u8], dialect: &Dialect) -> Option<&'a [u8]> {
+        dialect.value(self.fields.bytes(span, text), span)
     }
 
     /// The fields of good record `row` by name; its bytes where they are not all UTF-8.
@@ -274,7 +270,7 @@ impl Records {
         let fields: Option<Vec<_>> = names
             .iter()
             .zip(spans)
-            .map(|(name, span)| match self.value(*span, text, shape.nulls) {
+            .map(|(name, span)| match self.value(*span, text, shape.dialect) {
                 None => Some((name.clone(), None)),
                 Some(bytes) => Some((name.clone(), Some(std::str::from_utf8(bytes).ok()?.to_owned()))),
             })

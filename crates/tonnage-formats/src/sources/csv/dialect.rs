@@ -2,6 +2,7 @@
 
 use tonnage_core::error::{Error, Result};
 
+use super::tokenise::Span;
 use crate::sources::{Format, TextOptions, text::RECORD_BYTES_LIMIT};
 
 /// Options resolved for a format.
@@ -19,6 +20,20 @@ pub(super) struct Dialect {
     pub record_bytes_max: usize,
     /// Unquoted fields that mean null.
     pub nulls: Nulls,
+    /// Whether spaces around unquoted fields mean nothing.
+    pub trim: bool,
+    /// What else is taken for quoting.
+    pub quoting: Quoting,
+}
+
+/// Ways of quoting that files have and that the rules of COPY refuse. Detection turns them on where they make a file
+/// readable that is not otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Quoting {
+    /// A quote behind spaces opens a field, and spaces behind its closing quote mean nothing: `1, "a, b" ,2`.
+    pub spaced: bool,
+    /// A quote inside an unquoted field is a character of it: `5" pipe`.
+    pub bare: bool,
 }
 
 impl Dialect {
@@ -69,7 +84,22 @@ impl Dialect {
             comment: options.comment,
             record_bytes_max: options.record_bytes_max,
             nulls: Nulls::new(&options.nulls),
+            trim: options.trim,
+            quoting: Quoting::default(),
         })
+    }
+
+    /// What a field means; none for null.
+    #[inline]
+    pub fn value<'a>(&self, field: &'a [u8], span: Span) -> Option<&'a [u8]> {
+        if span.is_quoted() {
+            return Some(field);
+        }
+        let field = match self.trim {
+            true => field.trim_ascii(),
+            false => field,
+        };
+        (!self.nulls.contains(field)).then_some(field)
     }
 
     /// Everything that decides how text is read, as `name=value`.
@@ -78,7 +108,7 @@ impl Dialect {
             Some(b) => char::from(b).escape_default().to_string(),
             None => "none".to_owned(),
         };
-        vec![
+        let mut parts = vec![
             // TSV is text with another delimiter: the same file by another name is the same input.
             "format=text".to_owned(),
             format!("delimiter={}", byte(Some(self.delimiter))),
@@ -90,7 +120,30 @@ impl Dialect {
             format!("encoding={}", options.encoding.to_ascii_lowercase()),
             format!("timezone={}", options.timezone.as_deref().unwrap_or("none")),
             format!("record_bytes_max={}", self.record_bytes_max),
-        ]
+        ];
+        // Not there where an earlier version had no such option, whose runs are gone on with.
+        let flags = [
+            ("trim", self.trim),
+            ("spaced_quotes", self.quoting.spaced),
+            ("bare_quotes", self.quoting.bare),
+        ];
+        parts.extend(
+            flags
+                .iter()
+                .filter(|(_, is_on)| *is_on)
+                .map(|(name, _)| format!("{name}=true")),
+        );
+        parts.extend(
+            options
+                .skip
+                .filter(|lines| *lines > 0)
+                .map(|lines| format!("skip={lines}")),
+        );
+        if options.skip_footer > 0 {
+            parts.push(format!("skip_footer={}", options.skip_footer));
+        }
+        parts.extend(options.formats.describe());
+        parts
     }
 }
 

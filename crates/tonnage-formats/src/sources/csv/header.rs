@@ -8,6 +8,7 @@ use tonnage_core::{
 };
 
 use super::{
+    detect::HeaderWidth,
     dialect::Dialect,
     tokenise::{Fields, Flaw, Idle, Record, Tokeniser, is_line_end},
 };
@@ -130,7 +131,7 @@ fn unique(mut names: Vec<String>, shown: &str) -> Names {
 }
 
 /// Consumes the header, and returns its names. `Input` for a file without one, and for names that are not UTF-8.
-pub fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result<Names> {
+pub fn read_names(window: &mut Window, shown: &str, dialect: &Dialect, width: HeaderWidth) -> Result<Names> {
     let mut fields = Fields::default();
     let next = match first_record(window, &Tokeniser::new(dialect, None), &mut fields)? {
         First::Good { next } => next,
@@ -168,7 +169,15 @@ pub fn read_names(window: &mut Window, shown: &str, dialect: &Dialect) -> Result
                     .hint("is the first line a row? --no-header reads it as one"),
             );
         }
-        names.push(name.into());
+        // Spaces around a name are never meant, and no query would find it.
+        names.push(name.trim().into());
+    }
+    match width {
+        HeaderWidth::OneLess => names.push(String::new()),
+        HeaderWidth::OneMore if names.last().is_some_and(String::is_empty) => {
+            names.pop();
+        }
+        HeaderWidth::OneMore | HeaderWidth::Equal => {}
     }
     window.consume(next);
     Ok(unique(names, shown))

@@ -4,6 +4,7 @@
 //! - Blocks, marks and memory are as for every format of text: see `sources::text::reading`.
 
 mod block;
+mod detect;
 mod dialect;
 mod header;
 mod records;
@@ -17,6 +18,7 @@ mod tests;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use memchr::memchr;
 use tonnage_core::{
     error::{Error, Result},
     parse::{ParseContext, timezone},
@@ -27,6 +29,7 @@ use tonnage_core::{
 pub use self::records::records;
 use self::{
     block::{Records, Shape, skip_idle},
+    detect::{Found, HeaderWidth, detect},
     dialect::Dialect,
     header::FileColumns,
     tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
@@ -35,7 +38,8 @@ use super::{
     Format, InputFile, Scan, TextOptions,
     infer::Guess,
     text::{
-        BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again, decode,
+        BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again,
+        opening::{Layout, Opening},
         reading::{Parts, TextFormat, TextSource, Wanted, open_window},
         window::{READ_BYTES, Window},
     },
@@ -53,6 +57,7 @@ pub(crate) type CsvSource = TextSource<Csv>;
 pub(crate) struct Csv {
     options: TextOptions,
     dialect: Dialect,
+    header_width: HeaderWidth,
     context: ParseContext,
     /// The first file, as the user named it, and its names.
     first_shown: Arc<str>,
@@ -72,63 +77,67 @@ impl CsvSource {
     /// `Config` for options that make no sense; `Input` for files that cannot be read, have no columns, or
     /// differ in them. Pipes are opened in their turn; what they begin with is kept, not read twice.
     pub fn open(files: Vec<InputFile>, format: Format, options: &TextOptions) -> Result<Self> {
-        let dialect = Dialect::new(format, options)?;
-        let encoding = decode::encoding(&options.encoding)?;
+        options.formats.check()?;
+        let opening = Opening::new(options, Layout::Lines)?;
         let context = ParseContext {
             timezone: options.timezone.as_deref().map(timezone).transpose()?,
-            bytes_as_written: false,
+            formats: options.formats.clone(),
+            ..ParseContext::default()
         };
         let Some(first) = files.first() else {
             return Err(Error::config("no input is named"));
         };
-        let mut window = open_window(first, encoding)?;
-        let (names, notes) = match options.header {
-            true => {
-                let header = header::read_names(&mut window, &first.shown, &dialect)?;
-                (header.names, Some(header.notes))
-            }
-            false => {
-                let mut names = header::numbered_names(&mut window, &first.shown, &dialect)?;
-                for file in files[1..].iter().filter(|file| file.identity.is_some()) {
-                    if names.is_empty() {
-                        let mut window = open_window(file, encoding)?;
-                        names = header::numbered_names(&mut window, &file.shown, &dialect)?;
-                    }
-                }
-                (names, None)
-            }
-        };
         let shown = first.shown.clone();
-        let csv = Csv {
-            options: options.clone(),
+        let mut window = open_window(first, &opening)?;
+        let mut notes = window.notes().to_vec();
+        let (options, dialect, header_width) = look(&mut window, format, options, &mut notes)?;
+        let mut csv = Csv {
+            options,
             dialect,
+            header_width,
             context,
             first_shown: shown.clone(),
-            names,
+            names: Vec::new(),
             records: Records::default(),
         };
+        csv.skip_lines(&mut window)?;
+        if csv.options.header {
+            let header = csv.read_names(&mut window, &shown)?;
+            notes.extend(header.notes);
+            csv.names = header.names;
+        } else {
+            csv.names = header::numbered_names(&mut window, &shown, &csv.dialect)?;
+            for file in files[1..].iter().filter(|file| file.identity.is_some()) {
+                if csv.names.is_empty() {
+                    let mut window = open_window(file, &opening)?;
+                    csv.skip_lines(&mut window)?;
+                    csv.names = header::numbered_names(&mut window, &file.shown, &csv.dialect)?;
+                }
+            }
+        }
+        let (scan, has_header) = (csv.options.scan.of(&files), csv.options.header);
         let known = csv.file(FileColumns::first(&csv.names));
         let mut guesses = vec![Guess::default(); csv.names.len()];
-        let mut sampled = match options.scan {
-            Scan::Sample => csv.sample(&mut window, &known, &mut guesses, Scan::Sample)?,
+        let mut sampled = match scan {
+            Scan::Auto | Scan::Sample => csv.sample(&mut window, &known, &mut guesses, Scan::Sample)?,
             // Of a window of its own, as what is looked at is passed by.
             Scan::All => {
-                let mut window = open_window(again(first)?, encoding)?;
+                let mut window = open_window(again(first)?, &opening)?;
                 let known = csv.begin(&mut window, first)?;
                 csv.sample(&mut window, &known, &mut guesses, Scan::All)?
             }
         };
         for file in &files[1..] {
             // Columns that differ are found before the first row is loaded, where the file can be read twice.
-            let is_all = options.scan == Scan::All;
+            let is_all = scan == Scan::All;
             if is_all {
                 again(file)?;
             }
-            if file.identity.is_some() && (options.header || sampled == 0 || is_all) {
-                let mut window = open_window(file, encoding)?;
+            if file.identity.is_some() && (has_header || sampled == 0 || is_all) {
+                let mut window = open_window(file, &opening)?;
                 let known = csv.begin(&mut window, file)?;
                 if sampled == 0 || is_all {
-                    sampled += csv.sample(&mut window, &known, &mut guesses, options.scan)?;
+                    sampled += csv.sample(&mut window, &known, &mut guesses, scan)?;
                 }
             }
         }
@@ -144,21 +153,91 @@ impl CsvSource {
         let schema = SourceSchema {
             shown,
             columns: columns.collect(),
-            named: options.header,
+            named: has_header,
             text: true,
-            header: notes,
+            header: has_header,
+            notes,
         };
-        Ok(Self::new(
-            csv,
-            files,
-            encoding,
-            (schema, extents),
-            (window, known),
-        ))
+        Ok(Self::new(csv, files, opening, (schema, extents), (window, known)))
+    }
+}
+
+/// What the beginning of the first file shows beyond `options`: these completed, how the text is cut, and what the header
+/// lacks or has in excess. What was found is added to `notes`.
+fn look(
+    window: &mut Window,
+    format: Format,
+    options: &TextOptions,
+    notes: &mut Vec<String>,
+) -> Result<(TextOptions, Dialect, HeaderWidth)> {
+    let mut options = options.clone();
+    if !options.detect {
+        let dialect = Dialect::new(format, &options)?;
+        return Ok((options, dialect, HeaderWidth::Equal));
+    }
+    while window.text().len() < detect::SAMPLE_BYTES && !window.whole() {
+        window.read(detect::SAMPLE_BYTES)?;
+    }
+    let shown = window.shown().to_owned();
+    let named = separator_line(window.text());
+    if let (Some((delimiter, _)), None) = (named, options.delimiter) {
+        options.delimiter = Some(delimiter);
+        notes.push(format!(
+            "the first line of {shown} names the delimiter, '{}'",
+            char::from(delimiter).escape_default()
+        ));
+    }
+    let dialect = Dialect::new(format, &options)?;
+    let mut text = &window.text()[named.map_or(0, |(_, end)| end)..];
+    for _ in 0..options.skip.unwrap_or(0) {
+        text = &text[memchr(b'\n', text).map_or(text.len(), |end| end + 1)..];
+    }
+    let found: Found = detect(text, window.whole(), &dialect, &options);
+    notes.extend(found.notes(&shown));
+    if found.skip > 0 {
+        options.skip = Some(found.skip);
+    }
+    Ok((options, found.applied(&dialect), found.header))
+}
+
+/// The delimiter that a first line `sep=;` names, as Excel writes and reads it, and where the line ends.
+fn separator_line(text: &[u8]) -> Option<(u8, usize)> {
+    let end = memchr(b'\n', text)?;
+    match text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]) {
+        [b's' | b'S', b'e' | b'E', b'p' | b'P', b'=', delimiter] => Some((*delimiter, end + 1)),
+        _ => None,
     }
 }
 
 impl Csv {
+    /// Consumes what is before the header, or the first row.
+    fn skip_lines(&self, window: &mut Window) -> Result<()> {
+        if self.options.detect {
+            window.read(1)?;
+            if let Some((_, end)) = separator_line(window.text()) {
+                window.consume(end);
+            }
+        }
+        for _ in 0..self.options.skip.unwrap_or(0) {
+            loop {
+                if let Some(end) = memchr(b'\n', window.text()) {
+                    window.consume(end + 1);
+                    break;
+                }
+                window.consume(window.text().len());
+                if window.whole() {
+                    break;
+                }
+                window.read(1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_names(&self, window: &mut Window, shown: &str) -> Result<header::Names> {
+        header::read_names(window, shown, &self.dialect, self.header_width)
+    }
+
     fn file(&self, columns: FileColumns) -> CsvFile {
         CsvFile {
             tokeniser: Tokeniser::new(&self.dialect, Some(columns.names.len())),
@@ -199,9 +278,8 @@ impl Csv {
                                 let Some(span) = fields.spans.get(*field) else {
                                     continue;
                                 };
-                                let value = fields.bytes(*span, text);
-                                let null = !span.is_quoted() && self.dialect.nulls.contains(value);
-                                guess.see((!null).then_some(value));
+                                let value = self.dialect.value(fields.bytes(*span, text), *span);
+                                guess.see_written(value, &self.context.formats);
                             }
                             rows += 1;
                             at = next;
@@ -232,8 +310,9 @@ impl TextFormat for Csv {
     }
 
     fn begin(&self, window: &mut Window, file: &InputFile) -> Result<CsvFile> {
+        self.skip_lines(window)?;
         let columns = if self.options.header {
-            let names = header::read_names(window, &file.shown, &self.dialect)?.names;
+            let names = self.read_names(window, &file.shown)?.names;
             FileColumns::further(names, &file.shown, &self.names, &self.first_shown)?
         } else {
             FileColumns::first(&self.names)
@@ -252,7 +331,7 @@ impl TextFormat for Csv {
             tokeniser: &file.tokeniser,
             request: wanted.request,
             schema: wanted.schema,
-            nulls: &self.dialect.nulls,
+            dialect: &self.dialect,
             context: &self.context,
         };
         block::next(window, &shape, &mut self.records, wanted.rows_before)

@@ -43,7 +43,7 @@ fn cut(
         step,
     };
     let stream = ByteStream::of_reader("f".into(), reader).unwrap();
-    let mut window = Window::of_stream(stream, None);
+    let mut window = Window::of_stream(stream);
     let names: Vec<Arc<str>> = (0..columns).map(|n| format!("c{n}").into()).collect();
     let shape = Shape {
         shown: &"f".into(),
@@ -51,7 +51,7 @@ fn cut(
         tokeniser: &Tokeniser::new(&dialect, Some(columns)),
         request,
         schema: &batch_schema(&names, request).unwrap(),
-        nulls: &dialect.nulls,
+        dialect: &dialect,
         context: &ParseContext::default(),
     };
     let mut records = Records::default();

@@ -43,11 +43,10 @@ pub fn records(shown: &str, texts: &[String]) -> Result<Box<dyn Source>> {
             columns.resize_with(fields.spans.len(), StringBuilder::new);
         }
         for (column, span) in columns.iter_mut().zip(&fields.spans) {
-            let field = fields.bytes(*span, bytes);
-            match !span.is_quoted() && dialect.nulls.contains(field) {
-                true => column.append_null(),
+            match dialect.value(fields.bytes(*span, bytes), *span) {
+                None => column.append_null(),
                 // Cut at ASCII characters.
-                false => column.append_value(String::from_utf8_lossy(field)),
+                Some(field) => column.append_value(String::from_utf8_lossy(field)),
             }
         }
     }

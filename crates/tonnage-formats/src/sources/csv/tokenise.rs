@@ -14,7 +14,7 @@ use std::fmt;
 
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Quoting};
 
 /// The most fields a record may have where the number of columns is yet to be found.
 pub(super) const COLUMNS_MAX: usize = 65_536;
@@ -201,6 +201,7 @@ pub(super) struct Tokeniser {
     quote: Option<u8>,
     escape: Option<u8>,
     comment: Option<u8>,
+    quoting: Quoting,
     record_bytes_max: usize,
     /// Fields a record must have; none while that is unknown.
     columns: Option<usize>,
@@ -234,6 +235,7 @@ impl Tokeniser {
             quote: dialect.quote,
             escape: dialect.escape,
             comment: dialect.comment,
+            quoting: dialect.quoting,
             record_bytes_max: dialect.record_bytes_max,
             columns,
         }
@@ -353,9 +355,9 @@ impl Tokeniser {
         let mut place = 0;
         let mut found = 0;
         let flawed = loop {
-            let quoted = bytes.get(place).copied() == self.quote && self.quote.is_some();
-            let (span, after) = if quoted {
-                let Some((close, escapes)) = self.closing_quote(bytes, place + 1) else {
+            let opening = self.opening_quote(bytes, place);
+            let (span, after) = if let Some(open) = opening {
+                let Some((close, escapes)) = self.closing_quote(bytes, open + 1) else {
                     break self.beyond(window, Flaw::Unclosed(found));
                 };
                 if close + 1 == bytes.len() && window.edge == Edge::Open {
@@ -363,17 +365,24 @@ impl Tokeniser {
                     break None;
                 }
                 let span = if !escapes {
-                    Span::new(at + place + 1, at + close, QUOTED)
+                    Span::new(at + open + 1, at + close, QUOTED)
                 } else {
                     let start = fields.unescaped.len();
                     if found < limit {
-                        self.unescape(&bytes[place + 1..close], &mut fields.unescaped);
+                        self.unescape(&bytes[open + 1..close], &mut fields.unescaped);
                     }
                     Span::new(start, fields.unescaped.len(), QUOTED | UNESCAPED)
                 };
-                (span, close + 1)
+                let after = close + 1 + self.spaces(&bytes[close + 1..]);
+                if after == bytes.len() && window.edge == Edge::Open {
+                    break None;
+                }
+                (span, after)
             } else {
-                let quote = self.quote.unwrap_or(self.delimiter);
+                let quote = match self.quoting.bare {
+                    true => self.delimiter,
+                    false => self.quote.unwrap_or(self.delimiter),
+                };
                 let hit = memchr3(self.delimiter, b'\n', quote, &bytes[place..]).map(|hit| place + hit);
                 let end = match hit {
                     Some(hit) if bytes[hit] == b'\n' => place + without_cr(&bytes[place..hit]),
@@ -410,6 +419,22 @@ impl Tokeniser {
         match flawed {
             None => Record::Incomplete,
             Some(flaw) => self.first_line(text, window, flaw),
+        }
+    }
+
+    /// Where the quote is that opens the field at `place`; none where the field is not quoted.
+    #[inline]
+    fn opening_quote(&self, bytes: &[u8], place: usize) -> Option<usize> {
+        let at = place + self.spaces(&bytes[place..]);
+        (self.quote.is_some() && bytes.get(at).copied() == self.quote).then_some(at)
+    }
+
+    /// How many spaces `bytes` begin with that mean nothing next to a quote.
+    #[inline]
+    fn spaces(&self, bytes: &[u8]) -> usize {
+        match self.quoting.spaced {
+            true => bytes.iter().take_while(|byte| **byte == b' ').count(),
+            false => 0,
         }
     }
 

@@ -83,19 +83,54 @@ pub(super) fn skip_blank(window: &mut Window, bytes_max: usize) -> Result<bool> 
     }
 }
 
-/// The object whose keys are columns: the line's own, or that under `data` where lines are reject records.
+/// Which object of a line has the columns for its keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    /// The line's own.
+    Objects,
+    /// The line's own, and those within it under the names of both: `address.city`.
+    Flattened,
+    /// That under `data`, as lines are reject records.
+    Records,
+}
+
+/// Calls `each` with the keys that are columns, and the text of their values.
 pub(super) fn row<'a>(
     line: &'a [u8],
-    are_records: bool,
+    rows: Rows,
     mut each: impl FnMut(&str, &'a str) -> Result<(), Flaw>,
 ) -> Result<(), Flaw> {
-    if !are_records {
-        return members(line, each);
+    match rows {
+        Rows::Objects => members(line, each),
+        Rows::Flattened => flattened(line, "", 0, &mut each),
+        Rows::Records => match record(line)? {
+            Some(data) => members(data.as_bytes(), &mut each),
+            None => Err(Flaw::NoRecord),
+        },
     }
-    match record(line)? {
-        Some(data) => members(data.as_bytes(), &mut each),
-        None => Err(Flaw::NoRecord),
-    }
+}
+
+/// Objects within objects deeper than this stay values.
+const NESTED_MAX: usize = 32;
+
+/// Calls `each` with the members of `object` and of the objects within it. An empty object is a value.
+fn flattened<'a>(
+    object: &'a [u8],
+    prefix: &str,
+    depth: usize,
+    each: &mut dyn FnMut(&str, &'a str) -> Result<(), Flaw>,
+) -> Result<(), Flaw> {
+    members(object, |key, value| {
+        let name = match prefix {
+            "" => key.to_owned(),
+            prefix => format!("{prefix}.{key}"),
+        };
+        let within = value.strip_prefix('{').map(str::trim_start);
+        match within.is_some_and(|within| !within.starts_with('}')) && depth < NESTED_MAX {
+            true => flattened(value.as_bytes(), &name, depth + 1, each),
+            false => each(&name, value),
+        }
+    })
 }
 
 /// What a reject record has under `data`; none if the line is another object.
@@ -181,7 +216,7 @@ pub(super) struct Shape<'a> {
     /// What a key without a place is.
     pub unknown: fn(String) -> Flaw,
     /// Whether lines are reject records.
-    pub are_records: bool,
+    pub rows: Rows,
     /// What is wanted.
     pub request: &'a ReadRequest,
     /// The schema of the batches.
@@ -347,7 +382,7 @@ impl Lines {
             cells.resize(start + stride, Cell::Null);
             let bytes = &text[place.start as usize..place.end as usize];
             let mut keys = 0;
-            let read = row(bytes, shape.are_records, |key, raw| {
+            let read = row(bytes, shape.rows, |key, raw| {
                 let column = match order.get(keys) {
                     Some(column) if *shape.names[*column] == *key => *column,
                     _ => shape
@@ -444,7 +479,7 @@ fn cell(raw: &str, ty: &ColumnType, text: &[u8], buffer: &mut Vec<u8>) -> Result
 fn data(line: &[u8], shape: &Shape<'_>) -> RejectData {
     let mut fields: Vec<(Arc<str>, Option<String>)> = Vec::new();
     let mut seen = HashSet::new();
-    let read = row(line, shape.are_records, |key, raw| {
+    let read = row(line, shape.rows, |key, raw| {
         if !seen.insert(key.to_owned()) {
             return Err(Flaw::RepeatedKey(key.to_owned()));
         }

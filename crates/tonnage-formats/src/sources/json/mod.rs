@@ -1,4 +1,4 @@
-//! JSON lines: an object a line, its keys the columns.
+//! JSON: an object a line, its keys the columns; also an array of objects, and objects over several lines.
 //!
 //! - The columns are the keys of a sample of the first rows, in order of first appearance. A key that comes up
 //!   later makes its row a reject, as a field too many does in CSV; a key that is missing is null, and the
@@ -14,6 +14,7 @@
 mod block;
 mod object;
 mod rows;
+mod values;
 
 #[cfg(test)]
 mod tests;
@@ -23,21 +24,23 @@ use std::{collections::HashMap, sync::Arc};
 use arrow::datatypes::DataType;
 use tonnage_core::{
     error::{Error, Result},
-    parse::{ParseContext, timezone},
+    parse::{ParseContext, Seen, timezone},
     reader::BeyondArrow,
     source::{SourceColumn, SourceSchema},
 };
 
 pub use self::rows::{Names, Objects, members};
+pub(crate) use self::values::Values;
 use self::{
-    block::{Line, Lines, Shape, line, record, row, skip_blank},
+    block::{Line, Lines, Rows, Shape, line, record, row, skip_blank},
     object::decoded,
 };
 use super::{
     InputFile, Scan, TextOptions,
     infer::Guess,
     text::{
-        RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again, decode,
+        RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again,
+        opening::{Layout, Opening},
         reading::{Parts, TextFormat, TextSource, Wanted, open_window},
         window::{READ_BYTES, Window},
     },
@@ -55,7 +58,7 @@ pub(crate) struct Json {
     context: ParseContext,
     names: Vec<Arc<str>>,
     places: HashMap<Arc<str>, usize>,
-    are_records: bool,
+    rows: Rows,
     lines: Lines,
 }
 
@@ -85,25 +88,31 @@ impl JsonSource {
                 "the most bytes of a record have to be between 1 and {RECORD_BYTES_LIMIT}"
             )));
         }
-        let encoding = decode::encoding(&options.encoding)?;
+        options.formats.check()?;
+        let options = &TextOptions {
+            scan: options.scan.of(&files),
+            ..options.clone()
+        };
+        let opening = Opening::new(options, Layout::JsonLines)?;
         let context = ParseContext {
             timezone: options.timezone.as_deref().map(timezone).transpose()?,
-            bytes_as_written: false,
+            formats: options.formats.clone(),
+            ..ParseContext::default()
         };
         let mut sample = Sample::default();
         let mut first = None;
         for (index, file) in files.iter().enumerate() {
             if options.scan == Scan::All {
-                sample.take(&mut open_window(again(file)?, encoding)?, file, options)?;
+                sample.take(&mut open_window(again(file)?, &opening)?, file, options)?;
                 if index == 0 {
-                    first = Some(open_window(file, encoding)?);
+                    first = Some(open_window(file, &opening)?);
                 }
                 continue;
             }
             if index > 0 && (sample.rows > 0 || file.identity.is_none()) {
                 continue;
             }
-            let mut window = open_window(file, encoding)?;
+            let mut window = open_window(file, &opening)?;
             sample.take(&mut window, file, options)?;
             first.get_or_insert(window);
         }
@@ -135,17 +144,18 @@ impl JsonSource {
             columns,
             named: true,
             text: true,
-            header: None,
+            header: false,
+            notes: window.notes().to_vec(),
         };
         let json = Json {
             options: options.clone(),
             context,
             names: sample.names,
             places: sample.places,
-            are_records: sample.are_records.unwrap_or(false),
+            rows: rows_of(sample.are_records, options),
             lines: Lines::default(),
         };
-        Ok(Self::new(json, files, encoding, (schema, extents), (window, ())))
+        Ok(Self::new(json, files, opening, (schema, extents), (window, ())))
     }
 }
 
@@ -163,13 +173,7 @@ impl Sample {
                 Line::Blank { next } => at = next,
                 Line::Row { end, next } => {
                     let bytes = &window.text()[at..end];
-                    if self.lines == 0 && bytes.trim_ascii_start().starts_with(b"[") {
-                        return Err(
-                            Error::input(format!("{} is a JSON array, not JSON lines", file.shown))
-                                .hint("write one object a line: jq -c '.[]' FILE"),
-                        );
-                    }
-                    self.see(bytes);
+                    self.see(bytes, options);
                     if self.crowded || self.names.len() > COLUMNS_MAX {
                         return Err(Error::input(format!(
                             "{}: the first rows have more than {COLUMNS_MAX} different keys",
@@ -187,7 +191,7 @@ impl Sample {
     }
 
     /// Takes a line into account; a bad one says nothing.
-    fn see(&mut self, bytes: &[u8]) {
+    fn see(&mut self, bytes: &[u8], options: &TextOptions) {
         self.lines += 1;
         let are_records = match self.are_records {
             Some(known) => known,
@@ -201,7 +205,7 @@ impl Sample {
             },
         };
         let mut members = Vec::new();
-        let read = row(bytes, are_records, |key, raw| {
+        let read = row(bytes, rows_of(Some(are_records), options), |key, raw| {
             members.push((key.to_owned(), raw));
             Ok(())
         });
@@ -228,8 +232,11 @@ impl Sample {
                 [b'{' | b'[', ..] => guess.see_nested(),
                 [b'"', ..] => match decoded(raw) {
                     // Values of reject records are text whatever they were.
-                    Some(text) if are_records => guess.see(Some(text.as_bytes())),
-                    Some(text) => guess.see_string(text.as_bytes()),
+                    Some(text) if are_records => guess.see_written(Some(text.as_bytes()), &options.formats),
+                    Some(text) => match options.formats.seen(text.as_bytes()) {
+                        Seen::Value(value) => guess.see_string(&value),
+                        Seen::Text => guess.see_string(text.as_bytes()),
+                    },
                     None => {}
                 },
                 plain => guess.see(Some(plain)),
@@ -238,19 +245,35 @@ impl Sample {
     }
 }
 
+/// `are_records`: none where no line was seen.
+fn rows_of(are_records: Option<bool>, options: &TextOptions) -> Rows {
+    match (are_records, options.flatten) {
+        (Some(true), _) => Rows::Records,
+        (_, true) => Rows::Flattened,
+        (_, false) => Rows::Objects,
+    }
+}
+
 impl TextFormat for Json {
     type File = ();
 
     fn options(&self) -> Vec<String> {
         let options = &self.options;
-        let rows = if self.are_records { "rejects" } else { "objects" };
-        vec![
+        let rows = match self.rows {
+            Rows::Records => "rejects",
+            Rows::Objects | Rows::Flattened => "objects",
+        };
+        let mut parts = vec![
             "format=json".to_owned(),
             format!("rows={rows}"),
             format!("encoding={}", options.encoding.to_ascii_lowercase()),
             format!("timezone={}", options.timezone.as_deref().unwrap_or("none")),
             format!("record_bytes_max={}", options.record_bytes_max),
-        ]
+        ];
+        // Not there where an earlier version had no such option, whose runs are gone on with.
+        parts.extend(options.flatten.then(|| "flatten=true".to_owned()));
+        parts.extend(options.formats.describe());
+        parts
     }
 
     fn begin(&self, _window: &mut Window, _file: &InputFile) -> Result<()> {
@@ -268,7 +291,7 @@ impl TextFormat for Json {
             places: &self.places,
             folded: None,
             unknown: object::Flaw::UnknownKey,
-            are_records: self.are_records,
+            rows: self.rows,
             request: wanted.request,
             schema: wanted.schema,
             context: &self.context,

@@ -10,7 +10,7 @@ use tonnage_core::{
 };
 
 use super::{
-    block::{Lines, Shape},
+    block::{Lines, Rows, Shape},
     object::{self, Flaw},
 };
 use crate::sources::text::{batch_schema, reading::Parts};
@@ -87,7 +87,7 @@ impl Objects {
             places: &self.names.exact,
             folded: Some(&self.names.folded),
             unknown: Flaw::NoColumn,
-            are_records: false,
+            rows: Rows::Objects,
             request: &self.request,
             schema: &self.schema,
             context: &self.context,

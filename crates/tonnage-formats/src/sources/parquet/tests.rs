@@ -29,6 +29,7 @@ fn input(path: &Path) -> InputFile {
             ..InputIdentity::default()
         }),
         state: None,
+        sheet: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! What sources of text share: bytes to UTF-8, a window that moves over it, and what is done with bad rows.
 
 pub(crate) mod decode;
+pub(crate) mod opening;
 pub(crate) mod reading;
 pub(crate) mod window;
 
@@ -40,9 +41,10 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 const UTF16_LE_MARK: &[u8] = b"\xff\xfe";
 const UTF16_BE_MARK: &[u8] = b"\xfe\xff";
 
-/// Consumes a byte order mark, and refuses what is not text of the expected kind. `decoded`: the text was
-/// made UTF-8 here, so it is.
-fn begin(window: &mut Window, shown: &str, decoded: bool) -> Result<()> {
+/// Consumes a byte order mark, and refuses what is not text of the expected kind. What was
+/// made UTF-8 here is text.
+fn begin(window: &mut Window, shown: &str) -> Result<()> {
+    let decoded = window.is_decoded();
     window.read(PARQUET_MAGIC.len())?;
     let text = window.text();
     if text.starts_with(PARQUET_MAGIC) {

@@ -11,7 +11,6 @@
 use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use encoding_rs::Encoding;
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
@@ -24,6 +23,7 @@ use tonnage_core::{
 
 use super::{
     batch_schema, begin, check_bounds,
+    opening::Opening,
     window::{Window, chained},
 };
 use crate::sources::{
@@ -76,7 +76,7 @@ pub struct Parts {
 pub(crate) struct TextSource<F: TextFormat> {
     format: F,
     files: Vec<InputFile>,
-    encoding: Option<&'static Encoding>,
+    opening: Opening,
     schema: SourceSchema,
     extents: Vec<Extent>,
     names: Vec<Arc<str>>,
@@ -108,9 +108,9 @@ struct OpenFile<K> {
 }
 
 /// A window at the beginning of a file's text, behind its byte order mark. `Input` for what is not text.
-pub(crate) fn open_window(file: &InputFile, encoding: Option<&'static Encoding>) -> Result<Window> {
-    let mut window = Window::open(file, encoding)?;
-    begin(&mut window, &file.shown, encoding.is_some())?;
+pub(crate) fn open_window(file: &InputFile, opening: &Opening) -> Result<Window> {
+    let mut window = Window::open(file, opening)?;
+    begin(&mut window, &file.shown)?;
     Ok(window)
 }
 
@@ -120,14 +120,14 @@ impl<F: TextFormat> TextSource<F> {
     pub(crate) fn new(
         format: F,
         files: Vec<InputFile>,
-        encoding: Option<&'static Encoding>,
+        opening: Opening,
         (schema, extents): (SourceSchema, Vec<Extent>),
         (window, known): (Window, F::File),
     ) -> Self {
         Self {
             format,
             files,
-            encoding,
+            opening,
             names: schema.columns.iter().map(|c| c.name.as_str().into()).collect(),
             schema,
             extents,
@@ -145,7 +145,7 @@ impl<F: TextFormat> TextSource<F> {
     fn open_file(&mut self, index: usize) -> Result<OpenFile<F::File>> {
         let before = self.hash_before(index)?;
         let file = &self.files[index];
-        let mut window = open_window(file, self.encoding)?;
+        let mut window = open_window(file, &self.opening)?;
         window.follows(before);
         let known = self.format.begin(&mut window, file)?;
         Ok(OpenFile::new(index, window, known))

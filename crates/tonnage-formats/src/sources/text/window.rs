@@ -5,11 +5,10 @@
 
 use std::fs::File;
 
-use encoding_rs::Encoding;
 use tonnage_core::error::Result;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 
-use super::decode::Decoded;
+use super::opening::{Opened, Opening};
 use crate::sources::{
     InputFile,
     compress::{ByteStream, Compression},
@@ -33,6 +32,8 @@ pub(crate) fn chained(before: u64, hash: u64) -> u64 {
 pub(crate) struct Window {
     stream: ByteStream,
     decoded: bool,
+    shortened: bool,
+    notes: Vec<String>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -47,19 +48,17 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Opens `file`; its text is decoded from `encoding`, or is UTF-8 already.
-    pub fn open(file: &InputFile, encoding: Option<&'static Encoding>) -> Result<Self> {
-        Ok(Self::of_stream(ByteStream::open(file)?, encoding))
+    /// Opens `file` as `opening` says.
+    pub fn open(file: &InputFile, opening: &Opening) -> Result<Self> {
+        Ok(Self::of(opening.text(ByteStream::open(file)?)?))
     }
 
-    /// A window over a stream of bytes.
-    pub fn of_stream(stream: ByteStream, encoding: Option<&'static Encoding>) -> Self {
+    fn of(opened: Opened) -> Self {
         Self {
-            stream: match encoding {
-                Some(encoding) => stream.map(|reader| Box::new(Decoded::new(reader, encoding))),
-                None => stream,
-            },
-            decoded: encoding.is_some(),
+            stream: opened.stream,
+            decoded: opened.decoded,
+            shortened: opened.shortened,
+            notes: opened.notes,
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -69,6 +68,32 @@ impl Window {
             hash: Xxh3Default::new(),
             blank_lines: 0,
         }
+    }
+
+    /// A window over a stream of UTF-8.
+    #[cfg(any(test, fuzzing))]
+    pub fn of_stream(stream: ByteStream) -> Self {
+        Self::of(Opened {
+            stream,
+            decoded: false,
+            shortened: false,
+            notes: Vec::new(),
+        })
+    }
+
+    /// The file, as the user named it.
+    pub fn shown(&self) -> &str {
+        self.stream.shown()
+    }
+
+    /// What was found of the file's bytes without being asked for, a sentence each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether the text was made UTF-8 of another character set.
+    pub fn is_decoded(&self) -> bool {
+        self.decoded
     }
 
     /// What has been read and not consumed.
@@ -96,7 +121,7 @@ impl Window {
 
     /// Bytes consumed, as they lie on the disk. Exact for plain files, else what had to be read so far.
     pub fn disk_bytes(&self) -> u64 {
-        if self.stream.compression() == Compression::None && !self.decoded {
+        if self.stream.compression() == Compression::None && !self.decoded && !self.shortened {
             self.offset
         } else {
             self.stream.taken()

@@ -1,12 +1,6 @@
 //! Where the ledger is, and where none is. What every ledger keeps is in the contract.
 
-use tonnage::{
-    ErrorKind,
-    ledger::RunQuery,
-    operation::Method,
-    table::TableName,
-    target::Target,
-};
+use tonnage::{ErrorKind, ledger::RunQuery, operation::Method, table::TableName, target::Target};
 
 use super::{Database, PAIR, new_run, pairs};
 

@@ -1,0 +1,129 @@
+//! Options of other tools, and what they are called here.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// An option that is not there, and the one that means it.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("--upsert", "--mode upsert"),
+    ("--insert", "--mode insert"),
+    ("--update", "--mode update"),
+    ("--delete", "--mode delete"),
+    ("--ignore", "--mode ignore"),
+    ("--merge", "--mode upsert"),
+    (
+        "--replace",
+        "--mode upsert, or --create=replace for a table made anew",
+    ),
+    ("--append", "--mode insert, which is the default"),
+    (
+        "--overwrite",
+        "--truncate empties the table first, --recreate swaps a new one in at the end",
+    ),
+    ("--drop", "--create=replace"),
+    (
+        "--header",
+        "a header is expected; --no-header says that there is none",
+    ),
+    (
+        "--headers",
+        "a header is expected; --no-header says that there is none",
+    ),
+    (
+        "--has-header",
+        "a header is expected; --no-header says that there is none",
+    ),
+    ("--noheader", "--no-header"),
+    (
+        "--skip-header",
+        "the header is not a row; --skip N skips lines before it",
+    ),
+    ("--skip-rows", "--skip N"),
+    ("--skiprows", "--skip N"),
+    ("--skip-lines", "--skip N"),
+    ("--batch-size", "--batch-rows N, or --batch-bytes SIZE"),
+    ("--batch", "--batch-rows N"),
+    ("--chunk-size", "--batch-rows N"),
+    ("--chunksize", "--batch-rows N"),
+    ("--commit-every", "--batch-rows N: a write is a commit"),
+    ("--threads", "--jobs N"),
+    ("--workers", "--jobs N"),
+    ("--parallel", "--jobs N"),
+    ("--concurrency", "--jobs N"),
+    ("--connections", "--jobs N"),
+    ("--sep", "--delimiter C"),
+    ("--separator", "--delimiter C"),
+    ("--field-separator", "--delimiter C"),
+    ("--fields-terminated-by", "--delimiter C"),
+    ("--na", "--null TEXT"),
+    ("--nullstr", "--null TEXT"),
+    ("--null-values", "--null TEXT"),
+    ("--quotechar", "--quote C"),
+    ("--charset", "--encoding NAME"),
+    ("--if-not-exists", "--create"),
+    ("--create-table", "--create"),
+    (
+        "--if-exists",
+        "--create makes a table that is missing, --create=replace makes it anew",
+    ),
+    ("--schema", "name it with the table: -t schema.table"),
+    ("--primary-key", "--key A,B"),
+    ("--pk", "--key A,B"),
+    (
+        "--on-conflict",
+        "--mode upsert replaces rows, --mode ignore leaves them",
+    ),
+    ("--errors", "--max-rejects N, with --rejects PATH"),
+    ("--max-errors", "--max-rejects N, with --rejects PATH"),
+    ("--bad", "--rejects PATH"),
+    ("--badfile", "--rejects PATH"),
+    ("--continue", "--resume"),
+    (
+        "--force",
+        "--yes answers questions; --restart begins an unfinished run anew",
+    ),
+    ("--dryrun", "--dry-run"),
+    ("--explain", "--dry-run prints the plan"),
+    ("--columns-map", "--map SRC=DST"),
+    ("--rename", "--map SRC=DST"),
+    ("--tz", "--timezone ZONE"),
+    ("--dateformat", "--date-format FORMAT"),
+    ("--dates", "--date-format FORMAT"),
+    ("--decimal-separator", "--decimal C"),
+    ("--out", "-o PATH"),
+    ("--filter", "--where SQL"),
+    ("--sql", "--query SQL"),
+    (
+        "--password",
+        "?password=.. in the URL, the database's own variable or file, or --ask-password",
+    ),
+    (
+        "--host",
+        "the database is a URL: postgresql://user@host:5432/name",
+    ),
+    (
+        "--user",
+        "the database is a URL: postgresql://user@host:5432/name",
+    ),
+    (
+        "--port",
+        "the database is a URL: postgresql://user@host:5432/name",
+    ),
+    (
+        "--database",
+        "the database is the last argument: a URL, a file, or @NAME of targets.toml",
+    ),
+    ("--table-name", "-t TABLE"),
+];
+
+/// What is meant by the option that an error is about, if it is one of another tool.
+pub fn of(error: &clap::Error) -> Option<String> {
+    let ErrorKind::UnknownArgument = error.kind() else {
+        return None;
+    };
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let name = option.split(['=', ' ']).next().unwrap_or(option);
+    let (_, meant) = SYNONYMS.iter().find(|(synonym, _)| *synonym == name)?;
+    Some(format!("for {name} write {meant}"))
+}

@@ -1,0 +1,562 @@
+//! How a file is written, found in its first records where the options do not say it.
+//!
+//! - A file that the options read well is read by them: nothing is looked for.
+//! - Otherwise the reading is taken under which the sample's records have one number of fields. It has to explain the
+//!   sample clearly better than the options do; where none does, the options stay, and bad rows are refused with what
+//!   is wrong with them.
+//! - What was found is said: each finding is a note of the plan, with the option that reads the file otherwise.
+
+use std::{cmp::Reverse, collections::HashMap};
+
+use memchr::{memchr, memchr_iter};
+
+use super::{
+    dialect::{Dialect, Quoting},
+    tokenise::{Fields, Flaw, Idle, Record, Tokeniser},
+};
+use crate::sources::TextOptions;
+
+/// Bytes that are looked at.
+pub(super) const SAMPLE_BYTES: usize = 256 << 10;
+
+/// Records that are looked at.
+const SAMPLE_RECORDS: usize = 1_000;
+
+/// The most lines before a header that are taken for no rows.
+const PREAMBLE_LINES_MAX: usize = 50;
+
+/// Delimiters that are tried, besides the one of the options; the first of equals is taken.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The delimiter, where it is another one.
+    pub delimiter: Option<u8>,
+    /// The quote, where it is another one.
+    pub quote: Option<u8>,
+    /// The escape sign, where there is one.
+    pub escape: Option<u8>,
+    /// Quoting that is taken besides.
+    pub quoting: Quoting,
+    /// Lines before the header.
+    pub skip: u64,
+    /// What the header has that rows do not have, or the reverse.
+    pub header: HeaderWidth,
+}
+
+/// How many names a header has, compared with the fields of rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum HeaderWidth {
+    /// As many.
+    #[default]
+    Equal,
+    /// One less, and the last field of rows is empty: rows end with a delimiter.
+    OneLess,
+    /// One more, which is empty: the header ends with a delimiter.
+    OneMore,
+}
+
+/// What `text`, the beginning of a file behind lines that are skipped, shows beyond the options. `whole`: the file ends
+/// with it.
+pub(super) fn detect(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Found {
+    let plain = Reading::without_titles(text, whole, dialect, options);
+    if plain.is_perfect() {
+        // Titles may have as many fields as rows.
+        let behind_titles = Reading::of(text, whole, dialect, options, Found::default());
+        return match behind_titles.is_perfect() {
+            true => behind_titles.found,
+            false => plain.found,
+        };
+    }
+    if plain.width <= 1 && plain.fits == plain.records && !has_other_delimiter(text, dialect) {
+        return plain.found;
+    }
+    let delimiters: Vec<u8> = match options.delimiter {
+        Some(delimiter) => vec![delimiter],
+        None => {
+            let others = DELIMITERS.into_iter().filter(|other| *other != dialect.delimiter);
+            std::iter::once(dialect.delimiter).chain(others).collect()
+        }
+    };
+    let mut best: Option<Reading> = None;
+    for delimiter in delimiters {
+        for (quote, escape, quoting) in quotings(text, dialect) {
+            let found = Found {
+                delimiter: (delimiter != dialect.delimiter).then_some(delimiter),
+                quote,
+                escape,
+                quoting,
+                ..Found::default()
+            };
+            let reading = Reading::of(text, whole, dialect, options, found);
+            if reading.explains(&plain) && reading.rank() > best.as_ref().unwrap_or(&plain).rank() {
+                best = Some(reading);
+            }
+        }
+    }
+    best.unwrap_or(plain).found
+}
+
+/// The readings of quotes that the text gives reason to try, plainest first: a quote and an escape that are others than
+/// the dialect's, and what is taken besides.
+fn quotings(text: &[u8], dialect: &Dialect) -> Vec<(Option<u8>, Option<u8>, Quoting)> {
+    let mut readings = vec![(None, None, Quoting::default())];
+    let (Some(quote), None) = (dialect.quote, dialect.escape) else {
+        return readings;
+    };
+    if memchr(quote, text).is_none() {
+        if quote == b'"' && memchr(b'\'', text).is_some() {
+            readings.push((Some(b'\''), None, Quoting::default()));
+        }
+        return readings;
+    }
+    let quoting = |spaced, bare| Quoting { spaced, bare };
+    readings.push((None, None, quoting(true, false)));
+    if memchr::memmem::find(text, &[b'\\', quote]).is_some() {
+        readings.push((None, Some(b'\\'), Quoting::default()));
+    }
+    readings.push((None, None, quoting(false, true)));
+    readings.push((None, None, quoting(true, true)));
+    readings
+}
+
+/// Whether half of the lines or more have another delimiter in them.
+fn has_other_delimiter(text: &[u8], dialect: &Dialect) -> bool {
+    let lines: Vec<&[u8]> = text
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.trim_ascii().is_empty())
+        .take(SAMPLE_RECORDS)
+        .collect();
+    let mut others = DELIMITERS.into_iter().filter(|other| *other != dialect.delimiter);
+    others.any(|other| {
+        lines.iter().filter(|line| memchr(other, line).is_some()).count() * 2 >= lines.len().max(1)
+    })
+}
+
+/// The sample, read in one way.
+struct Reading {
+    found: Found,
+    records: usize,
+    /// The number of fields that most records have.
+    width: usize,
+    /// Records that have it.
+    fits: usize,
+    /// Whether the header is among them.
+    header_fits: bool,
+}
+
+/// A record of the sample.
+struct Seen {
+    start: usize,
+    /// None for a bad one.
+    width: Option<usize>,
+    last_is_empty: bool,
+}
+
+impl Reading {
+    /// The sample under what was `found`, behind titles above the header.
+    fn of(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions, mut found: Found) -> Self {
+        let dialect = found.applied(dialect);
+        let records = records(text, whole, &dialect);
+        let mut first = 0;
+        if options.header && options.skip.is_none() {
+            first = preamble(text, &records, commonest(&records), &dialect);
+            if let Some(record) = records.get(first).filter(|_| first > 0) {
+                found.skip = memchr_iter(b'\n', &text[..record.start]).count() as u64;
+            }
+        }
+        Self::of_records(&records[first..], options, found)
+    }
+
+    /// The sample under the options alone.
+    fn without_titles(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Self {
+        Self::of_records(&records(text, whole, dialect), options, Found::default())
+    }
+
+    fn of_records(records: &[Seen], options: &TextOptions, mut found: Found) -> Self {
+        let width = commonest(records);
+        if options.header {
+            found.header = header_width(records, width);
+        }
+        let fits = |record: &Seen| record.width == Some(width);
+        let is_uneven = found.header != HeaderWidth::Equal;
+        Self {
+            records: records.len(),
+            fits: records.iter().filter(|record| fits(record)).count() + usize::from(is_uneven),
+            header_fits: records.first().is_none_or(fits) || is_uneven,
+            width,
+            found,
+        }
+    }
+
+    /// Whether every record has as many fields, of several.
+    fn is_perfect(&self) -> bool {
+        self.width > 1 && self.fits == self.records
+    }
+
+    /// Whether it reads the sample so much better than the options that they cannot be meant.
+    fn explains(&self, plain: &Self) -> bool {
+        let share = |reading: &Self| reading.fits as f64 / reading.records.max(1) as f64;
+        if self.width < 2 || !self.header_fits {
+            return false;
+        }
+        match plain.width {
+            0 | 1 => share(self) >= 0.9,
+            _ if self.found.delimiter.is_some() => self.fits == self.records && share(plain) < 0.9,
+            _ => share(self) > share(plain),
+        }
+    }
+
+    /// More is better: the share of records that fit, then what is assumed, then the number of fields.
+    fn rank(&self) -> (u64, Reverse<u32>, usize) {
+        let found = &self.found;
+        // Lines that are left out are assumed last.
+        let assumed = [
+            (found.delimiter.is_some(), 1),
+            (found.quote.is_some(), 1),
+            (found.escape.is_some(), 1),
+            (found.quoting.spaced, 1),
+            (found.quoting.bare, 1),
+            (found.header != HeaderWidth::Equal, 1),
+            (found.skip > 0, 3),
+        ];
+        let share = match self.width {
+            0 | 1 => 0,
+            _ => self.fits as u64 * 1_000_000 / self.records.max(1) as u64,
+        };
+        let assumed = assumed
+            .iter()
+            .map(|(is_so, weight)| u32::from(*is_so) * weight)
+            .sum();
+        (share, Reverse(assumed), self.width)
+    }
+}
+
+impl Found {
+    /// The dialect with what was found.
+    pub fn applied(&self, dialect: &Dialect) -> Dialect {
+        Dialect {
+            delimiter: self.delimiter.unwrap_or(dialect.delimiter),
+            quote: self.quote.or(dialect.quote),
+            escape: self.escape.or(dialect.escape),
+            quoting: self.quoting,
+            ..dialect.clone()
+        }
+    }
+
+    /// What there is to say of it, a sentence each.
+    pub fn notes(&self, shown: &str) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(delimiter) = self.delimiter {
+            notes.push(format!(
+                "'{}' separates the fields of {shown}, by its first lines; --delimiter says otherwise",
+                char::from(delimiter).escape_default()
+            ));
+        }
+        if let Some(quote) = self.quote {
+            notes.push(format!(
+                "fields of {shown} are quoted with {}, by its first lines; --quote says otherwise",
+                char::from(quote)
+            ));
+        }
+        if self.escape.is_some() {
+            notes.push(format!(
+                "a backslash escapes quotes in {shown}, by its first lines; --format csv reads only doubled ones"
+            ));
+        }
+        if self.quoting.spaced {
+            notes.push(format!(
+                "spaces before and behind quoted fields of {shown} mean nothing; --format csv refuses such rows"
+            ));
+        }
+        if self.quoting.bare {
+            notes.push(format!(
+                "quotes inside unquoted fields of {shown} are characters of them; --format csv refuses such rows"
+            ));
+        }
+        match self.skip {
+            0 => {}
+            1 => notes.push(format!(
+                "the first line of {shown} is before the header and is skipped; --skip 0 reads it"
+            )),
+            lines => notes.push(format!(
+                "the first {lines} lines of {shown} are before the header and are skipped; --skip 0 reads them"
+            )),
+        }
+        match self.header {
+            HeaderWidth::Equal => {}
+            HeaderWidth::OneLess => notes.push(format!(
+                "rows of {shown} end with a delimiter, the header does not: the last column has no name"
+            )),
+            HeaderWidth::OneMore => notes.push(format!(
+                "the header of {shown} ends with a delimiter, rows do not: no column is made of it"
+            )),
+        }
+        notes
+    }
+}
+
+/// The records of the sample that are there in whole.
+fn records(text: &[u8], whole: bool, dialect: &Dialect) -> Vec<Seen> {
+    let tokeniser = Tokeniser::new(dialect, None);
+    let (mut fields, mut records, mut at) = (Fields::default(), Vec::new(), 0);
+    while records.len() < SAMPLE_RECORDS {
+        match tokeniser.idle(text, at, whole) {
+            Idle::Line { next } => {
+                at = next;
+                continue;
+            }
+            Idle::Record => {}
+            Idle::Incomplete | Idle::End => break,
+        }
+        fields.clear();
+        match tokeniser.record(text, at, whole, &mut fields) {
+            Record::Good { next, .. } => {
+                let last = fields.spans.last().map(|span| fields.bytes(*span, text));
+                records.push(Seen {
+                    start: at,
+                    width: Some(fields.spans.len()),
+                    last_is_empty: last.is_some_and(|last| last.trim_ascii().is_empty()),
+                });
+                at = next;
+            }
+            Record::Bad { next, flaw, .. } => {
+                let cut = !whole && matches!(flaw, Flaw::Unclosed(_));
+                if cut {
+                    break;
+                }
+                records.push(Seen {
+                    start: at,
+                    width: None,
+                    last_is_empty: false,
+                });
+                at = next;
+            }
+            Record::Incomplete | Record::Endless => break,
+        }
+    }
+    records
+}
+
+/// The number of fields that most records have; of equals the larger one.
+fn commonest(records: &[Seen]) -> usize {
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    for width in records.iter().filter_map(|record| record.width) {
+        *counts.entry(width).or_default() += 1;
+    }
+    let most = counts.into_iter().max_by_key(|(width, count)| (*count, *width));
+    most.map_or(0, |(width, _)| width)
+}
+
+/// How many records before the header are none: comments, and titles, which have one field where rows have several. The
+/// record behind them has to look like a header; where only a title says so, and no blank line does, the rows have to be of
+/// another kind than it, lest a header of free text be taken for a title.
+fn preamble(text: &[u8], records: &[Seen], width: usize, dialect: &Dialect) -> usize {
+    if width < 2 {
+        return 0;
+    }
+    let comments = comments(text, records, width);
+    let titles = records[comments..]
+        .iter()
+        .take(PREAMBLE_LINES_MAX)
+        .take_while(|record| record.width == Some(1))
+        .count();
+    let first = match titles {
+        0 => comments + behind_titles(text, &records[comments..], dialect),
+        titles => comments + titles,
+    };
+    let Some(header) = records
+        .get(first)
+        .filter(|header| first > 0 && header.width == Some(width))
+    else {
+        return 0;
+    };
+    let behind = &records[first..];
+    let fitting = behind.iter().filter(|record| record.width == Some(width)).count();
+    if fitting < 2 || fitting * 10 < behind.len() * 9 {
+        return 0;
+    }
+    let is_told =
+        titles == 0 || is_blank_before(text, header.start) || are_typed(text, &behind[1..], width, dialect);
+    let is_header = is_header(&text[header.start..], dialect) || (comments == first && titles == 0);
+    if is_told && is_header { first } else { 0 }
+}
+
+/// How many records are comments: they begin with `#`, and with a space behind it or another number of fields than rows.
+fn comments(text: &[u8], records: &[Seen], width: usize) -> usize {
+    let is_comment = |record: &&Seen| {
+        let line = &text[record.start..];
+        line.starts_with(b"# ") || (line.starts_with(b"#") && record.width != Some(width))
+    };
+    records
+        .iter()
+        .take(PREAMBLE_LINES_MAX)
+        .take_while(is_comment)
+        .count()
+}
+
+/// Whether a blank line ends at `at`.
+fn is_blank_before(text: &[u8], at: usize) -> bool {
+    let before = &text[..at];
+    before.ends_with(b"\n\n") || before.ends_with(b"\n\r\n")
+}
+
+/// Whether there is a column that is a number in every row.
+fn are_typed(text: &[u8], rows: &[Seen], width: usize, dialect: &Dialect) -> bool {
+    let mut numbers = vec![true; width];
+    for row in rows.iter().filter(|row| row.width == Some(width)) {
+        let fields = first_fields(&text[row.start..], dialect);
+        for (is_number, field) in numbers.iter_mut().zip(&fields) {
+            *is_number &= field.replace(',', ".").parse::<f64>().is_ok();
+        }
+    }
+    numbers.contains(&true)
+}
+
+/// Where the header is behind titles that have as many fields as rows, of which only the first is not empty, and a
+/// record without a value: `Report,,` and `,,`. Without the latter a title cannot be told from names that are missing.
+fn behind_titles(text: &[u8], records: &[Seen], dialect: &Dialect) -> usize {
+    let titles = records
+        .iter()
+        .take(PREAMBLE_LINES_MAX)
+        .take_while(|record| is_title(&text[record.start..], dialect))
+        .count();
+    let last = titles.checked_sub(1).and_then(|last| records.get(last));
+    let is_empty = last.is_some_and(|record| {
+        let fields = first_fields(&text[record.start..], dialect);
+        fields.iter().all(String::is_empty)
+    });
+    if is_empty { titles } else { 0 }
+}
+
+/// Whether all fields of a record but its first are empty: a title in a file that a spreadsheet wrote.
+fn is_title(text: &[u8], dialect: &Dialect) -> bool {
+    let fields = first_fields(text, dialect);
+    fields.len() > 1 && fields[1..].iter().all(String::is_empty)
+}
+
+/// Whether a record looks like names: all there, all different, not one a number.
+fn is_header(text: &[u8], dialect: &Dialect) -> bool {
+    let mut fields = first_fields(text, dialect);
+    let are_names = fields
+        .iter()
+        .all(|field| !field.is_empty() && field.parse::<f64>().is_err());
+    let count = fields.len();
+    fields.sort();
+    fields.dedup();
+    are_names && fields.len() == count
+}
+
+fn first_fields(text: &[u8], dialect: &Dialect) -> Vec<String> {
+    let mut fields = Fields::default();
+    match Tokeniser::new(dialect, None).record(text, 0, true, &mut fields) {
+        Record::Good { .. } => {
+            let spans = fields.spans.iter();
+            spans
+                .map(|span| {
+                    String::from_utf8_lossy(fields.bytes(*span, text))
+                        .trim()
+                        .to_owned()
+                })
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What the header has that rows do not have; `width` is that of most records.
+fn header_width(records: &[Seen], width: usize) -> HeaderWidth {
+    let Some((header, rows)) = records.split_first().filter(|(_, rows)| !rows.is_empty()) else {
+        return HeaderWidth::Equal;
+    };
+    let all_rows = |is_so: fn(&Seen) -> bool| rows.iter().filter(|row| row.width == Some(width)).all(is_so);
+    match header.width {
+        Some(names) if names + 1 == width && all_rows(|row| row.last_is_empty) => HeaderWidth::OneLess,
+        Some(names) if names == width + 1 && header.last_is_empty => HeaderWidth::OneMore,
+        _ => HeaderWidth::Equal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::Format;
+
+    fn found(text: &str, format: Format) -> Found {
+        let options = TextOptions::default();
+        detect(
+            text.as_bytes(),
+            true,
+            &Dialect::new(format, &options).unwrap(),
+            &options,
+        )
+    }
+
+    fn csv(text: &str) -> String {
+        let found = found(text, Format::Csv);
+        let parts = [
+            found
+                .delimiter
+                .map(|sign| format!("delimiter {}", char::from(sign).escape_default())),
+            found.quote.map(|sign| format!("quote {}", char::from(sign))),
+            found.escape.map(|_| "escape".to_owned()),
+            found.quoting.spaced.then(|| "spaced".to_owned()),
+            found.quoting.bare.then(|| "bare".to_owned()),
+            (found.skip > 0).then(|| format!("skip {}", found.skip)),
+            (found.header != HeaderWidth::Equal).then(|| format!("{:?}", found.header)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_the_options_read_is_read_by_them() {
+        for text in [
+            "",
+            "a,b\n",
+            "a,b\n1,2\n",
+            "a\n1\n2\n",
+            "a,b\n1;2,3\n",
+            "text\nSmith; John\nDoe; Jane\n",
+            "a,b\n\"x\ny\",2\n",
+            "a,b\n1,\"C:\\\"\n",
+            "a,b,c\n1,2\n1,2,3\n",
+            "name,notes\nx,it's\ny,'n'\n",
+            "year,1990,1991\nx,1,2\n",
+        ] {
+            assert_eq!(csv(text), "", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_they_do_not_read_is_found() {
+        let cases = [
+            ("a;b;c\n1;2;3\n", "delimiter ;"),
+            ("a;b;c\n1,5;2,5;x\n3,5;4,5;y\n", "delimiter ;"),
+            ("a;b\n", "delimiter ;"),
+            ("a\tb\n1,5\t2\n", "delimiter \\t"),
+            ("a|b\n1|2\n", "delimiter |"),
+            ("a, b\n1, \"x, y\"\n2, \"z\"\n", "spaced"),
+            ("a,b\n1,\"x \\\"y\\\", z\"\n2,\"w\"\n", "escape"),
+            ("a,b\n1,5\" pipe\n2,6\" pipe\n", "bare"),
+            ("a,b\n1,'x, y'\n2,'z'\n", "quote '"),
+            ("Report of May\n\na,b\n1,2\n3,4\n", "skip 2"),
+            ("Report of May,,\n,,\na,b,c\n1,2,3\n3,4,5\n", "skip 2"),
+            ("name,,\na,b,c\nd,e,f\n", ""),
+            ("# made by x, y, z\n# on a day\na,b\n1,2\n3,4\n", "skip 2"),
+            ("Sales;\na;b\n1;2\n3;4\n", "delimiter ;"),
+            ("title\na;b\n1;2\n3;4\n", "delimiter ; skip 1"),
+            ("a|b\n1|x, y\n2|z, w\n", "delimiter |"),
+            ("# made by x, y\n#a,b\n1,2\n", "skip 1"),
+            ("#a,b\nx,y\nz,w\n", ""),
+            ("title\na,b\nx,y\nz,w\n", ""),
+            ("title\n\na,b\nx,y\nz,w\n", "skip 2"),
+            ("a,b\n1,2,\n3,4,\n", "OneLess"),
+            ("a,b,\n1,2\n3,4\n", "OneMore"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(csv(text), expected, "{text:?}");
+        }
+        assert_eq!(found("a,b\n1,2\n", Format::Tsv).delimiter, Some(b','));
+    }
+}

@@ -1,0 +1,325 @@
+//! How the bytes of a file become the text that is cut: its character set, its line ends, and lines that are not rows.
+
+use std::io::{self, Read};
+
+use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use encoding_rs::Encoding;
+use memchr::memchr;
+use tonnage_core::error::{Error, Result};
+
+use super::{
+    UTF16_BE_MARK, UTF16_LE_MARK,
+    decode::{self, Decoded},
+};
+use crate::sources::{TextOptions, compress::ByteStream, json::Values};
+
+/// Bytes of a file that are looked at before it is read.
+const LOOKED_AT_BYTES: usize = 64 << 10;
+
+/// Bytes by which a character set is told: its letters may be rare.
+const CHARSET_BYTES: usize = 1 << 20;
+
+/// The most lines of a footer.
+const FOOTER_LINES_MAX: u64 = 1_000;
+
+/// The most bytes of a footer, which is held in memory.
+const FOOTER_BYTES_MAX: usize = 16 << 20;
+
+/// The name by which the character set is to be detected.
+const AUTO: &str = "auto";
+
+/// How files are opened; the same for all files of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening {
+    charset: Charset,
+    detect: bool,
+    quote: Option<u8>,
+    footer_lines: u64,
+    layout: Layout,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Charset {
+    Utf8,
+    Other(&'static Encoding),
+    Auto,
+}
+
+/// What a line of the text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Whatever the file says.
+    Lines,
+    /// A JSON value: the elements of an array and values over several lines are brought to that.
+    JsonLines,
+}
+
+/// A stream of text, and what was done to the bytes.
+pub(crate) struct Opened {
+    pub stream: ByteStream,
+    /// It was made UTF-8 of another character set, so that its offsets are not those of the file.
+    pub decoded: bool,
+    /// The bytes of the file are not counted by those of the text.
+    pub shortened: bool,
+    /// What was found without being asked for, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Opening {
+    /// As `options` say. `Config` for an unknown character set and too long a footer.
+    pub fn new(options: &TextOptions, layout: Layout) -> Result<Self> {
+        if options.skip_footer > FOOTER_LINES_MAX {
+            return Err(Error::config(format!(
+                "a footer has at most {FOOTER_LINES_MAX} lines, and {} were named",
+                options.skip_footer
+            )));
+        }
+        Ok(Self {
+            charset: match options.encoding.eq_ignore_ascii_case(AUTO) {
+                true => Charset::Auto,
+                false => decode::encoding(&options.encoding)?.map_or(Charset::Utf8, Charset::Other),
+            },
+            detect: options.detect,
+            quote: options.quote,
+            footer_lines: options.skip_footer,
+            layout,
+        })
+    }
+
+    /// The text of the bytes of a file. Where something is detected its beginning is read.
+    pub fn text(&self, stream: ByteStream) -> Result<Opened> {
+        let shown = stream.shown().to_owned();
+        let (stream, start) = match (self.charset, self.detect) {
+            (Charset::Auto, _) => stream.looked_at(CHARSET_BYTES)?,
+            (_, true) => stream.looked_at(LOOKED_AT_BYTES)?,
+            (_, false) => (stream, Vec::new()),
+        };
+        let mut notes = Vec::new();
+        let encoding = match self.charset {
+            Charset::Other(encoding) => Some(encoding),
+            Charset::Utf8 if self.detect => marked(&start),
+            Charset::Utf8 => None,
+            Charset::Auto => marked(&start).or_else(|| guessed(&start)),
+        };
+        if let (Some(encoding), Charset::Utf8 | Charset::Auto) = (encoding, self.charset) {
+            notes.push(format!(
+                "the text of {shown} is {}, by its bytes",
+                encoding.name()
+            ));
+        }
+        let text = match encoding {
+            Some(encoding) => encoding.decode(&start).0.into_owned().into_bytes(),
+            None => start,
+        };
+        let mut stream = match encoding {
+            Some(encoding) => stream.map(|reader| Box::new(Decoded::new(reader, encoding))),
+            None => stream,
+        };
+        if self.detect && self.layout == Layout::Lines && ends_lines_with_cr(&text) {
+            let quote = self.quote;
+            stream = stream.map(|reader| Box::new(LinesOfCr::new(reader, quote)));
+            notes.push(format!("the lines of {shown} end with a carriage return alone"));
+        }
+        if self.footer_lines > 0 {
+            let lines = self.footer_lines;
+            stream = stream.map(|reader| Box::new(WithoutFooter::new(reader, lines)));
+        }
+        if self.layout == Layout::JsonLines {
+            stream = stream.map(|reader| Box::new(Values::new(reader)));
+        }
+        Ok(Opened {
+            stream,
+            decoded: encoding.is_some(),
+            shortened: self.footer_lines > 0,
+            notes,
+        })
+    }
+}
+
+/// The character set of a byte order mark, if it is not UTF-8.
+fn marked(start: &[u8]) -> Option<&'static Encoding> {
+    if start.starts_with(UTF16_LE_MARK) {
+        Some(encoding_rs::UTF_16LE)
+    } else if start.starts_with(UTF16_BE_MARK) {
+        Some(encoding_rs::UTF_16BE)
+    } else {
+        None
+    }
+}
+
+/// The character set that bytes are probably in; none for UTF-8.
+pub(crate) fn guessed(bytes: &[u8]) -> Option<&'static Encoding> {
+    let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
+    // The last character may be cut.
+    detector.feed(bytes, false);
+    let found = detector.guess(None, Utf8Detection::Allow);
+    (found != encoding_rs::UTF_8).then_some(found)
+}
+
+fn ends_lines_with_cr(text: &[u8]) -> bool {
+    // A CR that is the last byte may have its LF behind.
+    let text = text.strip_suffix(b"\r").unwrap_or(text);
+    memchr(b'\r', text).is_some() && memchr(b'\n', text).is_none()
+}
+
+/// Text whose lines end with CR, with LF in their place. Within quotes a CR is data.
+struct LinesOfCr<R> {
+    reader: R,
+    quote: Option<u8>,
+    quoted: bool,
+}
+
+impl<R: Read> LinesOfCr<R> {
+    fn new(reader: R, quote: Option<u8>) -> Self {
+        Self {
+            reader,
+            quote,
+            quoted: false,
+        }
+    }
+}
+
+impl<R: Read> Read for LinesOfCr<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.reader.read(buffer)?;
+        for byte in &mut buffer[..count] {
+            if Some(*byte) == self.quote {
+                self.quoted = !self.quoted;
+            } else if *byte == b'\r' && !self.quoted {
+                *byte = b'\n';
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// Text without its last lines. An end of the text behind the last line end is no line of its own.
+struct WithoutFooter<R> {
+    reader: R,
+    lines: u64,
+    /// Read and not handed on: at least the last lines.
+    held: Vec<u8>,
+    /// Of it, how much was handed on.
+    given: usize,
+    /// Of it, how much may be.
+    free: usize,
+    ended: bool,
+}
+
+impl<R: Read> WithoutFooter<R> {
+    fn new(reader: R, lines: u64) -> Self {
+        Self {
+            reader,
+            lines,
+            held: Vec::new(),
+            given: 0,
+            free: 0,
+            ended: false,
+        }
+    }
+
+    /// Where the last lines of what is held begin.
+    fn footer_start(&self) -> usize {
+        let text = &self.held[self.given..];
+        let body = text.strip_suffix(b"\n").unwrap_or(text);
+        let mut lines = 0;
+        let start = memchr::memrchr_iter(b'\n', body).find(|_| {
+            lines += 1;
+            lines == self.lines
+        });
+        self.given + start.map_or(0, |at| at + 1)
+    }
+}
+
+impl<R: Read> Read for WithoutFooter<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.free && !self.ended {
+            self.held.drain(..self.given);
+            (self.given, self.free) = (0, 0);
+            let before = self.held.len();
+            if before > FOOTER_BYTES_MAX {
+                return Err(io::Error::other(format!(
+                    "the last {} lines are longer than {FOOTER_BYTES_MAX} bytes",
+                    self.lines
+                )));
+            }
+            self.held.resize(before + LOOKED_AT_BYTES, 0);
+            let read = self.reader.read(&mut self.held[before..]);
+            self.held.truncate(before + *read.as_ref().unwrap_or(&0));
+            self.ended = read? == 0;
+            // More may follow the last byte, so that a line end there ends the last line only at the end.
+            self.free = self.footer_start();
+        }
+        let count = buffer.len().min(self.free - self.given);
+        buffer[..count].copy_from_slice(&self.held[self.given..][..count]);
+        self.given += count;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(mut reader: impl Read) -> String {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Gives a byte at a time.
+    struct Slow<'a>(&'a [u8]);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(buffer.len()).min(1);
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_footer_is_the_last_lines_however_the_text_ends() {
+        let cases = [
+            ("a\nb\nc\n", 1, "a\nb\n"),
+            ("a\nb\nc", 1, "a\nb\n"),
+            ("a\nb\n\n", 1, "a\nb\n"),
+            ("a\nb\nc\n", 2, "a\n"),
+            ("a\nb\nc\n", 3, ""),
+            ("a\nb\nc\n", 9, ""),
+            ("", 2, ""),
+        ];
+        for (text, lines, rest) in cases {
+            assert_eq!(
+                all(WithoutFooter::new(text.as_bytes(), lines)),
+                rest,
+                "{text:?} {lines}"
+            );
+            assert_eq!(
+                all(WithoutFooter::new(Slow(text.as_bytes()), lines)),
+                rest,
+                "{text:?} {lines}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_carriage_return_within_quotes_ends_no_line() {
+        assert!(ends_lines_with_cr(b"a,b\r1,2\r"));
+        for other in [&b"a,b\r\n1,2\r\n"[..], b"a,b\r", b"a,b", b""] {
+            assert!(!ends_lines_with_cr(other), "{other:?}");
+        }
+        let text = LinesOfCr::new(&b"a\r\"x\ry\"\"\rz\"\rb"[..], Some(b'"'));
+        assert_eq!(all(text), "a\n\"x\ry\"\"\rz\"\nb");
+    }
+
+    #[test]
+    fn character_sets_are_told_by_their_bytes() {
+        assert_eq!(guessed("plain".as_bytes()), None);
+        assert_eq!(guessed("caf\u{e9} cr\u{e8}me".as_bytes()), None);
+        let latin = guessed(b"Fran\xe7ois,d\xe9j\xe0 vu\nJos\xe9,ma\xf1ana\n").unwrap();
+        assert_eq!(latin.name(), "windows-1252");
+        assert_eq!(marked(b"\xff\xfea\0").unwrap().name(), "UTF-16LE");
+    }
+}
