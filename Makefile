@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit test-faults fuzz bench experiments report tools clean
+.PHONY: help demo test check unit docs test-faults fuzz bench experiments report tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -12,6 +12,7 @@ help:
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
 	@echo 'make report       docs/report.png, the picture of a report of tonnage bench, made anew (ARGS="--repeat 5")'
+	@echo 'make docs         the pages of docs/ as a book, into target/book'
 	@echo 'make clean        remove what was built'
 
 demo: tools
@@ -52,6 +53,15 @@ test-faults: tools
 	scripts/with-servers scripts/watch-tests --test-minutes $(FAULT_MINUTES) cargo test --locked --workspace --no-fail-fast --test it $(or $(FAULTS),faults) -- --nocapture \
 	|| ended=$$?; \
 	if [ -f $(FAULT_DIRECTORY)/table.md ]; then cat $(FAULT_DIRECTORY)/table.md; fi; exit $$ended
+
+# mdbook is built once, which takes some minutes.
+MDBOOK := $(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin/mdbook
+
+docs: $(MDBOOK)
+	$(MDBOOK) build --dest-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/book
+
+$(MDBOOK):
+	cargo install --locked --root $(abspath $(or $(CARGO_TARGET_DIR),target))/tools mdbook@0.5.4 --no-default-features --features search
 
 fuzz: tools
 	scripts/fuzz $(or $(SECONDS),600) $(ARGS)

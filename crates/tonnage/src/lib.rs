@@ -136,7 +136,7 @@ pub use row::Row;
 pub use types::ColumnType;
 pub use unload::builder::Unload;
 
-/// The README's example compiles.
+/// The examples of the book's page compile.
 #[cfg(all(doctest, feature = "sqlite"))]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
+#[doc = include_str!("../../../docs/library.md")]
+mod library {}

@@ -1,6 +1,7 @@
-//! What the README shows is what happens: its commands are run, and their output is compared with what it prints.
+//! What the README and the pages of the book show is what happens: their commands are run, and the output is compared with
+//! what is printed.
 //!
-//! Only `console` blocks are run, all in one shell and one empty directory. What differs from run to run is brought to
+//! Only `console` blocks are run, those of a page in one shell and one empty directory. What differs from run to run is brought to
 //! one form on both sides first: run ids, times, speeds, the directory, and how far a killed load had come.
 
 use std::{fs, path::Path, process::Command};
@@ -32,9 +33,12 @@ struct Step {
     output: String,
 }
 
-fn readme() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    fs::read_to_string(path).expect("the README is there")
+/// Pages whose commands are run. The other pages of docs/ show commands on databases that are nobody's here.
+const PAGES: [&str; 3] = ["README.md", "docs/tutorial-files.md", "docs/tutorial-rows.md"];
+
+fn page(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// The commands of all `console` blocks.
@@ -149,16 +153,20 @@ fn equation(output: &str) -> Option<(u64, Vec<u64>)> {
 }
 
 #[test]
-fn the_readme_shows_what_happens() {
-    let markdown = readme();
-    let steps = steps(&markdown);
+fn the_pages_show_what_happens() {
+    let killed = PAGES.iter().filter(|name| shows_what_happens(name)).count();
+    assert!(killed > 0, "a page kills a load");
+}
+
+/// Whether the page kills a load.
+fn shows_what_happens(name: &str) -> bool {
+    let steps = steps(&page(name));
     let directory = tempfile::tempdir().expect("a temporary directory");
     let directory = directory.path().canonicalize().expect("it is there");
-    let orders = steps
-        .iter()
-        .find(|step| step.command == format!("cat {ORDERS}"))
-        .expect("the README shows the file that it loads");
-    fs::write(directory.join(ORDERS), &orders.output).expect("the file can be written");
+    let orders = steps.iter().find(|step| step.command == format!("cat {ORDERS}"));
+    if let Some(orders) = orders {
+        fs::write(directory.join(ORDERS), &orders.output).expect("the file can be written");
+    }
 
     let outputs = run(&steps, &directory);
     assert_eq!(outputs.len(), steps.len());
@@ -171,7 +179,7 @@ fn the_readme_shows_what_happens() {
         assert_eq!(
             normal(output, resumed),
             normal(&step.output, resumed),
-            "$ {command}"
+            "{name}: $ {command}"
         );
         for shown in [output, &step.output] {
             let Some((read, parts)) = equation(shown) else {
@@ -181,21 +189,35 @@ fn the_readme_shows_what_happens() {
             assert!(parts.iter().all(|part| *part > 0), "$ {command}: {shown}");
         }
     }
-    assert!(killed, "the README kills a load");
+    killed
 }
 
 #[test]
 fn the_readme_installs_what_there_is() {
-    let markdown = readme();
+    let markdown = page("README.md");
     let package = "crates/tonnage-cli";
     assert!(markdown.contains(&format!("cargo install --locked --path {package}\n")));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     assert!(root.join(package).join("Cargo.toml").is_file());
-    for linked in markdown
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next())
+    for name in [
+        "README.md",
+        "docs/SUMMARY.md",
+        "docs/promises.md",
+        "docs/databases.md",
+        "docs/library.md",
+    ]
+    .iter()
+    .chain(&PAGES[1..])
     {
-        assert!(root.join(linked).is_file(), "{linked} is there");
+        let at = root.join(name);
+        let directory = at.parent().expect("a page is in a directory");
+        let markdown = page(name);
+        let links = markdown
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        for linked in links.filter_map(|link| link.split('#').next()) {
+            assert!(directory.join(linked).is_file(), "{name}: {linked} is there");
+        }
     }
 }
