@@ -31,7 +31,7 @@ use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{Pairs, byte, count, pairs, rate, size},
+    options::{Pairs, byte, count, pair, pairs, rate, size},
     output::out,
     paths::Paths,
     progress::{self, Style},
@@ -60,6 +60,15 @@ pub struct RowsArgs {
     /// Fill table column, or parameter, DST from source column SRC
     #[arg(long, value_name = "SRC=DST,..", value_parser = pairs, help_heading = "What to do")]
     map: Vec<Pairs>,
+
+    /// A column that the input does not have: a text, or {file}, {row} (its number in the file) or {now}; may be given
+    /// again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "What to do")]
+    add: Vec<(String, String)>,
+
+    /// Make the names of the input plain: `First Name (mm)` is first_name_mm
+    #[arg(long, help_heading = "What to do")]
+    normalize_names: bool,
 
     /// The table columns to load; without a header, or in its place, the names of the fields
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
@@ -428,6 +437,8 @@ impl RowsArgs {
             single_transaction: self.single_transaction,
             map: self.map.iter().flat_map(|pairs| pairs.0.clone()).collect(),
             columns: self.columns.clone(),
+            add: self.add.clone(),
+            normalize_names: self.normalize_names,
             limit: self.limit,
             rate: self.rate,
             on_error: match (self.on_error, &self.rejects) {

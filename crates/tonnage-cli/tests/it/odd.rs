@@ -257,3 +257,54 @@ fn objects_within_objects_become_columns() {
         ["1|Ulm|{}", "2|-|-"]
     );
 }
+
+#[test]
+fn columns_that_a_file_lacks_are_added() {
+    rows(
+        "a\nx\ny\n",
+        "--add batch=7 --add row={row} --add source={file} --add kind=text",
+        &["x|7|1|x.csv|text", "y|7|2|x.csv|text"],
+    );
+    let place = place(&[("x.csv", "a\n1\n2\n"), ("y.json", "{\"a\": 3}\n")]);
+    let loaded = place.run("load x.csv {db} -t t --add b={file}");
+    assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    let loaded = place.run("load y.json {db} -t t --add b={now}");
+    assert_eq!(
+        loaded.code,
+        Some(1),
+        "20 characters hold no instant with a zone: {}",
+        loaded.stderr
+    );
+    let loaded = place.run("load y.json {db} -t t --add b=c");
+    assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    assert_eq!(
+        place.sql("SELECT a, b FROM t ORDER BY a"),
+        ["1|x.csv", "2|x.csv", "3|c"]
+    );
+    for (options, words) in [
+        ("--add a=1", "a column of this name"),
+        ("--add b={line}", "there is no {line}"),
+        ("--add a2=x", "which table t lacks"),
+        ("--no-header --add b=1", "--add needs names"),
+    ] {
+        let refused = place.run(&format!("load x.csv {{db}} -t t {options}"));
+        assert_ne!(refused.code, Some(0), "{options}");
+        assert!(refused.stderr.contains(words), "{options}: {}", refused.stderr);
+    }
+    let typed =
+        place.run("load {db} other.db --source-table t -t copied --create --add number={row} --add at={now}");
+    assert_eq!(typed.code, Some(0), "{}", typed.stderr);
+}
+
+#[test]
+fn names_are_made_plain_on_request() {
+    let place = place(&[("x.csv", "First Name,%,2019\nAda,1,2\n")]);
+    let loaded = place.run("load x.csv {db} -t made --create --normalize-names");
+    assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    assert_eq!(
+        place.sql("SELECT first_name, unnamed, _2019 FROM made"),
+        ["Ada|1|2"]
+    );
+    let again = place.run("load x.csv {db} -t made --normalize-names --map 2019=_2019 --restart");
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+}

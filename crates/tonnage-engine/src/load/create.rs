@@ -41,7 +41,7 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
             (Some(names), true) if !names.iter().any(|n| n.to_lowercase() == mapped.to_lowercase()) => {
                 continue;
             }
-            _ => mapped,
+            _ => &*mapped,
         };
         let asked = options
             .types

@@ -45,7 +45,7 @@ use tonnage_core::{
     table::{Numbered, Table, TableSpec, nearest},
     target::{self, Routed, Target},
 };
-use tonnage_formats::sources::{damage::has_changed, empty};
+use tonnage_formats::sources::{added, damage::has_changed, empty};
 
 pub use self::{
     create::spec as create_spec,
@@ -140,6 +140,7 @@ async fn prepare_source(
         bytes_as_written: false,
         ..ParseContext::default()
     };
+    let source = added::with_columns(source, &options.add, &context)?;
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
         let source = empty::with_columns(source, fillable(&table));

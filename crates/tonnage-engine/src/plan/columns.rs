@@ -1,6 +1,6 @@
 //! Which source column goes to which table column.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use tonnage_core::{
     error::{Error, Result},
@@ -104,15 +104,31 @@ fn null_word(inputs: &PlanInputs, column: &WriteColumn) -> Option<String> {
     })
 }
 
-/// What --map calls the source's column `name`: by exactly this name, else by one that no column of the source has.
-pub(crate) fn mapped<'a>(source: &SourceSchema, options: &'a LoadOptions, name: &'a str) -> &'a str {
+/// What --map calls the source's column `name`: by exactly this name, else by one that no column of the source has; else
+/// what --normalize-names makes of it.
+pub(crate) fn mapped<'a>(source: &SourceSchema, options: &'a LoadOptions, name: &'a str) -> Cow<'a, str> {
     let exact = options.map.iter().find(|(from, _)| from == name);
     let is_alike = |(from, _): &&(String, String)| {
         from.to_lowercase() == name.to_lowercase() && source.columns.iter().all(|other| other.name != *from)
     };
-    exact
-        .or_else(|| options.map.iter().find(is_alike))
-        .map_or(name, |(_, to)| to.as_str())
+    match exact.or_else(|| options.map.iter().find(is_alike)) {
+        Some((_, to)) => to.into(),
+        None if options.normalize_names => normalized(name).into(),
+        None => name.into(),
+    }
+}
+
+/// `name` in small letters, with `_` for whatever is no letter or digit, and before a digit that it begins with.
+fn normalized(name: &str) -> String {
+    let words = name
+        .split(|sign: char| !sign.is_alphanumeric())
+        .filter(|word| !word.is_empty());
+    let plain = words.collect::<Vec<_>>().join("_").to_lowercase();
+    match plain.chars().next() {
+        None => "unnamed".to_owned(),
+        Some(first) if first.is_numeric() => format!("_{plain}"),
+        Some(_) => plain,
+    }
 }
 
 /// Matches them by name, else by position; an extra source column is an error, an absent one takes its default.
@@ -153,11 +169,11 @@ pub(super) fn match_columns(
         let names = Names::of(table.columns.iter().map(|c| c.name.as_str()));
         for (index, column) in source.columns.iter().enumerate() {
             let mapped = mapped(source, options, &column.name);
-            match (names.find(mapped), &wanted) {
+            match (names.find(&mapped), &wanted) {
                 (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
                 (None, Some(_)) => {}
                 (Some(at), _) => columns.push((index, at)),
-                (None, None) => return Err(unknown_source_column(table, source, options, mapped)),
+                (None, None) => return Err(unknown_source_column(table, source, options, &mapped)),
             }
         }
         for name in wanted.iter().flatten() {
@@ -354,7 +370,7 @@ fn unknown_source_column(table: &Table, source: &SourceSchema, options: &LoadOpt
     let filled: HashSet<&str> = source
         .columns
         .iter()
-        .filter_map(|column| table.column(mapped(source, options, &column.name)))
+        .filter_map(|column| table.column(&mapped(source, options, &column.name)))
         .map(|column| column.name.as_str())
         .collect();
     let names = table.columns.iter().map(|c| c.name.as_str());
@@ -369,5 +385,24 @@ fn unknown_source_column(table: &Table, source: &SourceSchema, options: &LoadOpt
             "{}; --map names another, --columns leaves it out",
             columns_hint(name, names)
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalized;
+
+    #[test]
+    fn names_are_made_plain() {
+        for (name, plain) in [
+            ("First Name (mm)", "first_name_mm"),
+            ("  a--b  ", "a_b"),
+            ("2019", "_2019"),
+            ("Größe", "größe"),
+            ("%", "unnamed"),
+            ("id", "id"),
+        ] {
+            assert_eq!(normalized(name), plain, "{name}");
+        }
     }
 }

@@ -82,6 +82,10 @@ pub struct LoadOptions {
     /// [`Attempt::Resume`] an unfinished run that has taken up any of the files goes on first, alone; without it such a
     /// run is refused.
     pub new_files: bool,
+    /// Columns that the source does not have, and their values: a text, or `{file}`, `{row}`, `{now}`.
+    pub add: Vec<(String, String)>,
+    /// Whether names of the source are made plain: `First Name` is `first_name`.
+    pub normalize_names: bool,
     /// Where positions are kept.
     pub ledger: LedgerPlace,
     /// Zone of times that carry none (IANA name).
@@ -170,6 +174,8 @@ impl LoadOptions {
             rejects_max: RejectsMax::Rows(REJECTS_MAX),
             attempt: Attempt::New,
             new_files: false,
+            add: Vec::new(),
+            normalize_names: false,
             ledger: LedgerPlace::Target,
             timezone: None,
         }

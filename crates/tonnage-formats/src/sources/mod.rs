@@ -1,5 +1,6 @@
 //! Where rows come from: files of several formats, plain or compressed, or standard input.
 
+pub mod added;
 mod archive;
 pub mod arrow_ipc;
 pub mod batches;
