@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
 use tonnage_core::{
     operation::{Method, Mode},
+    table::Equality,
     target::Target,
 };
 
@@ -176,7 +177,12 @@ async fn check(fixture: &dyn Fixture, case: &Case<'_>, dice: &mut Dice) {
         "{context}"
     );
     let (conflict, unmatched) = (account.skipped.conflict, account.skipped.unmatched);
-    let is_exact = account.skipped.superseded == 0;
+    // Where only the database knows which keys are equal, it leaves superseded rows out by itself.
+    let table = described(&target).await;
+    let knows_keys = table
+        .column("id")
+        .is_some_and(|id| id.equality == Equality::Provable);
+    let is_exact = account.skipped.superseded == 0 && knows_keys;
     match mode {
         Mode::Ignore => assert_eq!((conflict, unmatched), (left_out, 0), "{context}"),
         // A database that does not say whether a key was there has all rows as written.
