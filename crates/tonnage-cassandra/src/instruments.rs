@@ -1,13 +1,13 @@
 //! What measuring needs: tables of its own. What a node writes to its log and to its disk it tells nobody by CQL.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Keys, Listening, LogMark, Making, Measured, Records,
-        ScratchPlace, Servers, Storage, TableForm, Work, not_by_tcp,
+        ScratchPlace, Servers, Storage, TableForm, Work, no_way_to, not_by_tcp,
     },
     operation::{Method, Mode},
     table::{Table, TableName},
@@ -18,6 +18,18 @@ use super::{CassandraTarget, catalog, errors, types::quote};
 
 #[async_trait]
 impl Instruments for CassandraTarget {
+    async fn scratch(&self, _: &str, _: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
+        Ok(None)
+    }
+
+    async fn through_proxy(&self, _: SocketAddr) -> Result<Arc<dyn Target>> {
+        Err(no_way_to(self.address()))
+    }
+
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
+        Ok(None)
+    }
+
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("tables {prefix}_* in the keyspace {}", self.keyspace),

@@ -134,23 +134,25 @@ impl Cause {
     }
 }
 
-/// What measuring needs of a target. See the module.
-#[async_trait]
-pub trait Instruments: Send + Sync {
-    /// Where tables whose names begin with `prefix` will be.
-    fn place(&self, prefix: &str) -> ScratchPlace {
-        ScratchPlace {
+impl ScratchPlace {
+    /// Tables whose names begin with `prefix`, in the database itself.
+    pub fn in_database(prefix: &str) -> Self {
+        Self {
             shown: format!("tables {prefix}_* in the database"),
             outside_database: false,
         }
     }
+}
+
+/// What measuring needs of a target. See the module.
+#[async_trait]
+pub trait Instruments: Send + Sync {
+    /// Where tables whose names begin with `prefix` will be.
+    fn place(&self, prefix: &str) -> ScratchPlace;
 
     /// Where the table `name` is to be created, with pages of so many bytes where `page_bytes` asks for it; none for the
     /// database itself.
-    async fn scratch(&self, name: &str, page_bytes: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
-        let _ = (name, page_bytes);
-        Ok(None)
-    }
+    async fn scratch(&self, name: &str, page_bytes: Option<u32>) -> Result<Option<Arc<dyn Target>>>;
 
     /// Why no table of this form can be made; none where it can. Writes nothing.
     async fn obstacle(&self, form: &TableForm) -> Result<Option<String>>;
@@ -161,30 +163,19 @@ pub trait Instruments: Send + Sync {
 
     /// Where its server listens, so that a longer way there can be made. `Config` with the reason where there is no such
     /// place, or a driver that would go past it.
-    fn address(&self) -> Result<Address> {
-        Err(not_by_tcp("the database is not reached by TCP"))
-    }
+    fn address(&self) -> Result<Address>;
 
     /// The same database by way of `local`, which passes on to [`Instruments::address`]. Whom it takes for its server, and what
     /// it asks of his certificate, stays as it is.
-    async fn through_proxy(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
-        let _ = local;
-        self.address()
-            .and_then(|_| Err(Error::bug("a database with an address and no way to it")))
-    }
+    async fn through_proxy(&self, local: SocketAddr) -> Result<Arc<dyn Target>>;
 
     /// Where its servers listen and what their processes are called, so that these can be found where they run on this
     /// machine; or why there are none to be found.
-    async fn servers(&self) -> Result<Measured<Servers>> {
-        Ok(Err("where its server listens is not known".to_owned()))
-    }
+    async fn servers(&self) -> Result<Measured<Servers>>;
 
     /// What it has done so far. With what it had done before `since`, connections that were closed since then are given a
     /// moment to tell of their work, where they only do so as they end.
-    async fn work(&self, since: Option<&Work>) -> Result<Work> {
-        let _ = since;
-        Ok(Work::untold("the database does not tell"))
-    }
+    async fn work(&self, since: Option<&Work>) -> Result<Work>;
 
     /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`; with its
     /// triggers where `triggers` asks for them. What these do to other tables they do.
@@ -208,9 +199,7 @@ pub trait Instruments: Send + Sync {
 
     /// Keeps what is logged from now on for [`Instruments::records`], until what it returns is dropped; none where the database
     /// keeps it anyway, or this user may not ask for it.
-    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
-        Ok(None)
-    }
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>>;
 
     /// The records about `table` that `operation` leaves, between two marks.
     async fn records(&self, table: &Table, operation: Mode, from: &LogMark, to: &LogMark) -> Result<Records>;
@@ -223,6 +212,13 @@ pub trait Instruments: Send + Sync {
         method: Method,
         columns: &[String],
     ) -> Result<Vec<Cause>>;
+}
+
+/// Why there is no [other way](Instruments::through_proxy) to a database without an `address`.
+pub fn no_way_to(address: Result<Address>) -> Error {
+    address
+        .err()
+        .unwrap_or_else(|| Error::bug("a database with an address and no way to it"))
 }
 
 /// The refusal of a longer way, because of `why`.

@@ -151,6 +151,9 @@ pub struct Block {
     pub bytes: u64,
 }
 
+/// Why files cannot be read again that are none on a disk: for [`Source::not_rereadable`].
+pub const PIPE: &str = "the input is a pipe";
+
 /// Yields blocks of rows.
 pub trait Source: Send {
     /// Its columns, known at open.
@@ -160,20 +163,14 @@ pub trait Source: Send {
     fn identity(&self) -> Option<Vec<InputIdentity>>;
 
     /// Why it cannot be read again, where it has no identity, for the plan.
-    fn not_rereadable(&self) -> &'static str {
-        "the input is a pipe"
-    }
+    fn not_rereadable(&self) -> &'static str;
 
     /// What the values need of a type that the columns' types were inferred from, one a column; none where types are
     /// declared.
-    fn extents(&self) -> &[Extent] {
-        &[]
-    }
+    fn extents(&self) -> &[Extent];
 
     /// The table that the rows come from, where they come from one.
-    fn table_info(&self) -> Option<&SourceTableInfo> {
-        None
-    }
+    fn table_info(&self) -> Option<&SourceTableInfo>;
 
     /// Options that decide how it is read, as `name=value` in a fixed order: part of a run's identity.
     fn options(&self) -> Vec<String>;

@@ -11,7 +11,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Partitions, Records,
-        Servers, Storage, TableForm, Work, not_by_tcp,
+        ScratchPlace, Servers, Storage, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -182,6 +182,18 @@ fn work(counters: &BTreeMap<String, String>) -> Work {
 
 #[async_trait]
 impl Instruments for MysqlTarget {
+    fn place(&self, prefix: &str) -> ScratchPlace {
+        ScratchPlace::in_database(prefix)
+    }
+
+    async fn scratch(&self, _: &str, _: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
+        Ok(None)
+    }
+
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
+        Ok(None)
+    }
+
     fn address(&self) -> Result<Address> {
         match &self.settings.endpoint {
             Endpoint::Tcp { host, port } => Ok(Address {

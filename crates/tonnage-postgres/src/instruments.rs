@@ -15,8 +15,8 @@ use tokio_postgres::{Client, error::SqlState};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
-        Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Records, Servers,
-        Storage, TableForm, Work, not_by_tcp,
+        Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Records,
+        ScratchPlace, Servers, Storage, TableForm, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -279,6 +279,14 @@ const SAMPLES: &str = "\
 
 #[async_trait]
 impl Instruments for PostgresTarget {
+    fn place(&self, prefix: &str) -> ScratchPlace {
+        ScratchPlace::in_database(prefix)
+    }
+
+    async fn scratch(&self, _: &str, _: Option<u32>) -> Result<Option<Arc<dyn Target>>> {
+        Ok(None)
+    }
+
     fn address(&self) -> Result<Address> {
         match self.settings.endpoints.as_slice() {
             [only] if only.is_socket() => Err(not_by_tcp(&format!("{only} is a socket of this machine"))

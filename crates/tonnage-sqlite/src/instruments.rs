@@ -4,7 +4,7 @@
 //!   and journal, which is removed with its logs.
 //! - Nobody moves the log of such a file before it has [`LOG_BYTES`], so until then its length counts every frame.
 
-use std::{collections::BTreeMap, ffi::OsStr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsStr, net::SocketAddr, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use rusqlite::Connection;
@@ -12,7 +12,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, LogMark, Making, Measured, Records, ScratchPlace, Servers,
-        Storage, TableForm, Work, not_by_tcp,
+        Storage, TableForm, Work, no_way_to, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -109,6 +109,14 @@ fn definition(connection: &Connection, name: &str, triggers: bool) -> Result<Def
 
 #[async_trait]
 impl Instruments for SqliteTarget {
+    async fn through_proxy(&self, _: SocketAddr) -> Result<Arc<dyn Target>> {
+        Err(no_way_to(self.address()))
+    }
+
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
+        Ok(None)
+    }
+
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("files {}.{prefix}_*", self.location.shown()),

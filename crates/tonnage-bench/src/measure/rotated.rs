@@ -7,6 +7,7 @@ use arrow::{
 };
 use tonnage_core::{
     error::{Result, arrow_bug},
+    extent::Extent,
     ledger::InputIdentity,
     slot::BlockMark,
     source::{Block, ReadRequest, Source, SourceSchema, SourceTableInfo},
@@ -61,6 +62,14 @@ impl Source for Rotated {
 
     fn table_info(&self) -> Option<&SourceTableInfo> {
         self.source.table_info()
+    }
+
+    fn not_rereadable(&self) -> &'static str {
+        self.source.not_rereadable()
+    }
+
+    fn extents(&self) -> &[Extent] {
+        self.source.extents()
     }
 
     fn options(&self) -> Vec<String> {

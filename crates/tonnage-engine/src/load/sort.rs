@@ -13,10 +13,11 @@ use arrow::{
 };
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
+    extent::Extent,
     ledger::InputIdentity,
     reject::Reject,
     slot::BlockMark,
-    source::{Block, Origin, Places, ReadRequest, Source, SourceSchema},
+    source::{Block, Origin, PIPE, Places, ReadRequest, Source, SourceSchema, SourceTableInfo},
     spill::{Merge, MergedBounds, Sorter},
     stop::Stop,
 };
@@ -186,6 +187,18 @@ impl Source for Sorted {
 
     fn identity(&self) -> Option<Vec<InputIdentity>> {
         self.identity.clone()
+    }
+
+    fn not_rereadable(&self) -> &'static str {
+        PIPE
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
     }
 
     fn options(&self) -> Vec<String> {

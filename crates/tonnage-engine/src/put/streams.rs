@@ -14,10 +14,11 @@ use std::{
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, ReadRequest, Source, SourceSchema},
+    source::{Block, ReadRequest, Source, SourceSchema, SourceTableInfo},
     sync::Lock,
 };
 
@@ -144,6 +145,14 @@ impl Source for Streams {
 
     fn not_rereadable(&self) -> &'static str {
         "the streams come from the program"
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
     }
 
     fn options(&self) -> Vec<String> {

@@ -2,14 +2,14 @@
 //!
 //! What a table takes is added up. Members' logs are not: whether two of them are one cannot be told from here.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use async_trait::async_trait;
 use tonnage_core::{
     error::{Error, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Keys, LogMark, Making, Measured, Records, ScratchPlace,
-        Servers, TableForm, Work, not_by_tcp,
+        Servers, TableForm, Work, no_way_to, not_by_tcp,
     },
     operation::{Method, Mode},
     table::{Table, TableName},
@@ -27,6 +27,15 @@ fn instruments<'a>(member: &Member, target: &'a dyn Target) -> Result<&'a dyn In
 
 #[async_trait]
 impl Instruments for ShardedTarget {
+    async fn through_proxy(&self, _: SocketAddr) -> Result<Arc<dyn Target>> {
+        Err(no_way_to(self.address()))
+    }
+
+    async fn keep_log(&self) -> Result<Option<Box<dyn Send + Sync>>> {
+        // What several logs say together is not read.
+        Ok(None)
+    }
+
     fn place(&self, prefix: &str) -> ScratchPlace {
         ScratchPlace {
             shown: format!("tables {prefix}_* in each of {} databases", self.members.len()),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, UInt32Array};
 use tonnage_core::{
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reader::{BeyondArrow, ReadColumn, ScanRequest},
     slot::BlockMark,
@@ -94,6 +95,10 @@ impl Source for DatabaseSource {
 
     fn table_info(&self) -> Option<&SourceTableInfo> {
         Some(&self.table_info)
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
     }
 
     fn options(&self) -> Vec<String> {

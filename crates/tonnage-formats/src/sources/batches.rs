@@ -9,10 +9,11 @@ use arrow::{
 use tonnage_core::{
     convert::suggested,
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, Origin, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
 
 /// Yields the rows of batches of one schema. It cannot be read again, so a load of it cannot be resumed.
@@ -82,6 +83,18 @@ impl<I: Iterator<Item = RecordBatch> + Send> Source for BatchSource<I> {
     }
 
     fn identity(&self) -> Option<Vec<InputIdentity>> {
+        None
+    }
+
+    fn not_rereadable(&self) -> &'static str {
+        PIPE
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
         None
     }
 

@@ -4,6 +4,7 @@
 use arrow::datatypes::DataType;
 use tonnage_core::{
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
@@ -52,6 +53,10 @@ impl Source for Empty {
 
     fn not_rereadable(&self) -> &'static str {
         self.inner.not_rereadable()
+    }
+
+    fn extents(&self) -> &[Extent] {
+        self.inner.extents()
     }
 
     fn table_info(&self) -> Option<&SourceTableInfo> {

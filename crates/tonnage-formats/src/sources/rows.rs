@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use tonnage_core::{
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     parse::ParseContext,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
     types::ColumnType,
 };
 
@@ -79,6 +80,14 @@ impl<I: Iterator<Item = Row> + Send> Source for RowSource<I> {
 
     fn not_rereadable(&self) -> &'static str {
         "the rows come from the program"
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
     }
 
     fn options(&self) -> Vec<String> {

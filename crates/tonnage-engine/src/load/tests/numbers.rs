@@ -8,11 +8,12 @@ use arrow::{
 };
 use tonnage_core::{
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reader::BeyondArrow,
     reject::{Problem, Reject, RejectData},
     slot::BlockMark,
-    source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, Origin, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
     types::ColumnType,
 };
 
@@ -84,6 +85,18 @@ impl Source for Numbers {
             ..InputIdentity::default()
         }])
     }
+    fn not_rereadable(&self) -> &'static str {
+        PIPE
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
+    }
+
     fn options(&self) -> Vec<String> {
         Vec::new()
     }

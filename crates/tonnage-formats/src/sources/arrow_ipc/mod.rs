@@ -30,10 +30,11 @@ use arrow::{
 use tonnage_core::{
     convert::{innermost, suggested},
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, Origin, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
 
 use self::message::Messages;
@@ -277,6 +278,18 @@ impl Source for ArrowSource {
 
     fn identity(&self) -> Option<Vec<InputIdentity>> {
         self.files.iter().map(|file| file.identity.clone()).collect()
+    }
+
+    fn not_rereadable(&self) -> &'static str {
+        PIPE
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
     }
 
     fn options(&self) -> Vec<String> {

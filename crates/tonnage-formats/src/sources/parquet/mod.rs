@@ -22,9 +22,10 @@ mod tests;
 
 use tonnage_core::{
     error::{Error, Result},
+    extent::Extent,
     ledger::InputIdentity,
     slot::BlockMark,
-    source::{Block, ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{Block, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
 
 use self::{
@@ -151,6 +152,18 @@ impl Source for ParquetSource {
 
     fn identity(&self) -> Option<Vec<InputIdentity>> {
         self.files.iter().map(|file| file.identity.clone()).collect()
+    }
+
+    fn not_rereadable(&self) -> &'static str {
+        PIPE
+    }
+
+    fn extents(&self) -> &[Extent] {
+        &[]
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
     }
 
     fn options(&self) -> Vec<String> {

@@ -18,7 +18,7 @@ use tonnage_core::{
     reject::Reject,
     report::Counted,
     slot::BlockMark,
-    source::{Block, Origin, ReadRequest, Source, SourceSchema},
+    source::{Block, Origin, PIPE, ReadRequest, Source, SourceSchema, SourceTableInfo},
 };
 
 use super::{
@@ -217,6 +217,14 @@ impl<F: TextFormat> Source for TextSource<F> {
 
     fn identity(&self) -> Option<Vec<InputIdentity>> {
         self.files.iter().map(|file| file.identity.clone()).collect()
+    }
+
+    fn not_rereadable(&self) -> &'static str {
+        PIPE
+    }
+
+    fn table_info(&self) -> Option<&SourceTableInfo> {
+        None
     }
 
     fn options(&self) -> Vec<String> {

@@ -10,6 +10,7 @@ use std::{fmt::Write, sync::Arc};
 use futures::StreamExt;
 use tonnage::{
     load::{Progress, prepare_files},
+    operation::Durability,
     plan::{Create, LoadOptions},
     sources::{Scan, TextOptions},
     stop::Stop,
@@ -29,6 +30,8 @@ const LOADED_MIN: usize = 90;
 async fn load(target: &Arc<dyn Target>, url: &str, path: String, table: String) -> Result<u64, String> {
     let options = LoadOptions {
         create: Create::New,
+        // What is tested is how files are read, not the disk.
+        durability: Some(Durability::Relaxed),
         ..LoadOptions::new(TableName::bare(table))
     };
     let shown = |error: tonnage::Error| match error.hint_text() {
