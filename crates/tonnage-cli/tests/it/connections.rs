@@ -165,7 +165,7 @@ fn a_connection_lost_around_a_commit_is_settled_by_the_ledger() {
 
 /// Statements of the ledger that begin a run, go on with one and end one.
 const BEGIN: &str = "INTO \"public\".tonnage_runs";
-const BEGIN_MARIADB: &str = "(run_id, identity, unfinished, epoch";
+const BEGIN_MARIADB: &str = "(run_id, identity, detail, unfinished, epoch";
 const GO_ON: &str = "SET epoch = epoch + 1";
 const END: &str = "SET finished";
 

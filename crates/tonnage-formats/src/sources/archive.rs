@@ -37,11 +37,15 @@ pub(super) struct Member {
 /// Looks up the only file of an archive. `Input` where there are several, or none, or it is encrypted.
 pub(super) fn only_member(shown: &Arc<str>, file: &File) -> Result<Member> {
     let damaged = |cause: zip::result::ZipError| {
-        Error::input(format!("{shown}: the zip archive is damaged: {cause}")).caused_by(cause)
+        Error::input(format!("{shown}: the zip archive is damaged: {cause}"))
+            .hint("get a whole copy of the file")
+            .caused_by(cause)
     };
-    let file = file
-        .try_clone()
-        .map_err(|cause| Error::input(format!("{shown}: cannot be read: {cause}")).caused_by(cause))?;
+    let file = file.try_clone().map_err(|cause| {
+        Error::input(format!("{shown}: cannot be read: {cause}"))
+            .hint("look at the disk that it is on")
+            .caused_by(cause)
+    })?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(damaged)?;
     let mut members = Vec::new();
     for index in 0..archive.len() {

@@ -41,7 +41,10 @@ pub(super) fn is_excel(start: &[u8], shown: &str) -> bool {
 /// The text of `sheet`, or of the first one, of a file whose bytes `reader` reads. `Input` for a file that is damaged or
 /// larger than the bounds, `Config` for a sheet that is not there.
 pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>) -> Result<Vec<u8>> {
-    let unread = |why: String| Error::input(format!("{shown}: cannot be read as an Excel file: {why}"));
+    let unread = |why: String| {
+        Error::input(format!("{shown}: cannot be read as an Excel file: {why}"))
+            .hint("is it whole, and not encrypted? open it and save it again, or save it as CSV")
+    };
     let mut bytes = Vec::new();
     (&mut reader)
         .take(FILE_BYTES_MAX + 1)
@@ -67,11 +70,8 @@ pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>)
         }
     }
     let bytes: Arc<[u8]> = bytes.into();
-    let mut book = open_workbook_auto_from_rs(Cursor::new(bytes)).map_err(|cause| {
-        unread(cause.to_string())
-            .hint("is it encrypted, or damaged? open it and save it again, or save it as CSV")
-            .caused_by(cause)
-    })?;
+    let mut book = open_workbook_auto_from_rs(Cursor::new(bytes))
+        .map_err(|cause| unread(cause.to_string()).caused_by(cause))?;
     let names = book.sheet_names();
     let name = match sheet {
         None => names
