@@ -119,7 +119,7 @@ impl Language for SqliteFixture {
     }
 
     fn harmless(&self) -> &'static str {
-        "CREATE TABLE IF NOT EXISTS other (id INTEGER); CREATE INDEX i ON t (v)"
+        "CREATE TABLE IF NOT EXISTS other (id INTEGER); DROP INDEX IF EXISTS i; CREATE INDEX i ON t (v)"
     }
 }
 

@@ -168,12 +168,11 @@ impl ByteStream {
                 (Box::new(MemberReader::new(buffered, member)), Compression::Zip)
             }
             None if is_excel => {
-                let text =
-                    caught(|| excel::text(shown, counted, file.sheet.as_deref())).unwrap_or_else(|said| {
-                        Err(Error::input(format!(
-                            "{shown}: the Excel file is damaged: {said}"
-                        )))
-                    })?;
+                let text = caught(|| excel::text(shown, counted, file.sheet.as_deref()));
+                let text = text.unwrap_or_else(|said| {
+                    let damaged = Error::input(format!("{shown}: the Excel file is damaged: {said}"));
+                    Err(damaged.hint("open it and save it again, or save it as CSV"))
+                })?;
                 (Box::new(Cursor::new(text)), Compression::Excel)
             }
             None => return Self::of_reader(shown.clone(), counted.reader),
