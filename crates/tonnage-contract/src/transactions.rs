@@ -146,7 +146,8 @@ pub async fn a_table_that_was_altered_is_not_written(fixture: &dyn Fixture) {
                     Err(error) => says_so(error),
                 }
             }
-            for mut writer in writers {
+            // Without transactions nothing begins that could look: the next write finds out.
+            for mut writer in writers.into_iter().filter(|_| table.transactional) {
                 for _ in 0..2 {
                     says_so(writer.begin(&[]).await.expect_err(message));
                 }
