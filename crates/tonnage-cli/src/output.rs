@@ -21,7 +21,7 @@ pub fn write(text: Arguments<'_>) -> Result<()> {
     }
 }
 
-/// Writes formatted text to standard output: see [`write`].
+/// Writes formatted text to standard output: see [`write()`].
 macro_rules! out {
     ($($format:tt)*) => { $crate::output::write(format_args!($($format)*)) };
 }
