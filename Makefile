@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit docs test-faults fuzz bench experiments report tools clean
+.PHONY: help demo test check unit docs dist test-faults fuzz bench experiments report tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -12,6 +12,7 @@ help:
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
 	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
 	@echo 'make report       docs/report.png, the picture of a report of tonnage bench, made anew (ARGS="--repeat 5")'
+	@echo 'make dist         what a release consists of, into target/dist, each installed into an empty root and tried'
 	@echo 'make docs         the pages of docs/ as a book, into target/book'
 	@echo 'make clean        remove what was built'
 
@@ -62,6 +63,15 @@ docs: $(MDBOOK)
 
 $(MDBOOK):
 	cargo install --locked --root $(abspath $(or $(CARGO_TARGET_DIR),target))/tools mdbook@0.5.4 --no-default-features --features search
+
+# The directory can be published as it is.
+DIST := $(abspath $(or $(CARGO_TARGET_DIR),target))/dist
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release/tonnage
+
+dist: tools
+	cargo build --release --locked --package tonnage-cli
+	scripts/dist $(RELEASE) $(DIST)
+	scripts/test-dist $(RELEASE) $(DIST)
 
 fuzz: tools
 	scripts/fuzz $(or $(SECONDS),600) $(ARGS)
