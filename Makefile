@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit docs dist test-faults fuzz bench experiments report tools clean
+.PHONY: help demo test check unit docs reference dist test-faults fuzz bench experiments report tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -14,6 +14,7 @@ help:
 	@echo 'make report       docs/report.png, the picture of a report of tonnage bench, made anew (ARGS="--repeat 5")'
 	@echo 'make dist         what a release consists of, into target/dist, each installed into an empty root and tried'
 	@echo 'make docs         the pages of docs/ as a book, into target/book'
+	@echo 'make reference    docs/reference, made anew from the code'
 	@echo 'make clean        remove what was built'
 
 demo: tools
@@ -60,6 +61,10 @@ MDBOOK := $(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin/mdbook
 
 docs: $(MDBOOK)
 	$(MDBOOK) build --dest-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/book
+
+# Each test compares a page with the code; to write it is the same run.
+reference: tools
+	INSTA_UPDATE=always cargo test --workspace --locked --bin tonnage reference
 
 $(MDBOOK):
 	cargo install --locked --root $(abspath $(or $(CARGO_TARGET_DIR),target))/tools mdbook@0.5.4 --no-default-features --features search

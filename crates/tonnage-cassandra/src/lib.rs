@@ -71,6 +71,7 @@ pub const DRIVER: Driver = Driver {
         Durability::Majority,
         Durability::All,
     ],
+    declares: |ty| types::declared(ty, "c").ok().map(str::to_owned),
     verified: "Cassandra 5.0, three nodes; ScyllaDB is not verified",
     passwords: true,
     connect,

@@ -97,7 +97,7 @@ pub(super) fn quote(name: &str) -> String {
 }
 
 /// The type of a column to be created.
-fn declared(ty: ColumnType, column: &str) -> Result<&'static str> {
+pub(super) fn declared(ty: ColumnType, column: &str) -> Result<&'static str> {
     Ok(match ty {
         ColumnType::Bool => "boolean",
         ColumnType::Int16 => "smallint",

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tonnage::{Error, ErrorKind, Result};
 
-use crate::Ending;
+use crate::{Ending, exit::Exit};
 
 /// A request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,10 +22,10 @@ pub enum Interrupt {
 
 impl Interrupt {
     /// What a shell reports of a process that this signal has ended.
-    pub fn exit_code(self) -> u8 {
+    pub fn exit(self) -> Exit {
         match self {
-            Self::Typed => 130,
-            Self::Terminate => 143,
+            Self::Typed => Exit::Interrupted,
+            Self::Terminate => Exit::Terminated,
         }
     }
 }

@@ -1,16 +1,18 @@
 //! The `tonnage` command line: arguments in, one plan, messages out.
 //!
-//! Data goes to standard output, everything else to standard error. Exit codes: 0 all rows done, 1 failed, 2 wrong
-//! usage, 3 done with rejects, 4 rows of a journal may be lost or doubled, 130 interrupted, 143 terminated.
+//! Data goes to standard output, everything else to standard error. [`exit::Exit`] has the exit codes.
 
 mod commands;
 mod confirm;
 mod connection;
+mod exit;
 mod interrupt;
 mod options;
 mod output;
 mod paths;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod report;
 mod secrets;
 mod synonyms;
@@ -18,10 +20,13 @@ mod synonyms;
 use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
-use tonnage::{Error, ErrorKind};
+use tonnage::Error;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use crate::interrupt::{Interrupt, unless_interrupted};
+use crate::{
+    exit::Exit,
+    interrupt::{Interrupt, unless_interrupted},
+};
 
 /// Bulk in and bulk out for databases: every row once, and accounted for
 #[derive(Parser)]
@@ -55,9 +60,6 @@ enum Command {
     Completions(commands::documents::CompletionsArgs),
     Man(commands::documents::ManArgs),
 }
-
-/// The exit code where rows may be lost or doubled.
-const UNCERTAIN: u8 = 4;
 
 /// How a command ended, where it did not fail.
 pub enum Ending {
@@ -124,11 +126,11 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match ended {
         Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::Rejects) => ExitCode::from(3),
-        Ok(Ending::Uncertain) => ExitCode::from(UNCERTAIN),
+        Ok(Ending::Rejects) => ExitCode::from(Exit::Rejects as u8),
+        Ok(Ending::Uncertain) => ExitCode::from(Exit::Uncertain as u8),
         Ok(Ending::Interrupted(interrupt, error)) => {
             tell(&error, &arguments);
-            ExitCode::from(interrupt.exit_code())
+            ExitCode::from(interrupt.exit() as u8)
         }
         Err(error) => fail(&error, &arguments),
     }
@@ -153,10 +155,5 @@ fn tell(error: &Error, arguments: &[OsString]) {
 
 fn fail(error: &Error, arguments: &[OsString]) -> ExitCode {
     tell(error, arguments);
-    ExitCode::from(match error.kind() {
-        ErrorKind::Config => 2,
-        ErrorKind::Uncertain => UNCERTAIN,
-        ErrorKind::Cancelled => Interrupt::Typed.exit_code(),
-        _ => 1,
-    })
+    ExitCode::from(Exit::of(error.kind()) as u8)
 }

@@ -9,11 +9,13 @@ use crate::{Ending, paths::can_report};
 
 /// A report with the field that a later one knows it by.
 #[derive(Serialize)]
-struct Marked<'a, R> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Marked<'a, R> {
     /// The version that wrote it.
-    tonnage: &'static str,
+    pub tonnage: &'static str,
+    /// The report itself.
     #[serde(flatten)]
-    report: &'a R,
+    pub report: &'a R,
 }
 
 /// Writes `report` to `path`, where nothing but an earlier report may be; `-` is standard output.

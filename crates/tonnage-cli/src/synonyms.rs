@@ -3,7 +3,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An option that is not there, and the one that means it.
-const SYNONYMS: &[(&str, &str)] = &[
+pub const SYNONYMS: &[(&str, &str)] = &[
     ("--upsert", "--mode upsert"),
     ("--insert", "--mode insert"),
     ("--update", "--mode update"),

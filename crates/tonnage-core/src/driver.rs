@@ -9,6 +9,7 @@ use crate::{
     operation::{Durability, Method},
     password::Password,
     target::Target,
+    types::ColumnType,
 };
 
 /// A connection being made.
@@ -44,6 +45,9 @@ pub struct Driver {
     pub native: &'static str,
     /// The levels of durability there are, weakest first; a database at hand may keep fewer.
     pub durability: &'static [Durability],
+    /// The type that a column of a table to be made is declared with, where it is no part of a key; none for a type that
+    /// the database has not.
+    pub declares: fn(ColumnType) -> Option<String>,
     /// What this crate's tests load into.
     pub verified: &'static str,
     /// Whether it knows passwords.

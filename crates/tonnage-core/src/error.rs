@@ -9,7 +9,7 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What a failure asks of the caller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema)]
 pub enum ErrorKind {
     /// A setting, an argument or a URL is wrong: stop.
     Config,

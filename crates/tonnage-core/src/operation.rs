@@ -114,7 +114,7 @@ impl Mode {
 }
 
 /// How rows travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// A row a statement, a commit a row.
@@ -139,7 +139,7 @@ impl fmt::Display for Method {
 }
 
 /// What a commit promises.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// Taken by some node, be it one that only keeps it for those that are away: nothing reads it yet.

@@ -55,24 +55,36 @@ pub enum RejectData {
 
 /// SQLSTATEs given to rows found bad before the database sees them.
 pub mod sqlstate {
-    /// A value is not of the column's type.
-    pub const INVALID_TEXT: &str = "22P02";
-    /// A number does not fit.
-    pub const OUT_OF_RANGE: &str = "22003";
-    /// Text is longer than the column.
-    pub const TOO_LONG: &str = "22001";
-    /// Not a date or time.
-    pub const INVALID_DATETIME: &str = "22007";
-    /// A date or time that does not exist.
-    pub const DATETIME_OVERFLOW: &str = "22008";
-    /// Invalid encoding, or a NUL where there may be none.
-    pub const INVALID_ENCODING: &str = "22021";
-    /// Wrong number of fields, a stray quote.
-    pub const BAD_FORMAT: &str = "22P04";
-    /// A null where there may be none.
-    pub const NOT_NULL: &str = "23502";
-    /// A value that the column would change.
-    pub const WOULD_CHANGE: &str = "22000";
+    /// Makes a constant of each code, and the list of them with what their comments say.
+    macro_rules! codes {
+        ($(#[doc = $meaning:literal] $name:ident = $code:literal;)*) => {
+            $(#[doc = $meaning] pub const $name: &str = $code;)*
+
+            /// Every code, with what it means.
+            pub const ALL: &[(&str, &str)] = &[$(($code, $meaning),)*];
+        };
+    }
+
+    codes! {
+        /// A value is not of the column's type.
+        INVALID_TEXT = "22P02";
+        /// A number does not fit.
+        OUT_OF_RANGE = "22003";
+        /// Text is longer than the column.
+        TOO_LONG = "22001";
+        /// Not a date or time.
+        INVALID_DATETIME = "22007";
+        /// A date or time that does not exist.
+        DATETIME_OVERFLOW = "22008";
+        /// Invalid encoding, or a NUL where there may be none.
+        INVALID_ENCODING = "22021";
+        /// Wrong number of fields, a stray quote.
+        BAD_FORMAT = "22P04";
+        /// A null where there may be none.
+        NOT_NULL = "23502";
+        /// A value that the column would change.
+        WOULD_CHANGE = "22000";
+    }
 }
 
 /// Problems found while a batch is read or converted: at most one a row, the first found.

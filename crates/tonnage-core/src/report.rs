@@ -2,12 +2,13 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::operation::{Durability, Method};
 
 /// What a run did. Serialises to the object that `--report` writes.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Report {
     /// The run in the ledger; none without one.
     pub run_id: Option<String>,
@@ -60,6 +61,7 @@ pub struct Report {
     /// Peak resident memory of this process; none where the system does not tell.
     pub peak_memory_bytes: Option<u64>,
     /// What the run waited for most.
+    #[schemars(with = "String")]
     pub bound_by: BoundBy,
     /// Where the time went.
     pub stages: Stages,
@@ -68,7 +70,7 @@ pub struct Report {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub enum RunState {
     /// All rows are done.
     #[serde(rename = "finished")]
@@ -133,7 +135,7 @@ impl Serialize for BoundBy {
 }
 
 /// Where the time went. Stages work at the same time, so their seconds add up to more than the run took.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Stages {
     /// Wall-clock seconds.
     #[serde(skip)]
@@ -151,7 +153,7 @@ pub struct Stages {
 }
 
 /// What a lane spent its time on.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LaneReport {
     /// The shard that it writes to, where it is one only.
     pub shard: Option<String>,
@@ -175,7 +177,7 @@ impl LaneReport {
 }
 
 /// How far a run gave way to a database that asked for less.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OverloadReport {
     /// How often a write was tried again for that, smaller where it had several rows.
     pub writes: u64,
@@ -188,7 +190,7 @@ pub struct OverloadReport {
 }
 
 /// What has become of the rows of a shard in this attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ShardReport {
     /// A partition, or a database without its password.
     pub name: String,
@@ -205,7 +207,7 @@ pub struct ShardReport {
 }
 
 /// Rows by what became of them: `read = written + skipped + rejected + unfinished`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Rows {
     /// Rows of the source seen.
     pub read: u64,
@@ -220,7 +222,7 @@ pub struct Rows {
 }
 
 /// Rows left out, by reason.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Skipped {
     /// Their key was there already.
     pub conflict: u64,
@@ -272,7 +274,7 @@ impl fmt::Display for Rows {
 }
 
 /// Bytes moved.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Bytes {
     /// From the source, as stored (compressed files count compressed).
     pub read: u64,

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub const TYPE_METADATA: &str = "tonnage.type";
 
 /// What a column holds, in no database's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, schemars::JsonSchema)]
 pub enum ColumnType {
     /// True or false. Arrow `Boolean`.
     Bool,
@@ -142,8 +142,8 @@ impl fmt::Display for ColumnType {
     }
 }
 
-/// The names that `--type` takes, with the SQL spellings people are used to.
-const NAMES: &[(&str, ColumnType)] = &[
+/// The names that `--type` takes without a size, with the SQL spellings people are used to.
+pub const NAMES: &[(&str, ColumnType)] = &[
     ("bool", ColumnType::Bool),
     ("boolean", ColumnType::Bool),
     ("int16", ColumnType::Int16),

@@ -88,6 +88,7 @@ pub const DRIVER: Driver = Driver {
     methods: &[Method::Array, Method::Native, Method::Batch, Method::Single],
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
+    declares: types::declared,
     verified: "MariaDB 10.11 and 11.4; MySQL, TiDB and PolarDB-X are not verified",
     passwords: true,
     connect: connect_url,

@@ -332,6 +332,11 @@ pub(super) fn quote_table(name: &TableName) -> String {
 /// The most characters of a varchar that can be a key by itself: 3,072 bytes of index, four a character.
 const KEY_CHARACTERS_MAX: u32 = 768;
 
+/// The SQL type of a column to be created that is no part of a key.
+pub(super) fn declared(ty: ColumnType) -> Option<String> {
+    sql_type("c", ty, false).ok()
+}
+
 /// The SQL type of a column to be created. A key cannot be text without a limit.
 fn sql_type(name: &str, ty: ColumnType, key: bool) -> Result<String> {
     Ok(match ty {

@@ -90,6 +90,7 @@ pub const DRIVER: Driver = Driver {
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "binary COPY",
     durability: &[Durability::Relaxed, Durability::Durable],
+    declares: types::sql_type,
     verified: "PostgreSQL 15 and 18",
     passwords: true,
     connect: connect_url,

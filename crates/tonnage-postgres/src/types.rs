@@ -181,7 +181,7 @@ pub(super) fn quote_table(name: &tonnage_core::table::TableName) -> String {
 }
 
 /// The SQL type of a column to be created.
-fn sql_type(ty: ColumnType) -> Option<String> {
+pub(super) fn sql_type(ty: ColumnType) -> Option<String> {
     Some(match ty {
         ColumnType::Bool => "boolean".to_owned(),
         ColumnType::Int16 => "smallint".to_owned(),

@@ -80,6 +80,7 @@ pub const DRIVER: Driver = Driver {
     methods: &[Method::Native, Method::Array, Method::Batch, Method::Single],
     native: "a prepared statement in large transactions",
     durability: &[Durability::Relaxed, Durability::Durable],
+    declares: |ty| Some(types::declared(&ty)),
     verified: "the SQLite that is built in",
     passwords: false,
     connect,

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Speeds are taken over at least this long.
 const SPEED_OVER: Duration = Duration::from_secs(1);
 
 /// The state of a buffer at one moment, for whoever exports it: [`Metrics::each`] names every number.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Metrics {
     /// Rows accepted that are not yet durable in the table or in the rejects.
     pub depth_rows: u64,

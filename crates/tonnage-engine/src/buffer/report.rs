@@ -2,6 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Instant};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tonnage_core::report::{Skipped, peak_memory_bytes, processor_seconds};
 
@@ -9,7 +10,7 @@ use super::{Lost, Metrics, Torn, Uncertain, attach::Attached};
 use crate::load::Progress;
 
 /// What a journal held when it was opened.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Recovery {
     /// Rows that the database did not have.
     pub rows: u64,
@@ -24,7 +25,7 @@ pub struct Recovery {
 
 /// Rows by what became of them:
 /// `put + recovered = written + skipped + rejected + unfinished`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BufferRows {
     /// Accepted since the buffer was opened.
     pub put: u64,
@@ -41,7 +42,7 @@ pub struct BufferRows {
 }
 
 /// What a buffer did from its opening on.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct BufferReport {
     /// The run in the ledger; none where the database was away all the time.
     pub run_id: Option<String>,

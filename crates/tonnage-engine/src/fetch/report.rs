@@ -2,11 +2,12 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use tonnage_core::report::{Grouped, RunState};
 
 /// What a get did. Serialises to the object that `--report` writes.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct GetReport {
     /// `finished` or `stopped`.
     pub state: RunState,
@@ -51,7 +52,7 @@ pub struct GetReport {
 }
 
 /// What came of another table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct RelatedReport {
     /// The table.
     pub table: String,
@@ -69,7 +70,7 @@ pub struct RelatedReport {
 
 /// Keys by what became of them: `distinct = found + missing`, or `asked = found + missing` where nobody counts the
 /// distinct ones.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KeyCounts {
     /// Keys read, repeated ones too.
     pub asked: u64,

@@ -106,7 +106,7 @@ impl UnloadOptions {
 }
 
 /// What an unload did. Serialises to the object that `--report` writes.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct UnloadReport {
     /// The database's URL, its password removed.
     pub target: String,
@@ -141,7 +141,7 @@ pub struct UnloadReport {
 }
 
 /// A file that was written.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct UnloadedFile {
     /// Its path; `-` for standard output.
     pub path: String,

@@ -61,7 +61,7 @@ impl Segment {
 }
 
 /// Rows that were in a journal and cannot be read any more.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Lost {
     /// The sequence number of the first of them.
     pub first: u64,
@@ -74,7 +74,7 @@ pub struct Lost {
 }
 
 /// The end of the last segment, where writing was interrupted: cut off when the journal is opened.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Torn {
     /// The segment.
     pub segment: String,
@@ -85,7 +85,7 @@ pub struct Torn {
 }
 
 /// Rows of which nothing says whether they are in the table.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 pub struct Uncertain {
     /// The sequence number of the first that may be lost or doubled.
     pub first: u64,
