@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit docs reference dist test-faults fuzz bench experiments report tools clean
+.PHONY: help demo test check unit docs samples reference dist test-faults fuzz bench experiments report tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -13,7 +13,8 @@ help:
 	@echo 'make experiments  published experiments repeated, into docs/experiments (ARGS=--help)'
 	@echo 'make report       docs/report.png, the picture of a report of tonnage bench, made anew (ARGS="--repeat 5")'
 	@echo 'make dist         what a release consists of, into target/dist, each installed into an empty root and tried'
-	@echo 'make docs         the pages of docs/ as a book, into target/book'
+	@echo 'make docs         the pages of docs/ as a book, into target/book, their commands run with a release build'
+	@echo 'make samples      what the README and the tutorials show, printed anew by a release build'
 	@echo 'make reference    docs/reference, made anew from the code'
 	@echo 'make clean        remove what was built'
 
@@ -56,11 +57,25 @@ test-faults: tools
 	|| ended=$$?; \
 	if [ -f $(FAULT_DIRECTORY)/table.md ]; then cat $(FAULT_DIRECTORY)/table.md; fi; exit $$ended
 
+# The directory can be published as it is.
+DIST := $(abspath $(or $(CARGO_TARGET_DIR),target))/dist
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release/tonnage
+
 # mdbook is built once, which takes some minutes.
 MDBOOK := $(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin/mdbook
 
-docs: $(MDBOOK)
+# The commands of the pages are run with the release build.
+docs: tools $(MDBOOK)
+	cargo build --release --locked --package tonnage-cli
+	TONNAGE_TEST_BINARY=$(abspath $(RELEASE)) cargo test --workspace --locked --test it readme
+	cargo test --workspace --locked --bin tonnage reference
 	$(MDBOOK) build --dest-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/book
+
+# What the README and the tutorials show, printed by the release build.
+samples: tools
+	cargo build --release --locked --package tonnage-cli
+	TONNAGE_SAMPLES=write TONNAGE_TEST_BINARY=$(abspath $(RELEASE)) \
+	cargo test --workspace --locked --test it readme::the_pages
 
 # Each test compares a page with the code; to write it is the same run.
 reference: tools
@@ -68,10 +83,6 @@ reference: tools
 
 $(MDBOOK):
 	cargo install --locked --root $(abspath $(or $(CARGO_TARGET_DIR),target))/tools mdbook@0.5.4 --no-default-features --features search
-
-# The directory can be published as it is.
-DIST := $(abspath $(or $(CARGO_TARGET_DIR),target))/dist
-RELEASE := $(or $(CARGO_TARGET_DIR),target)/release/tonnage
 
 dist: tools
 	cargo build --release --locked --package tonnage-cli

@@ -19,13 +19,14 @@ mod ways;
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{Instruments, ScratchPlace},
     operation::Mode,
+    parse::text_of_timestamp,
     report::Grouped,
     stop::Stop,
     target::Target,
@@ -222,6 +223,7 @@ impl Bench {
     /// Runs the cells and decides. `Cancelled` where `stop` was requested; what was made is removed in any case.
     pub async fn run(self, stop: Stop, watch: &(dyn Fn(Event) + Send + Sync)) -> Result<BenchReport> {
         let began = Instant::now();
+        let started = now();
         let budget = self.options.budget;
         let rows = self.all_rows().await?;
         let ways = Ways::open(&*self.target, &self.cells.run, self.options.bandwidth).await?;
@@ -292,6 +294,7 @@ impl Bench {
             version: REPORT_VERSION,
             product: capabilities.product.clone(),
             target: self.url.clone(),
+            started,
             processors: processors(),
             seconds: began.elapsed().as_secs_f64(),
             seed: self.options.seed,
@@ -316,6 +319,13 @@ impl Bench {
             notes,
         })
     }
+}
+
+/// `2024-02-29T23:59:58Z`, in UTC.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let micros = i64::try_from(since.as_secs().saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+    format!("{}Z", text_of_timestamp(micros).replacen(' ', "T", 1))
 }
 
 fn processors() -> usize {

@@ -187,6 +187,7 @@ mod tests {
             version: REPORT_VERSION,
             product: "Example 1".to_owned(),
             target: "example:".to_owned(),
+            started: String::new(),
             processors: 2,
             seconds: 1.0,
             seed: 1,

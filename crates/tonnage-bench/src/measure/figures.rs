@@ -372,6 +372,9 @@ pub struct BenchReport {
     pub product: String,
     /// Its URL, the password removed.
     pub target: String,
+    /// When it began, in UTC: `2024-02-29T23:59:58Z`; empty in a report of an earlier release.
+    #[serde(default)]
+    pub started: String,
     /// Processors of the client's machine.
     pub processors: usize,
     /// Seconds that all of it took.

@@ -318,6 +318,26 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// What was written, and into which tables.
+fn measured_rows(report: &BenchReport) -> String {
+    match &report.own_rows {
+        Some(own) => own.clone(),
+        None => {
+            let mut workloads: Vec<String> = Vec::new();
+            for ceiling in &report.generator {
+                let name = ceiling.workload.to_string();
+                if !workloads.contains(&name) {
+                    workloads.push(name);
+                }
+            }
+            format!(
+                "made-up rows of {} into tables tonnage_bench_*, made for them",
+                workloads.join(", ")
+            )
+        }
+    }
+}
+
 /// Removes what killed runs have left.
 async fn remove(target: &dyn Target, yes: bool) -> Result<(), Interrupted> {
     let names = unless_interrupted(left(target)).await?;

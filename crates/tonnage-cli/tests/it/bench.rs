@@ -242,6 +242,68 @@ fn the_answer_comes_first_with_the_command_to_run() {
 }
 
 #[test]
+fn the_answer_fits_a_terminal_and_says_what_was_measured() {
+    let place = TestDatabase::new(Database::Sqlite);
+    place.run("generate sbtest --rows 200 -o rows.csv");
+    let lists =
+        "--method single,batch,array,native --batch-rows 100 --durability relaxed,durable --with-ledger";
+    let command = format!("bench {{db}} --rows 200 --duration 10m --repeat 3 --yes {lists}");
+    let version = env!("CARGO_PKG_VERSION");
+    for (rows, told) in [
+        (
+            "--rows-from rows.csv --key id",
+            "200 rows of rows.csv into tables made for them",
+        ),
+        (
+            "--workload readings",
+            "made-up rows of readings into tables tonnage_bench_*, made for them",
+        ),
+    ] {
+        let ran = place.run(&format!("{command} {rows} -o out"));
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        for line in ran.stdout_exact.lines() {
+            assert!(line.chars().count() <= 100, "{line}\n{}", ran.stdout);
+        }
+        let titles = ran
+            .stdout
+            .lines()
+            .find(|line| line.contains("rows/s  ") && line.ends_with("  bound by"));
+        assert!(
+            titles.is_some_and(|titles| titles.contains("write p50")),
+            "{}",
+            ran.stdout
+        );
+        // What has no room is named.
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let more = ": in report.html and cells.csv, which -o DIR writes";
+        assert!(words(&ran.stdout).contains(more), "{}", ran.stdout);
+
+        let report: Value = serde_json::from_str(&place.read("out/report.json")).expect("JSON");
+        let started = report["started"].as_str().expect("an instant");
+        assert!(
+            started.len() == 20 && started.starts_with("20") && started.ends_with('Z'),
+            "{started}"
+        );
+        let measured = format!("measured {told}, on {started} by tonnage {version}");
+        assert!(
+            words(&ran.stdout).contains(&measured),
+            "{measured}: {}",
+            ran.stdout
+        );
+        let page = place.read("out/report.html");
+        let head = format!("{told}<br>of shop.db, on {started}, by tonnage {version}");
+        assert!(page.contains(&head), "{head}: {page}");
+        assert!(page.contains("goes from the slowest to the fastest of them"));
+        for method in ["single", "batch", "array", "native"] {
+            assert!(page.contains(&format!("<span class=\"key {method}\"></span>{method}")));
+        }
+        // A bench without reads has no columns of them.
+        assert!(page.contains("<th>write p50</th>") && !page.contains("<th>reads/s</th>"));
+        std::fs::remove_dir_all(place.path("out")).expect("the report is there");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_measured_beside_and_not_made() {
     let place = TestDatabase::new(Database::Sqlite);
     bench(&place, &SMALL.replace(" --yes", ""));

@@ -41,6 +41,7 @@ mod proxy;
 mod readme;
 mod rejects;
 mod related;
+mod reports;
 mod roles;
 mod same_files;
 #[path = "../../../tonnage/tests/it/cassandra/session.rs"]

@@ -3,8 +3,16 @@
 //!
 //! Only `console` blocks are run, those of a page in one shell and one empty directory. What differs from run to run is brought to
 //! one form on both sides first: run ids, times, speeds, the directory, and how far a killed load had come.
+//!
+//! `TONNAGE_TEST_BINARY` is another program to run, such as a release build. With `TONNAGE_SAMPLES=write` the pages get what
+//! is printed (`make samples`).
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The file that the README assumes is there.
 const ORDERS: &str = "orders.csv";
@@ -33,12 +41,39 @@ struct Step {
     output: String,
 }
 
-/// Pages whose commands are run. The other pages of docs/ show commands on databases that are nobody's here.
-const PAGES: [&str; 3] = ["README.md", "docs/tutorial-files.md", "docs/tutorial-rows.md"];
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
 
 fn page(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The README and the pages of the book, those in directories too.
+fn pages() -> Vec<String> {
+    let mut pages = vec!["README.md".to_owned()];
+    for directory in ["docs", "docs/reference", "docs/experiments"] {
+        for entry in fs::read_dir(root().join(directory)).expect("the directory is there") {
+            let name = entry.expect("an entry").file_name();
+            let name = name.to_string_lossy();
+            if name.ends_with(".md") {
+                pages.push(format!("{directory}/{name}"));
+            }
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The program whose output pages show.
+fn program() -> PathBuf {
+    std::env::var_os("TONNAGE_TEST_BINARY")
+        .map_or_else(|| env!("CARGO_BIN_EXE_tonnage").into(), PathBuf::from)
+}
+
+/// Whether pages get what is printed.
+fn writes() -> bool {
+    std::env::var("TONNAGE_SAMPLES").is_ok_and(|samples| samples == "write")
 }
 
 /// The commands of all `console` blocks.
@@ -67,14 +102,16 @@ fn steps(markdown: &str) -> Vec<Step> {
 
 /// Runs the commands in one shell, so that `$?` means the command before.
 fn run(steps: &[Step], directory: &Path) -> Vec<String> {
-    let mut script = format!("exec 2>&1\n{KILLED}");
+    // What a page shows was killed after the time that it says.
+    let killed = if writes() { "" } else { KILLED };
+    let mut script = format!("exec 2>&1\n{killed}");
     for step in steps {
         script.push_str(&format!(
             "{}\nstatus=$?; echo '{MARKER}'; (exit $status)\n",
             step.command
         ));
     }
-    let program = Path::new(env!("CARGO_BIN_EXE_tonnage"));
+    let program = program().canonicalize().expect("the program is there");
     let programs = program.parent().expect("the binary lies in a directory");
     let path = std::env::var("PATH").expect("PATH is set");
     let ran = Command::new("bash")
@@ -152,10 +189,56 @@ fn equation(output: &str) -> Option<(u64, Vec<u64>)> {
     Some((numbers.next()?, numbers.collect()))
 }
 
+/// A page with what was printed in place of what it shows.
+fn rewritten(markdown: &str, outputs: &[String]) -> String {
+    let mut text = String::new();
+    let mut outputs = outputs.iter();
+    let (mut inside, mut skipped) = (false, false);
+    for line in markdown.lines() {
+        if let Some(language) = line.strip_prefix("```") {
+            inside = !inside && language == "console";
+            skipped = false;
+        }
+        let command = inside && line.starts_with("$ ");
+        if command || !skipped {
+            text.push_str(line);
+            text.push('\n');
+        }
+        if command {
+            skipped = true;
+            let output = outputs.next().expect("an output for every command");
+            for line in output.lines() {
+                let killed = line.split_whitespace().any(|word| word == "Killed");
+                let progress = line.contains(" rows  ") && line.contains(" rows/s");
+                if !progress {
+                    text.push_str(if killed { "Killed" } else { line });
+                    text.push('\n');
+                }
+            }
+        }
+    }
+    text
+}
+
 #[test]
 fn the_pages_show_what_happens() {
-    let killed = PAGES.iter().filter(|name| shows_what_happens(name)).count();
+    let pages: Vec<_> = pages()
+        .into_iter()
+        .filter(|name| !steps(&page(name)).is_empty())
+        .collect();
+    assert!(pages.len() > 2, "{pages:?}");
+    let killed = pages.iter().filter(|name| shows_what_happens(name)).count();
     assert!(killed > 0, "a page kills a load");
+}
+
+#[test]
+fn what_is_printed_takes_the_place_of_what_is_shown() {
+    let page = "a\n```console\n$ one\nold\nold\n$ two\n```\nb\n```sh\n$ three\nkept\n```\n";
+    let outputs = ["new\n".to_owned(), "bash: line 7: 12 Killed  two\n".to_owned()];
+    assert_eq!(
+        rewritten(page, &outputs),
+        "a\n```console\n$ one\nnew\n$ two\nKilled\n```\nb\n```sh\n$ three\nkept\n```\n"
+    );
 }
 
 /// Whether the page kills a load.
@@ -170,6 +253,11 @@ fn shows_what_happens(name: &str) -> bool {
 
     let outputs = run(&steps, &directory);
     assert_eq!(outputs.len(), steps.len());
+    if writes() {
+        let text = rewritten(&page(name), &outputs);
+        fs::write(root().join(name), text).expect("the page can be written");
+        return steps.iter().any(|step| step.command.contains("KILL"));
+    }
     let mut killed = false;
     for (step, output) in steps.iter().zip(&outputs) {
         killed |= step.command.contains("KILL");
@@ -194,30 +282,145 @@ fn shows_what_happens(name: &str) -> bool {
 
 #[test]
 fn the_readme_installs_what_there_is() {
-    let markdown = page("README.md");
     let package = "crates/tonnage-cli";
-    assert!(markdown.contains(&format!("cargo install --locked --path {package}\n")));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    assert!(root.join(package).join("Cargo.toml").is_file());
-    for name in [
-        "README.md",
-        "docs/SUMMARY.md",
-        "docs/promises.md",
-        "docs/databases.md",
-        "docs/library.md",
-    ]
-    .iter()
-    .chain(&PAGES[1..])
-    {
-        let at = root.join(name);
-        let directory = at.parent().expect("a page is in a directory");
-        let markdown = page(name);
+    for name in ["README.md", "docs/install.md"] {
+        assert!(
+            page(name).contains(&format!("cargo install --locked --path {package}\n")),
+            "{name}"
+        );
+    }
+    assert!(root().join(package).join("Cargo.toml").is_file());
+}
+
+/// What links to a heading of a page: its words, as mdBook and GitHub have them.
+fn anchors(markdown: &str) -> BTreeSet<String> {
+    let headings = markdown.lines().filter_map(|line| line.strip_prefix('#'));
+    let anchor = |heading: &str| -> String {
+        let heading = heading.trim_start_matches('#').trim().to_lowercase();
+        heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// A page without its blocks of code, whose brackets are no links.
+fn prose(markdown: &str) -> String {
+    let mut inside = false;
+    let mut text = String::new();
+    for line in markdown.lines() {
+        let fence = line.trim_start().starts_with("```");
+        inside ^= fence;
+        if !inside && !fence {
+            // Nor are those of code within a line.
+            for (at, part) in line.split('`').enumerate() {
+                if at % 2 == 0 {
+                    text.push_str(part);
+                }
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut dead = Vec::new();
+    let book = root()
+        .join("docs")
+        .canonicalize()
+        .expect("the directory is there");
+    for name in pages() {
+        let directory = root().join(&name);
+        let directory = directory.parent().expect("a page is in a directory");
+        let markdown = prose(&page(&name));
         let links = markdown
             .split("](")
             .skip(1)
             .filter_map(|rest| rest.split(')').next());
-        for linked in links.filter_map(|link| link.split('#').next()) {
-            assert!(directory.join(linked).is_file(), "{name}: {linked} is there");
+        for link in links.filter(|link| !link.starts_with("https://") && !link.starts_with("http://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let to = match path {
+                "" => root().join(&name),
+                path => directory.join(path),
+            };
+            // The book has what is in docs/ and nothing else.
+            let within = to
+                .canonicalize()
+                .is_ok_and(|to| name == "README.md" || to.starts_with(&book));
+            let there = match anchor {
+                "" => within && to.is_file(),
+                anchor => fs::read_to_string(&to).is_ok_and(|text| anchors(&text).contains(anchor)),
+            };
+            if !there {
+                dead.push(format!("{name}: {link}"));
+            }
         }
     }
+    assert!(dead.is_empty(), "{dead:#?}");
+}
+
+#[test]
+fn the_book_has_every_page() {
+    let summary = page("docs/SUMMARY.md");
+    for name in pages() {
+        let Some(name) = name.strip_prefix("docs/") else {
+            continue;
+        };
+        let listed = summary.contains(&format!("]({name})"));
+        assert!(listed || name == "SUMMARY.md", "{name}");
+    }
+}
+
+/// The options of every command, by the reference.
+fn options() -> BTreeMap<String, BTreeSet<String>> {
+    let mut of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut command = String::new();
+    for line in page("docs/reference/options.md").lines() {
+        match line.strip_prefix("## tonnage ") {
+            Some(name) => command = name.to_owned(),
+            None if line.starts_with("- ") => {
+                let options = line.split(": ").next().unwrap_or_default();
+                let words = options.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                let named = words.filter(|word| word.starts_with("--")).map(str::to_owned);
+                of.entry(command.clone()).or_default().extend(named);
+            }
+            None => {}
+        }
+    }
+    of
+}
+
+#[test]
+fn commands_of_the_pages_have_options_that_there_are() {
+    let options = options();
+    let everywhere = &options[""];
+    let mut unknown = Vec::new();
+    for name in pages() {
+        // What was measured is kept as it was run.
+        if name == "docs/performance.md" || name.starts_with("docs/experiments/") {
+            continue;
+        }
+        for line in page(&name).lines() {
+            // A command goes to the end of its line or of the code within it, or to a pipe.
+            for rest in line.split("tonnage ").skip(1) {
+                let command = rest.split(['`', '|', ';', '#']).next().unwrap_or_default();
+                let mut words = command.split_whitespace();
+                let Some(of) = words.next().and_then(|first| options.get(first)) else {
+                    continue;
+                };
+                for word in words.filter(|word| word.starts_with("--") && word.len() > 2) {
+                    let option = word.split(['=', ')', ',', ':']).next().unwrap_or(word);
+                    let option = option.trim_end_matches(['.', ']']);
+                    if !of.contains(option) && !everywhere.contains(option) && option != "--help" {
+                        unknown.push(format!("{name}: {option} of {command}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
 }

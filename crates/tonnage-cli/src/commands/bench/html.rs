@@ -15,19 +15,19 @@ use tonnage::{
 
 use super::{
     overlay,
-    svg::{Axis, Point, Series, bars, escaped, lines},
+    svg::{Axis, Bar, Colour, Point, Series, bars, escaped, lines},
     text::same_kind,
 };
 
-/// Colours of text, ground and series: light, and dark where the reader's system is.
+/// Colours of text, ground and methods: light, and dark where the reader's system is.
 const STYLE: &str = "\
 :root{--fg:#1d2330;--bg:#fff;--soft:#5d6675;--line:#d8dde6;--mark:#eef3fb;\
---c0:#2563c9;--c1:#c2410c;--c2:#15803d;--c3:#9333ea;--c4:#b45309;--c5:#0e7490;--c6:#be185d;--c7:#4d7c0f}\
+--single:#c2410c;--batch:#9333ea;--array:#15803d;--native:#2563c9}\
 @media(prefers-color-scheme:dark){:root{--fg:#e6e9ef;--bg:#14171d;--soft:#9aa4b5;--line:#333a46;--mark:#1e2633;\
---c0:#7aa7f7;--c1:#fb923c;--c2:#4ade80;--c3:#c084fc;--c4:#fbbf24;--c5:#22d3ee;--c6:#f472b6;--c7:#a3e635}}\
+--single:#fb923c;--batch:#c084fc;--array:#4ade80;--native:#7aa7f7}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--fg);background:var(--bg);max-width:62rem;margin:2rem auto;\
 padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.2rem}h3{font-size:1rem;margin:1.4rem 0 .3rem}\
-.answer{font-size:1.15rem;background:var(--mark);padding:.8rem 1rem;border-left:4px solid var(--c0)}\
+.answer{font-size:1.15rem;background:var(--mark);padding:.8rem 1rem;border-left:4px solid var(--soft)}\
 code{font-family:ui-monospace,monospace;font-size:.9em}pre{overflow-x:auto}.soft{color:var(--soft)}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
 th,td{padding:.2rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
@@ -36,9 +36,9 @@ svg{width:100%;height:auto;max-width:720px;display:block}svg text{font:12px syst
 svg .end{text-anchor:end}svg .middle{text-anchor:middle}svg .grid{stroke:var(--line)}\
 svg polyline{fill:none;stroke-width:2}svg g line{stroke-width:1.5}\
 .published polyline,.published line{stroke-dasharray:4 3}.published circle{fill:var(--bg)}\
-.c0{stroke:var(--c0);fill:var(--c0)}.c1{stroke:var(--c1);fill:var(--c1)}.c2{stroke:var(--c2);fill:var(--c2)}\
-.c3{stroke:var(--c3);fill:var(--c3)}.c4{stroke:var(--c4);fill:var(--c4)}.c5{stroke:var(--c5);fill:var(--c5)}\
-.c6{stroke:var(--c6);fill:var(--c6)}.c7{stroke:var(--c7);fill:var(--c7)}";
+.single{--of:var(--single)}.batch{--of:var(--batch)}.array{--of:var(--array)}.native{--of:var(--native)}\
+.plain{--of:var(--soft)}svg g{stroke:var(--of);fill:var(--of)}\
+.key{display:inline-block;width:.8em;height:.8em;background:var(--of);margin:0 .2em 0 .8em}";
 
 /// The page.
 pub fn page(report: &BenchReport) -> String {
@@ -47,8 +47,11 @@ pub fn page(report: &BenchReport) -> String {
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\">\
          <title>tonnage bench: {product}</title><style>{STYLE}</style></head><body>\n\
-         <h1>{product}</h1><p class=\"soft\">{target}, {} client processors; {} cells, {} runs each of at most {} and {} rows; \
+         <h1>{product}</h1><p>{rows}<br>of {target}, on {}, by tonnage {}</p>\n\
+         <p class=\"soft\">{} client processors; {} cells, {} runs each of at most {} and {} rows; \
          seed {}; {} in all</p>\n",
+        escaped(&report.started),
+        env!("CARGO_PKG_VERSION"),
         report.processors,
         report.cells.len(),
         report.repeats,
@@ -58,7 +61,9 @@ pub fn page(report: &BenchReport) -> String {
         Time(report.seconds),
         product = escaped(&report.product),
         target = escaped(&report.target),
+        rows = escaped(&super::measured_rows(report)),
     );
+    how_to_read(&mut page, report);
     for answer in &report.answers {
         let _ = writeln!(
             page,
@@ -149,6 +154,26 @@ pub fn page(report: &BenchReport) -> String {
     list(&mut page, "Notes", &notes);
     page.push_str("</body></html>\n");
     page
+}
+
+/// What colours, points and lines mean, for all charts.
+fn how_to_read(page: &mut String, report: &BenchReport) {
+    let cells: Vec<&Cell> = report.cells.iter().collect();
+    page.push_str("<p class=\"soft\">Colours are methods:");
+    for method in each(&cells, |s| s.method) {
+        let class = Colour::Of(method).class();
+        let _ = write!(page, "<span class=\"key {class}\"></span>{method}");
+    }
+    let intervals = match report.repeats {
+        1 => "Each setting was run once, so nothing says how far a point may be off.",
+        2..6 => {
+            "A point is the median of its runs, the vertical line through it goes from the slowest to the fastest of them."
+        }
+        _ => {
+            "A point is the median of its runs, the vertical line through it is the 95% interval of that median."
+        }
+    };
+    let _ = writeln!(page, ".<br>{intervals}</p>");
 }
 
 fn list(page: &mut String, title: &str, items: &[String]) {
@@ -263,8 +288,10 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
             (*method, in_order(cells, of_jobs, |s| s.batch_rows as f64))
         });
         let of_methods = of_methods.filter(|(_, points)| !points.is_empty());
-        let of_methods =
-            of_methods.map(|(method, points)| (method, Series::measured(method.to_string(), points)));
+        let of_methods = of_methods.map(|(method, points)| {
+            let name = method.to_string();
+            (method, Series::measured(name, Colour::Of(method), points))
+        });
         let (of, mut series): (Vec<Method>, Vec<Series>) = of_methods.unzip();
         let published = lay(&mut series, &of, Over::BatchRows);
         let title = format!("Rows a second over rows of a write, jobs {}", best.jobs);
@@ -280,7 +307,8 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
                 _ => format!("{method}, {rows} rows"),
             };
             let of_rows = |s: &Setting| s.method == *method && s.batch_rows == rows;
-            Series::measured(name, in_order(cells, of_rows, |s| s.jobs as f64))
+            let points = in_order(cells, of_rows, |s| s.jobs as f64);
+            Series::measured(name, Colour::Of(*method), points)
         });
         let mut series: Vec<Series> = series.collect();
         let published = lay(&mut series, &methods, Over::Jobs);
@@ -293,7 +321,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
     }
     let fastest_of = |method: &Method| fastest(cells.iter().copied().filter(|c| c.setting.method == *method));
     let of_each: Vec<&Cell> = methods.iter().filter_map(fastest_of).collect();
-    let bar = |cell: &&Cell| (cell.setting.to_string(), cell.rows_per_second.median);
+    let bar = |cell: &&Cell| of_cell(cell, cell.setting.to_string(), cell.rows_per_second.median);
     let title = "The fastest of each method, rows a second";
     chart(
         page,
@@ -311,10 +339,8 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
     for cell in &of_each {
         for (at, name) in ["p50", "p95", "p99"].into_iter().enumerate() {
             let taken = cell.median(|run| times_of(run).get(at).copied());
-            times.push((
-                format!("{} {name}", cell.setting),
-                taken.unwrap_or_default() * 1e3,
-            ));
+            let name = format!("{} {name}", cell.setting);
+            times.push(of_cell(cell, name, taken.unwrap_or_default() * 1e3));
         }
     }
     chart(page, title, &bars(title, &times));
@@ -326,10 +352,8 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
                 .enumerate()
                 .map(move |(at, name)| {
                     let taken = cell.read(|reads| reads.request_seconds[at]);
-                    (
-                        format!("{} {name}", cell.setting),
-                        taken.unwrap_or_default() * 1e3,
-                    )
+                    let name = format!("{} {name}", cell.setting);
+                    of_cell(cell, name, taken.unwrap_or_default() * 1e3)
                 })
         });
         chart(page, title, &bars(title, &times.collect::<Vec<_>>()));
@@ -359,11 +383,20 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
     for (title, value) in titles.into_iter().zip(values) {
         let values = of_each
             .iter()
-            .filter_map(|cell| Some((cell.setting.to_string(), value(cell)?)));
+            .filter_map(|cell| Some(of_cell(cell, cell.setting.to_string(), value(cell)?)));
         let values: Vec<_> = values.collect();
-        if values.iter().any(|(_, value)| *value > 0.0) {
+        if values.iter().any(|bar| bar.value > 0.0) {
             chart(page, title, &bars(title, &values));
         }
+    }
+}
+
+/// A bar in the colour of the cell's method.
+fn of_cell(cell: &Cell, name: String, value: f64) -> Bar {
+    Bar {
+        name,
+        value,
+        colour: Colour::Of(cell.setting.method),
     }
 }
 
@@ -395,8 +428,9 @@ fn heat_map(page: &mut String, cells: &[&Cell], best: &Setting, jobs: &[usize], 
         .max(1e-9);
     let _ = write!(
         page,
-        "<h3>Rows a second of {} over rows of a write and jobs</h3><div class=\"wide\"><table><tr><th></th>",
-        best.method
+        "<h3>Rows a second of {} over rows of a write and jobs</h3><div class=\"wide {}\"><table><tr><th></th>",
+        best.method,
+        Colour::Of(best.method).class()
     );
     for rows in sizes {
         let _ = write!(page, "<th>{}</th>", Short(*rows as f64));
@@ -411,7 +445,7 @@ fn heat_map(page: &mut String, cells: &[&Cell], best: &Setting, jobs: &[usize], 
                     let share = (rate / most * 60.0).clamp(0.0, 60.0);
                     let _ = write!(
                         page,
-                        "<td style=\"background:color-mix(in srgb,var(--c0) {share:.0}%,transparent)\">{}</td>",
+                        "<td style=\"background:color-mix(in srgb,var(--of) {share:.0}%,transparent)\">{}</td>",
                         Short(rate)
                     );
                 }
@@ -423,68 +457,102 @@ fn heat_map(page: &mut String, cells: &[&Cell], best: &Setting, jobs: &[usize], 
     page.push_str("</table></div>\n");
 }
 
+/// What stands where there is no figure.
+const NONE: &str = "-";
+
+fn shown(value: Option<impl std::fmt::Display>) -> String {
+    value.map_or_else(|| NONE.to_owned(), |value| value.to_string())
+}
+
+/// A column of the table: its title, and what is there of a cell.
+type Column = (&'static str, fn(&Cell) -> String);
+
+/// A share of all processors, where one is known.
+fn share(cell: &Cell, of: fn(&Run) -> Option<f64>) -> String {
+    shown(cell.median(of).map(|share| format!("{:.0}%", share * 100.0)))
+}
+
+fn seconds(cell: &Cell, of: fn(&Run) -> Option<f64>) -> String {
+    shown(cell.median(of).map(|seconds| format!("{seconds:.2}")))
+}
+
+fn count(cell: &Cell, of: fn(&Run) -> Option<f64>) -> String {
+    shown(cell.median(of).map(Short))
+}
+
+fn write_time(cell: &Cell, at: usize) -> String {
+    let taken = cell.median(|run| times_of(run).get(at).copied());
+    shown(taken.map(Time))
+}
+
+fn read_time(cell: &Cell, at: usize) -> String {
+    shown(cell.read(|reads| reads.request_seconds[at]).map(Time))
+}
+
+const COLUMNS: &[Column] = &[
+    ("setting", |cell| cell.setting.to_string()),
+    ("rows/s", |cell| Short(cell.rows_per_second.median).to_string()),
+    ("within", |cell| Within(cell.rows_per_second.spread()).to_string()),
+    ("a job", |cell| {
+        Short(cell.rows_per_second.median / cell.setting.jobs.max(1) as f64).to_string()
+    }),
+    ("write p50", |cell| write_time(cell, 0)),
+    ("p95", |cell| write_time(cell, 1)),
+    ("p99", |cell| write_time(cell, 2)),
+    ("reads/s", |cell| {
+        shown(cell.read(|reads| reads.keys_per_second).map(Short))
+    }),
+    ("read p50", |cell| read_time(cell, 0)),
+    ("p99", |cell| read_time(cell, 2)),
+    ("client CPU s", |cell| seconds(cell, |run| run.client_cpu_seconds)),
+    ("of all", |cell| share(cell, |run| run.costs.client_cpu_share)),
+    ("server CPU s", |cell| {
+        seconds(cell, |run| run.costs.server_cpu_seconds)
+    }),
+    ("of all", |cell| share(cell, |run| run.costs.server_cpu_share)),
+    ("written B a row", |cell| {
+        shown(cell.a_row(|run| run.costs.written_bytes).map(Short))
+    }),
+    ("log flushes", |cell| {
+        count(cell, |run| Some(run.costs.log_flushes? as f64))
+    }),
+    ("client memory", |cell| {
+        let found = cell.median(|run| Some(run.costs.client_memory_bytes? as f64));
+        shown(found.map(|bytes| format!("{}B", Short(bytes))))
+    }),
+    ("commits", |cell| count(cell, |run| Some(run.commits as f64))),
+    ("statements", |cell| {
+        count(cell, |run| Some(run.statements as f64))
+    }),
+    ("taken", |cell| {
+        shown(cell.write_path.as_ref().map(|path| path.taken))
+    }),
+    ("records a row", |cell| {
+        let records = cell.write_path.as_ref().and_then(|path| path.row_records);
+        shown(records.map(Short))
+    }),
+    ("bound by", |cell| cell.bound_by().to_string()),
+];
+
+/// All figures of `cells`, without the columns that none of them has.
 fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
-    page.push_str(
-        "<h3>All cells</h3><div class=\"wide\"><table><tr><th>setting</th><th>rows/s</th><th></th><th>a job</th>\
-         <th>write p50</th><th>p95</th><th>p99</th><th>reads/s</th><th>read p50</th><th>p99</th><th>client CPU s</th><th>server CPU s</th><th>written B a row</th>\
-         <th>log flushes</th><th>client memory</th><th>commits</th><th>statements</th><th>taken</th>\
-         <th>records a row</th><th>bound by</th></tr>",
-    );
+    let any = |(_, value): &&Column| cells.iter().any(|cell| value(cell) != NONE);
+    let columns: Vec<_> = COLUMNS.iter().filter(any).collect();
+    page.push_str("<h3>All cells</h3><div class=\"wide\"><table><tr>");
+    for (title, _) in &columns {
+        let _ = write!(page, "<th>{title}</th>");
+    }
+    page.push_str("</tr>");
     for cell in cells {
         let class = match recommended == Some(cell.setting) {
             true => " class=\"best\"",
             false => "",
         };
-        let write = |at: usize| {
-            let taken = cell.median(|run| times_of(run).get(at).copied());
-            Time(taken.unwrap_or_default())
-        };
-        let read = |at: usize| {
-            let taken = cell.read(|reads| reads.request_seconds[at]);
-            taken.map_or_else(|| "-".to_owned(), |taken| Time(taken).to_string())
-        };
-        let cpu = |seconds: fn(&Run) -> Option<f64>, share: fn(&Run) -> Option<f64>| {
-            processor_time(cell.median(seconds), cell.median(share))
-        };
-        let told = |of: fn(&Run) -> Option<u64>, unit: &str| {
-            let found = cell.median(|run| Some(of(run)? as f64));
-            found.map_or_else(|| "-".to_owned(), |found| format!("{}{unit}", Short(found)))
-        };
-        let written = cell.a_row(|run| run.costs.written_bytes);
-        let path = cell.write_path.as_ref();
-        let none = || "-".to_owned();
-        let taken = path.map_or_else(none, |path| path.taken.to_string());
-        let records = path.and_then(|path| path.row_records);
-        let records = records.map_or_else(none, |records| Short(records).to_string());
-        let count = |of: fn(&Run) -> Option<f64>| Short(cell.median(of).unwrap_or_default());
-        let _ = write!(
-            page,
-            "<tr{class}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td><td>{}</td>{}{}<td>{}</td>\
-             <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{taken}</td><td>{records}</td><td>{}</td></tr>",
-            cell.setting,
-            Short(cell.rows_per_second.median),
-            Within(cell.rows_per_second.spread()),
-            Short(cell.rows_per_second.median / cell.setting.jobs.max(1) as f64),
-            write(0),
-            write(1),
-            write(2),
-            cell.read(|reads| reads.keys_per_second)
-                .map_or_else(none, |keys| Short(keys).to_string()),
-            read(0),
-            read(2),
-            cpu(|run| run.client_cpu_seconds, |run| run.costs.client_cpu_share),
-            cpu(
-                |run| run.costs.server_cpu_seconds,
-                |run| run.costs.server_cpu_share
-            ),
-            written.map_or_else(none, |written| Short(written).to_string()),
-            told(|run| run.costs.log_flushes, ""),
-            told(|run| run.costs.client_memory_bytes, "B"),
-            count(|run| Some(run.commits as f64)),
-            count(|run| Some(run.statements as f64)),
-            cell.bound_by(),
-        );
+        let _ = write!(page, "<tr{class}>");
+        for (_, value) in &columns {
+            let _ = write!(page, "<td>{}</td>", escaped(&value(cell)));
+        }
+        page.push_str("</tr>");
     }
     page.push_str("</table></div>\n");
 }
@@ -492,7 +560,13 @@ fn figures(page: &mut String, cells: &[&Cell], recommended: Option<Setting>) {
 /// The fastest of each form of table, where several were measured.
 fn over_tables(page: &mut String, report: &BenchReport) {
     for of_kind in forms(report) {
-        let bar = |form: &Beside| (form.table.to_string(), form.fastest.rows_per_second.median);
+        let bar = |form: &Beside| {
+            of_cell(
+                form.fastest,
+                form.table.to_string(),
+                form.fastest.rows_per_second.median,
+            )
+        };
         let title = format!(
             "The fastest into each table, rows a second: {}, {}",
             of_kind.kind, of_kind.durability
@@ -500,17 +574,6 @@ fn over_tables(page: &mut String, report: &BenchReport) {
         let values: Vec<_> = of_kind.forms.iter().map(bar).collect();
         chart(page, &title, &bars(&title, &values));
     }
-}
-
-/// A cell of the table: seconds, and what they are of all processors where a mouse points at them.
-fn processor_time(seconds: Option<f64>, share: Option<f64>) -> String {
-    let Some(seconds) = seconds else {
-        return "<td title=\"not known: see the notes\">-</td>".to_owned();
-    };
-    let share = share.map_or_else(String::new, |share| {
-        format!(" title=\"{:.0}% of all processors\"", share * 100.0)
-    });
-    format!("<td{share}>{seconds:.2}</td>")
 }
 
 /// How the fastest of each method bears a longer way, where several were measured.
@@ -548,7 +611,7 @@ fn over_distance(page: &mut String, report: &BenchReport) {
                 let best = fastest(cells.iter().copied().filter(of))?;
                 Some(point(*trip as f64 / 1e3, best))
             });
-            Series::measured(method.to_string(), points.collect())
+            Series::measured(method.to_string(), Colour::Of(method), points.collect())
         });
         let title = format!("Rows a second over what a round trip takes longer, {kind}");
         let series: Vec<Series> = series.collect();
@@ -570,13 +633,17 @@ fn reference(page: &mut String, report: &BenchReport) {
         high: *rate,
         about: String::new(),
     });
-    let series = [Series::measured("rows/s".to_owned(), points.collect())];
+    let series = [Series::measured(
+        "rows/s".to_owned(),
+        Colour::Plain,
+        points.collect(),
+    )];
     let title = format!(
         "Noise and drift: {} {}, again and again, over seconds",
         reference.setting.kind(),
         reference.setting
     );
-    chart(page, &title, &lines(&title, "seconds", Axis::Linear, &series));
+    chart(page, &title, &lines(&title, "seconds", Axis::Elapsed, &series));
     if let Some(steadiness) = reference.steadiness {
         let _ = writeln!(
             page,

@@ -8,7 +8,7 @@ use tonnage::{
     operation::Method,
 };
 
-use super::svg::{Point, Series, Stroke, escaped};
+use super::svg::{Colour, Point, Series, Stroke, escaped};
 
 /// Adds the curves that correspond to `chart`, whose lines so far are of `methods` in their order, as far as its x axis
 /// goes. Says what they are, as a paragraph of the page; nothing where there is none.
@@ -46,7 +46,8 @@ pub fn lay(series: &mut Vec<Series>, methods: &[Method], chart: &Chart) -> Strin
             source = format!("{}: {}", curve.experiment, curve.source);
             series.push(Series {
                 name: format!("{}, published", curve.method),
-                stroke: Stroke::Published { beside },
+                stroke: Stroke::Published,
+                colour: Colour::Of(curve.method),
                 points,
             });
         }
@@ -105,7 +106,11 @@ mod tests {
             high: *y,
             about: String::new(),
         };
-        Series::measured("of here".to_owned(), points.iter().map(point).collect())
+        Series::measured(
+            "of here".to_owned(),
+            Colour::Plain,
+            points.iter().map(point).collect(),
+        )
     }
 
     #[test]
@@ -122,7 +127,8 @@ mod tests {
         );
         assert_eq!(series.len(), 3);
         let published = &series[2];
-        assert_eq!(published.stroke, Stroke::Published { beside: 1 });
+        assert_eq!(published.stroke, Stroke::Published);
+        assert_eq!(published.colour, Colour::Of(Method::Array));
         let xs: Vec<f64> = published.points.iter().map(|point| point.x).collect();
         assert_eq!(xs, [1.0, 10.0, 100.0, 500.0, 1_000.0]);
         assert_eq!(published.points[0].y, 500.0);

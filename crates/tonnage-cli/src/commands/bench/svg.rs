@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tonnage::measure::answer::Short;
+use tonnage::{measure::answer::Short, operation::Method};
 
 /// Size of a chart, and what stays free of it for axes.
 const WIDTH: f64 = 720.0;
@@ -12,8 +12,36 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 150.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 44.0;
-/// Colours that a page has.
-pub const COLOURS: usize = 8;
+/// About as many steps as an axis is cut into.
+const STEPS: f64 = 5.0;
+
+/// What a colour means, on the whole of a page: the method that rows went by, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    Of(Method),
+    Plain,
+}
+
+impl Colour {
+    /// The class that a page's style gives the colour to.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Of(Method::Single) => "single",
+            Self::Of(Method::Batch) => "batch",
+            Self::Of(Method::Array) => "array",
+            Self::Of(Method::Native) => "native",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// A bar of a chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bar {
+    pub name: String,
+    pub value: f64,
+    pub colour: Colour,
+}
 
 /// A point, and how far it may be off.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,10 +57,10 @@ pub struct Point {
 /// How a line is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stroke {
-    /// What was measured here, in a colour of its own.
+    /// What was measured here.
     Measured,
-    /// What others have published: dashed, in the colour of the line of that place in the chart, which it is set beside.
-    Published { beside: usize },
+    /// What others have published: dashed.
+    Published,
 }
 
 /// A line of a chart.
@@ -40,16 +68,18 @@ pub enum Stroke {
 pub struct Series {
     pub name: String,
     pub stroke: Stroke,
+    pub colour: Colour,
     /// In order of x.
     pub points: Vec<Point>,
 }
 
 impl Series {
     /// What was measured here.
-    pub fn measured(name: String, points: Vec<Point>) -> Self {
+    pub fn measured(name: String, colour: Colour, points: Vec<Point>) -> Self {
         Self {
             name,
             stroke: Stroke::Measured,
+            colour,
             points,
         }
     }
@@ -58,8 +88,12 @@ impl Series {
 /// How x is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
+    /// With a tick at each place that was measured.
     Linear,
+    /// The same, logarithmic.
     Logarithmic,
+    /// From 0 on, with ticks at round places: what was measured lies anywhere.
+    Elapsed,
 }
 
 /// Text in a page.
@@ -70,12 +104,16 @@ pub fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
-/// The least number of 1, 2 or 5 times a power of ten that is not below.
-fn round_up(value: f64) -> f64 {
-    let power = 10_f64.powf(value.max(1e-9).log10().floor());
-    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
-    let found = steps.into_iter().find(|step| step * power >= value * 0.999_999);
-    found.unwrap_or(10.0) * power
+/// The ticks of an axis from 0 to `most`: multiples of 1, 2 or 5 times a power of ten, the last not below it.
+fn ticks(most: f64) -> Vec<f64> {
+    let most = most.max(1e-9);
+    let power = 10_f64.powf((most / STEPS).log10().floor());
+    let found = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .find(|step| step * power * STEPS >= most * 0.999_999);
+    let step = found.unwrap_or(10.0) * power;
+    let count = (most / step * 0.999_999).ceil() as u32;
+    (0..=count).map(|number| f64::from(number) * step).collect()
 }
 
 /// Lines over x, from 0 up, with their intervals. Empty where there is no point.
@@ -84,12 +122,16 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
     let mut places: Vec<f64> = points().map(|p| p.x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
+    if let (Axis::Elapsed, Some(last)) = (axis, places.last()) {
+        places = ticks(*last);
+    }
     let (Some(first), Some(last)) = (places.first().copied(), places.last().copied()) else {
         return String::new();
     };
-    let top = round_up(points().map(|p| p.high).fold(0.0, f64::max));
+    let heights = ticks(points().map(|p| p.high).fold(0.0, f64::max));
+    let top = heights.last().copied().unwrap_or(1.0);
     let scaled = |x: f64| match axis {
-        Axis::Linear => x,
+        Axis::Linear | Axis::Elapsed => x,
         Axis::Logarithmic => x.max(1e-9).log10(),
     };
     let span = scaled(last) - scaled(first);
@@ -99,8 +141,7 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
     };
     let y_at = |y: f64| HEIGHT - BOTTOM - y / top * (HEIGHT - TOP - BOTTOM);
     let mut svg = begin(label, HEIGHT);
-    for step in 0..=4 {
-        let value = top * f64::from(step) / 4.0;
+    for value in heights {
         let y = y_at(value);
         let _ = write!(
             svg,
@@ -132,8 +173,8 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
     );
     for (index, one) in series.iter().enumerate() {
         let class = match one.stroke {
-            Stroke::Measured => format!("c{}", index % COLOURS),
-            Stroke::Published { beside } => format!("c{} published", beside % COLOURS),
+            Stroke::Measured => one.colour.class().to_owned(),
+            Stroke::Published => format!("{} published", one.colour.class()),
         };
         let path: Vec<_> = one
             .points
@@ -175,30 +216,26 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
 }
 
 /// One bar a value, from 0 to the right, in their order. Empty where there is none.
-pub fn bars(label: &str, values: &[(String, f64)]) -> String {
+pub fn bars(label: &str, values: &[Bar]) -> String {
     const BAR: f64 = 24.0;
     const NAMES: f64 = 210.0;
     if values.is_empty() {
         return String::new();
     }
-    let most = values
-        .iter()
-        .map(|(_, value)| *value)
-        .fold(0.0, f64::max)
-        .max(1e-9);
+    let most = values.iter().map(|bar| bar.value).fold(0.0, f64::max).max(1e-9);
     let mut svg = begin(label, BAR * values.len() as f64 + 8.0);
-    for (index, (name, value)) in values.iter().enumerate() {
+    for (index, Bar { name, value, colour }) in values.iter().enumerate() {
         let y = 4.0 + BAR * index as f64;
         let width = value.max(0.0) / most * (WIDTH - NAMES - 80.0);
         let _ = write!(
             svg,
             "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
-             <g class=\"c{}\"><rect x=\"{NAMES}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/></g>\
+             <g class=\"{}\"><rect x=\"{NAMES}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\"/></g>\
              <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             NAMES - 8.0,
             y + 16.0,
             escaped(name),
-            index % COLOURS,
+            colour.class(),
             y + 3.0,
             BAR - 6.0,
             NAMES + width + 6.0,
@@ -235,18 +272,18 @@ mod tests {
     fn every_point_is_within_the_chart_and_every_name_is_text() {
         let name = "a<b & \"c\"".to_owned();
         let points = vec![point(1.0, 10.0), point(100.0, 2_000.0), point(10_000.0, 1.0)];
-        let measured = Series::measured(name, points);
+        let measured = Series::measured(name, Colour::Of(Method::Array), points);
         let published = Series {
-            stroke: Stroke::Published { beside: 0 },
+            stroke: Stroke::Published,
             points: vec![point(1.0, 10.0), point(1_000.0, 9_000.0)],
             ..measured.clone()
         };
         let series = [measured, published];
-        for axis in [Axis::Linear, Axis::Logarithmic] {
+        for axis in [Axis::Linear, Axis::Logarithmic, Axis::Elapsed] {
             let svg = lines("label", "x", axis, &series);
             assert_eq!(svg.matches("<circle").count(), 5);
-            assert_eq!(svg.matches("class=\"c0").count(), 2, "both in one colour");
-            assert_eq!(svg.matches("class=\"c0 published\"").count(), 1);
+            assert_eq!(svg.matches("class=\"array").count(), 2, "both in one colour");
+            assert_eq!(svg.matches("class=\"array published\"").count(), 1);
             assert!(
                 svg.contains("a&lt;b &amp; &quot;c&quot;") && !svg.contains("NaN"),
                 "{svg}"
@@ -262,25 +299,37 @@ mod tests {
             "label",
             "x",
             Axis::Logarithmic,
-            &[Series::measured("one".to_owned(), vec![point(1.0, 0.0)])],
+            &[Series::measured(
+                "one".to_owned(),
+                Colour::Plain,
+                vec![point(1.0, 0.0)],
+            )],
         );
         assert!(middle.contains("<circle") && !middle.contains("NaN"), "{middle}");
         assert_eq!(lines("label", "x", Axis::Linear, &[]), "");
         assert_eq!(bars("label", &[]), "");
-        assert!(!bars("label", &[("zero".to_owned(), 0.0)]).contains("NaN"));
+        let zero = Bar {
+            name: "zero".to_owned(),
+            value: 0.0,
+            colour: Colour::Plain,
+        };
+        assert!(!bars("label", &[zero]).contains("NaN"));
     }
 
     #[test]
-    fn axes_end_at_round_numbers() {
-        for (value, end) in [
-            (0.7, 1.0),
-            (1.0, 1.0),
-            (1.1, 2.0),
-            (23.0, 25.0),
-            (260.0, 500.0),
-            (5_001.0, 10_000.0),
+    fn ticks_are_round_and_reach_the_most() {
+        for (most, expected) in [
+            (0.7, vec![0.0, 0.2, 0.4, 0.6, 0.8]),
+            (1.0, vec![0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
+            (23.0, vec![0.0, 5.0, 10.0, 15.0, 20.0, 25.0]),
+            (260.0, vec![0.0, 100.0, 200.0, 300.0]),
+            (5_001.0, vec![0.0, 2_000.0, 4_000.0, 6_000.0]),
         ] {
-            assert!((round_up(value) / end - 1.0).abs() < 1e-9, "{value}");
+            let found = ticks(most);
+            assert_eq!(found.len(), expected.len(), "{most}: {found:?}");
+            for (one, expected) in found.iter().zip(&expected) {
+                assert!((one - expected).abs() < 1e-9 * most, "{most}: {found:?}");
+            }
         }
     }
 }

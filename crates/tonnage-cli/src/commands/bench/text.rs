@@ -11,8 +11,53 @@ use tonnage::measure::{
     verdict::Taken,
 };
 
+/// The most characters of a line: what a terminal shows and a mail does not break.
+const LINE_MAX: usize = 100;
+
 /// All of it. `place` is the database as it was named.
 pub fn answer(report: &BenchReport, place: &str) -> String {
+    wrapped(&unwrapped(report, place))
+}
+
+/// Lines of at most [`LINE_MAX`] characters, as far as their words are shorter. What follows of a line is set in behind its
+/// label; a command goes on as a shell has it.
+fn wrapped(text: &str) -> String {
+    let mut whole = String::new();
+    for line in text.lines() {
+        if line.chars().count() <= LINE_MAX {
+            whole.push_str(line);
+            whole.push('\n');
+            continue;
+        }
+        let is_command = line.starts_with("  tonnage ");
+        let label = line
+            .split_once("  ")
+            .filter(|(label, _)| !label.is_empty() && !label.contains(' '));
+        let hang = match label {
+            Some((label, rest)) => label.len() + 2 + (rest.len() - rest.trim_start().len()),
+            None => line.len() - line.trim_start().len() + 2,
+        };
+        let end = if is_command { " \\" } else { "" };
+        let mut length = 0;
+        for word in line.split_inclusive(' ') {
+            let characters = word.trim_end().chars().count();
+            // What a line begins with stays as it is.
+            if length > hang && length + characters + end.len() > LINE_MAX {
+                whole.truncate(whole.trim_end_matches(' ').len());
+                whole.push_str(end);
+                whole.push('\n');
+                whole.push_str(&" ".repeat(hang));
+                length = hang;
+            }
+            whole.push_str(word);
+            length += word.chars().count();
+        }
+        whole.push('\n');
+    }
+    whole
+}
+
+fn unwrapped(report: &BenchReport, place: &str) -> String {
     let mut text = String::new();
     for answer in &report.answers {
         one(&mut text, answer, report.answers.len() > 1, place);
@@ -31,6 +76,14 @@ pub fn answer(report: &BenchReport, place: &str) -> String {
     for kind in kinds(report) {
         cells(&mut text, report, &kind);
     }
+    let left_out = left_out(report);
+    if !left_out.is_empty() {
+        let _ = writeln!(
+            text,
+            "more       {}: in report.html and cells.csv, which -o DIR writes",
+            left_out.join(", ")
+        );
+    }
     reference(&mut text, report);
     for ceiling in &report.generator {
         let _ = writeln!(text, "{}", generator(ceiling, report));
@@ -41,6 +94,13 @@ pub fn answer(report: &BenchReport, place: &str) -> String {
         report.product,
         report.processors,
         Time(report.seconds)
+    );
+    let _ = writeln!(
+        text,
+        "measured   {}, on {} by tonnage {}",
+        super::measured_rows(report),
+        report.started,
+        env!("CARGO_PKG_VERSION")
     );
     for setting in &report.settings_changed {
         let _ = writeln!(text, "setting    {setting}");
@@ -167,62 +227,71 @@ pub fn same_kind(a: &Setting, b: &Setting) -> bool {
 /// What stands where there is no figure.
 const NOT_TOLD: &str = "-";
 
-/// Columns of the figures: title, and what stands there.
-type Column = (&'static str, fn(&Cell) -> String);
+/// A column of the figures.
+struct Column {
+    title: &'static str,
+    /// The columns of the lowest ranks are shown, as many as a line has room for.
+    rank: u8,
+    value: fn(&Cell) -> String,
+}
+
+const fn column(rank: u8, title: &'static str, value: fn(&Cell) -> String) -> Column {
+    Column { title, rank, value }
+}
 
 /// Columns of rows that were offered at a rate, before the others; times count from when a write was due.
 const OFFERED: &[Column] = &[
-    ("due p50", |cell| response(cell, 0)),
-    ("p95", |cell| response(cell, 1)),
-    ("p99", |cell| response(cell, 2)),
-    ("max", |cell| response(cell, 3)),
-    ("reached", |cell| {
+    column(3, "due p50", |cell| response(cell, 0)),
+    column(5, "p95", |cell| response(cell, 1)),
+    column(3, "p99", |cell| response(cell, 2)),
+    column(5, "max", |cell| response(cell, 3)),
+    column(4, "reached", |cell| {
         told(cell.median(|run| Some(run.offered.as_ref()?.reached)).map(Short))
     }),
 ];
 
 const COLUMNS: &[Column] = &[
-    ("rows/s", |cell| Short(cell.rows_per_second.median).to_string()),
-    ("", |cell| match cell.rows_per_second.samples {
+    column(1, "rows/s", |cell| Short(cell.rows_per_second.median).to_string()),
+    column(1, "", |cell| match cell.rows_per_second.samples {
         1 => "once".to_owned(),
         _ => Within(cell.rows_per_second.spread()).to_string(),
     }),
-    ("a job", |cell| {
+    column(16, "a job", |cell| {
         Short(cell.rows_per_second.median / cell.setting.jobs.max(1) as f64).to_string()
     }),
-    ("write p50", |cell| write_time(cell, 0)),
-    ("p95", |cell| write_time(cell, 1)),
-    ("p99", |cell| write_time(cell, 2)),
-    ("reads/s", |cell| {
+    column(6, "write p50", |cell| write_time(cell, 0)),
+    column(17, "p95", |cell| write_time(cell, 1)),
+    column(7, "p99", |cell| write_time(cell, 2)),
+    column(8, "reads/s", |cell| {
         told(cell.read(|reads| reads.keys_per_second).map(Short))
     }),
-    ("read p50", |cell| read_time(cell, 0)),
-    ("p95", |cell| read_time(cell, 1)),
-    ("p99", |cell| read_time(cell, 2)),
-    ("CPU s/M rows", |cell| cpu(cell, |run| run.client_cpu_seconds)),
-    ("server", |cell| cpu(cell, |run| run.costs.server_cpu_seconds)),
-    ("sent B/row", |cell| {
+    column(9, "read p50", |cell| read_time(cell, 0)),
+    column(18, "p95", |cell| read_time(cell, 1)),
+    column(10, "p99", |cell| read_time(cell, 2)),
+    column(11, "CPU s/M rows", |cell| cpu(cell, |run| run.client_cpu_seconds)),
+    column(12, "server", |cell| cpu(cell, |run| run.costs.server_cpu_seconds)),
+    column(23, "sent B/row", |cell| {
         told(cell.a_row(|run| Some(run.bytes_sent)).map(Short))
     }),
-    ("disk B/row", |cell| {
+    column(15, "disk B/row", |cell| {
         told(cell.a_row(|run| run.disk_bytes).map(Short))
     }),
-    ("log B/row", |cell| {
+    column(14, "log B/row", |cell| {
         told(cell.a_row(|run| run.log_bytes).map(Short))
     }),
-    ("written B/row", |cell| {
+    column(19, "written B/row", |cell| {
         told(cell.a_row(|run| run.costs.written_bytes).map(Short))
     }),
-    ("flushes/commit", |cell| {
+    column(20, "flushes/commit", |cell| {
         told(cell.a_commit(|run| run.costs.log_flushes).map(Short))
     }),
-    ("rows/commit", |cell| {
+    column(21, "rows/commit", |cell| {
         told(cell.a_commit(|run| Some(run.rows)).map(Short))
     }),
-    ("taken", |cell| {
+    column(13, "taken", |cell| {
         told(cell.write_path.as_ref().map(|path| path.taken))
     }),
-    ("records/row", |cell| {
+    column(22, "records/row", |cell| {
         told(
             cell.write_path
                 .as_ref()
@@ -230,7 +299,7 @@ const COLUMNS: &[Column] = &[
                 .map(Short),
         )
     }),
-    ("bound by", |cell| cell.bound_by().to_string()),
+    column(2, "bound by", |cell| cell.bound_by().to_string()),
 ];
 
 /// Processor seconds for a million rows.
@@ -244,11 +313,41 @@ fn response(cell: &Cell, at: usize) -> String {
     told(cell.median(|run| seconds(run.offered.as_ref()?)).map(Time))
 }
 
-/// The columns that any cell of a report has a figure in.
-fn columns(report: &BenchReport) -> Vec<&'static Column> {
+/// The columns that any cell of a report has a figure in, in their order: those that a line has room for, and the others.
+fn columns(report: &BenchReport) -> (Vec<&'static Column>, Vec<&'static Column>) {
     let offered = if report.rate.is_some() { OFFERED } else { &[] };
-    let any = |(_, value): &&Column| report.cells.iter().any(|cell| value(cell) != NOT_TOLD);
-    offered.iter().chain(COLUMNS).filter(any).collect()
+    let any = |column: &&Column| report.cells.iter().any(|cell| (column.value)(cell) != NOT_TOLD);
+    let there: Vec<&Column> = offered.iter().chain(COLUMNS).filter(any).collect();
+    let longest = |of: &dyn Fn(&Cell) -> String| {
+        let lengths = report.cells.iter().map(|cell| of(cell).chars().count());
+        lengths.max().unwrap_or_default()
+    };
+    let mut by_rank = there.clone();
+    by_rank.sort_by_key(|column| column.rank);
+    let mut room = LINE_MAX.saturating_sub(2 + longest(&|cell| cell.setting.to_string()));
+    let mut rank_max = u8::MAX;
+    for column in by_rank {
+        let width = 2 + longest(&|cell| (column.value)(cell)).max(column.title.len());
+        match room.checked_sub(width) {
+            Some(left) if rank_max == u8::MAX => room = left,
+            // A less important column is not shown in the place of one that is wider.
+            _ => rank_max = rank_max.min(column.rank),
+        }
+    }
+    there.into_iter().partition(|column| column.rank < rank_max)
+}
+
+/// The titles of the columns that no line has room for.
+fn left_out(report: &BenchReport) -> Vec<&'static str> {
+    let mut titles: Vec<_> = columns(report).1.iter().map(|column| column.title).collect();
+    let mut seen = Vec::new();
+    titles.retain(|title| {
+        !seen.contains(title) && {
+            seen.push(*title);
+            true
+        }
+    });
+    titles
 }
 
 fn told(value: Option<impl std::fmt::Display>) -> String {
@@ -269,16 +368,16 @@ fn read_time(cell: &Cell, at: usize) -> String {
 
 fn cells(text: &mut String, report: &BenchReport, kind: &Setting) {
     let _ = writeln!(text, "{}, {}", kind.kind(), kind.durability);
-    let columns = columns(report);
+    let (columns, _) = columns(report);
     let of_kind = report.cells.iter().filter(|cell| same_kind(&cell.setting, kind));
     let mut lines: Vec<Vec<String>> = vec![
         std::iter::once(String::new())
-            .chain(columns.iter().map(|(title, _)| (*title).to_owned()))
+            .chain(columns.iter().map(|column| column.title.to_owned()))
             .collect(),
     ];
     lines.extend(of_kind.map(|cell| {
         std::iter::once(cell.setting.to_string())
-            .chain(columns.iter().map(|(_, value)| value(cell)))
+            .chain(columns.iter().map(|column| (column.value)(cell)))
             .collect()
     }));
     table(text, &lines);
@@ -339,11 +438,13 @@ pub fn comparison(comparison: &Comparison) -> String {
     for warning in &comparison.warnings {
         let _ = writeln!(text, "warning: {warning}");
     }
-    let mut lines = vec![
+    let header = || {
         ["", "before", "", "after", "", "ratio", ""]
             .map(str::to_owned)
-            .to_vec(),
-    ];
+            .to_vec()
+    };
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let mut kind: Option<&Setting> = None;
     let shown = |value: f64| match comparison.figure {
         Figure::RowsPerSecond => Short(value).to_string(),
         Figure::ResponseSeconds => Time(value).to_string(),
@@ -357,8 +458,14 @@ pub fn comparison(comparison: &Comparison) -> String {
     }
     for cell in &comparison.cells {
         let setting = &cell.setting;
+        if !kind.is_some_and(|kind| same_kind(kind, setting)) {
+            table(&mut text, &lines);
+            let _ = writeln!(text, "{}, {}", setting.kind(), setting.durability);
+            lines = vec![header()];
+            kind = Some(setting);
+        }
         lines.push(vec![
-            format!("{}, {}: {setting}", setting.kind(), setting.durability),
+            setting.to_string(),
             shown(cell.before.median),
             Within(cell.before.spread()).to_string(),
             shown(cell.after.median),
@@ -371,9 +478,7 @@ pub fn comparison(comparison: &Comparison) -> String {
             },
         ]);
     }
-    if lines.len() > 1 {
-        table(&mut text, &lines);
-    }
+    table(&mut text, &lines);
     for (name, settings) in [
         ("before", &comparison.only_before),
         ("after", &comparison.only_after),
@@ -382,12 +487,47 @@ pub fn comparison(comparison: &Comparison) -> String {
             let _ = writeln!(text, "only {name}: {}: {setting}", setting.kind());
         }
     }
-    text
+    wrapped(&text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_go_on_below_their_text() {
+        let words = "word ".repeat(30);
+        let words = words.trim_end();
+        for (text, begins, goes_on) in [
+            (
+                format!("note       {words}"),
+                "note       word ",
+                "           word ",
+            ),
+            (format!("  {words}"), "  word ", "    word "),
+            (words.to_owned(), "word ", "  word "),
+        ] {
+            let shown = wrapped(&text);
+            let lines: Vec<_> = shown.lines().collect();
+            assert_eq!(lines.len(), 2, "{shown}");
+            assert!(
+                lines[0].starts_with(begins) && lines[1].starts_with(goes_on),
+                "{shown}"
+            );
+            assert!(lines.iter().all(|line| line.len() <= LINE_MAX), "{shown}");
+            let whole: Vec<_> = shown.split_whitespace().collect();
+            assert_eq!(whole, text.split_whitespace().collect::<Vec<_>>());
+        }
+        let command = format!("  tonnage load {words}");
+        let shown = wrapped(&command);
+        assert!(
+            shown.lines().next().is_some_and(|line| line.ends_with(" \\")),
+            "{shown}"
+        );
+        assert_eq!(shown.replace("\\\n    ", "").trim(), command.trim());
+        let word = format!("  {}", "x".repeat(200));
+        assert_eq!(wrapped(&word), format!("{word}\n"));
+    }
 
     #[test]
     fn columns_stand_below_each_other() {
