@@ -490,6 +490,28 @@ fn a_load_that_is_killed_goes_on_where_each_member_stands() {
     }
 }
 
+/// Two tables of one name, each over four databases of the same server, which are given rows of the same content.
+#[test]
+fn a_table_of_the_same_name_in_other_databases_is_another_table() {
+    let table = "CREATE TABLE orders (customer bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (customer, id))";
+    let picky = table.replace("PRIMARY KEY", "CHECK (id < 40), PRIMARY KEY");
+    let first = Shards::on(Database::MariaDb, &picky);
+    let second = Shards::on(Database::MariaDb, table);
+    let rows: String = (0..50).map(|id| format!("{},{id}\n", id % 7)).collect();
+    for shards in [&first, &second] {
+        shards.place().write("orders.csv", format!("customer,id\n{rows}"));
+    }
+    let load = "load orders.csv @orders -t orders --batch-rows 2";
+    first.refused(load);
+    assert!(first.counts().iter().sum::<u64>() > 0, "nothing was written");
+    assert!(first.refused(load).contains("unfinished"));
+    // Neither the unfinished run of the first nor what the other members have of its own is in the second's way.
+    let loaded = second.done(load);
+    assert!(!loaded.stderr.contains("does not use"), "{}", loaded.stderr);
+    second.done(&format!("{load} --resume"));
+    assert_eq!(second.counts().iter().sum::<u64>(), 50);
+}
+
 #[test]
 fn files_can_be_members_too() {
     let place = TestDatabase::new(Database::Sqlite);

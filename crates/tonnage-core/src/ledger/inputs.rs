@@ -36,9 +36,20 @@ pub struct InputDetail {
     /// How rows were routed, where several databases hold the table together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routing: Option<String>,
+    /// The member's own table, where several databases hold the table together. None in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member_table: Option<String>,
     /// See [`RunDetail::emptied_by_crash`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied_by_crash: bool,
+}
+
+impl InputDetail {
+    /// The table in the database that holds this record, as [`RunDetail::own_table`]; in records of earlier versions the
+    /// one that several databases hold together.
+    pub fn own_table(&self) -> &str {
+        self.member_table.as_deref().unwrap_or(&self.table)
+    }
 }
 
 /// An input that a run has taken up.
@@ -146,6 +157,7 @@ impl RunDetail {
                 operation: self.operation.clone(),
                 input: input.clone(),
                 routing: self.member.as_ref().map(|member| member.routing.clone()),
+                member_table: self.member.as_ref().map(|member| member.table.to_string()),
                 emptied_by_crash: self.emptied_by_crash,
             };
             let detail = serde_json::to_string(&detail).map_err(|cause| {

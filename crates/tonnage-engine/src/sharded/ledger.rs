@@ -355,18 +355,30 @@ impl Ledger for ShardedTarget {
     async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
         let routing = self.routing();
         let mut others = Vec::new();
-        let each = self.each(async |_, target| target.ledger().elsewhere(sought).await);
+        let own_tables = self.own_tables(&sought.table);
+        let each = self.each(async |at, target| {
+            let own = Sought {
+                table: own_tables[at].clone(),
+                ..sought.clone()
+            };
+            target.ledger().elsewhere(&own).await
+        });
         for (at, found) in each.await?.into_iter().enumerate() {
+            let own_table = &own_tables[at];
             // Who is away is reported where its own ledger is asked.
             for mut other in found.unwrap_or_default() {
-                // What was loaded into a member by itself is no run of this table.
+                // What was loaded into a member by itself is no run of this table; nor is what went into a table of the
+                // same name in other databases of the server.
                 other.runs.retain_mut(|run| {
+                    let is_own = run.detail.own_table() == *own_table;
                     let member = run.detail.member.take();
-                    member.is_some_and(|member| member.routing == routing)
+                    is_own && member.is_some_and(|member| member.routing == routing)
                 });
-                other
-                    .inputs
-                    .retain(|record| record.detail.routing.as_ref() == Some(&routing));
+                other.inputs.retain(|record| {
+                    let detail = &record.detail;
+                    detail.routing.as_ref() == Some(&routing)
+                        && detail.member_table.as_ref().is_none_or(|table| table == own_table)
+                });
                 if !other.runs.is_empty() || !other.inputs.is_empty() {
                     other.place = format!("{} of {}", other.place, self.names[at]);
                     others.push(other);

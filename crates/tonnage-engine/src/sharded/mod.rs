@@ -201,6 +201,14 @@ impl ShardedTarget {
             .unwrap_or_else(|| vec![None; self.members.len()])
     }
 
+    /// What each member calls its own of the table called so here; the same where that is not known.
+    fn own_tables(&self, called: &str) -> Vec<String> {
+        let tables = self.kept(called).into_iter();
+        tables
+            .map(|table| table.map_or_else(|| called.to_owned(), |table| table.name.to_string()))
+            .collect()
+    }
+
     /// The name that was asked for where a table is called so here.
     fn asked(&self, called: &str) -> Option<TableName> {
         let asked = self.asked.locked();
