@@ -47,7 +47,7 @@ use tonnage_core::{
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot, no_table},
     slot::SlotState,
-    table::{Table, TableName, TableSpec},
+    table::{ColumnSpec, Table, TableName, TableSpec},
     target::{Capabilities, KeyPart, Lookup, Parts, Prepare, Rows, Scan, Target, WriteRequest, Writer},
     types::ColumnType,
 };
@@ -417,6 +417,19 @@ impl Lookup for CassandraTarget {
 impl Prepare for CassandraTarget {
     async fn truncate(&self, name: &TableName) -> Result<()> {
         truncate(&self.session, &self.keyspace, name).await
+    }
+
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        let keyspace = table.name.schema.as_deref().unwrap_or(&self.keyspace);
+        let name = format!("{}.{}", types::quote(keyspace), types::quote(&table.name.name));
+        let mut statement = scylla::statement::Statement::new(types::add_columns(&name, columns)?);
+        statement.set_request_timeout(Some(SCHEMA_TIMEOUT));
+        let added = self.session.query_unpaged(statement, ()).await;
+        added.map_err(|error| {
+            errors::execution(error, errors::Doing::Else)
+                .at(format!("no columns can be added to {}", table.name))
+        })?;
+        Ok(())
     }
 
     async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {

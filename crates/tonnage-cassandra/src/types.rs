@@ -3,7 +3,7 @@
 use scylla::cluster::metadata::{CollectionType, ColumnType as Cql, NativeType};
 use tonnage_core::{
     error::{Error, Result},
-    table::{Equality, TableSpec},
+    table::{ColumnSpec, Equality, TableSpec},
     types::ColumnType,
 };
 
@@ -123,6 +123,16 @@ pub(super) fn declared(ty: ColumnType, column: &str) -> Result<&'static str> {
         }
         ColumnType::Any => return Err(Error::bug("a column of any type was to be created")),
     })
+}
+
+/// The statement that adds columns to a table.
+pub(super) fn add_columns(table: &str, columns: &[ColumnSpec]) -> Result<String> {
+    let added = columns.iter().map(|column| {
+        let declared = declared(column.ty, &column.name)?;
+        Ok(format!("{} {declared}", quote(&column.name)))
+    });
+    let added = added.collect::<Result<Vec<_>>>()?;
+    Ok(format!("ALTER TABLE {table} ADD ({})", added.join(", ")))
 }
 
 /// The statement that creates a table. The key's first column is the partition key, the others order its rows.

@@ -14,14 +14,19 @@ mod progress;
 #[cfg(test)]
 mod reference;
 mod report;
+mod screen;
 mod secrets;
 mod synonyms;
 
 use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tonnage::Error;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+use tracing_subscriber::{
+    EnvFilter,
+    filter::LevelFilter,
+    fmt::{format::Writer, time::FormatTime},
+};
 
 use crate::{
     exit::Exit,
@@ -73,9 +78,23 @@ pub enum Ending {
     Interrupted(Interrupt, Error),
 }
 
+/// The time of day where this machine is, which whoever looks on compares with a watch.
+struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, line: &mut Writer<'_>) -> std::fmt::Result {
+        let now = jiff::Zoned::now().datetime();
+        write!(line, "{}", now.round(jiff::Unit::Second).unwrap_or(now))
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = secrets::arguments();
-    let cli = match Cli::try_parse_from(&arguments) {
+    let command = screen::with_short_help(Cli::command());
+    let parsed = command
+        .try_get_matches_from(&arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return secrets::refuse(&error, &arguments),
     };
@@ -91,7 +110,7 @@ fn main() -> ExitCode {
         .with_env_filter(EnvFilter::new(format!("{others},tonnage={level}")))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .without_time()
+        .with_timer(Clock)
         .with_target(false)
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

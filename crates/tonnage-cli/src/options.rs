@@ -51,24 +51,40 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     .map_err(|_| "write rows or bytes a second, such as 50k/s or 20MB/s".to_owned())
 }
 
-/// `500ms`, `2s`, `1.5s`, `3m`: more than nothing.
+/// The units of times, the longest ending first.
+const TIMES: [(&str, f64); 6] = [
+    ("us", 1e-6),
+    ("ms", 1e-3),
+    ("min", 60.0),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
+
+/// `500ms`, `2s`, `1.5s`, `3m`, `1h`: more than nothing.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    timed(text, &[("ms", 1e-3), ("s", 1.0), ("m", 60.0)], 1e-3)
-        .ok_or_else(|| "write a time such as 500ms, 2s or 1m".to_owned())
+    timed(text, 1e-3).ok_or_else(|| "write a time such as 500ms, 2s or 1m".to_owned())
+}
+
+/// The same, and a number alone, which is milliseconds.
+pub fn age(text: &str) -> Result<Duration, String> {
+    match text.trim().parse::<u64>() {
+        Ok(milliseconds) => Ok(Duration::from_millis(milliseconds)),
+        Err(_) => seconds(text),
+    }
 }
 
 /// `0`, `500us`, `70ms`, `0.2s`.
 pub fn round_trip(text: &str) -> Result<Duration, String> {
     match text.trim() {
         "0" => Ok(Duration::ZERO),
-        text => timed(text, &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)], 0.0)
-            .ok_or_else(|| "write a time such as 0, 500us or 70ms".to_owned()),
+        text => timed(text, 0.0).ok_or_else(|| "write a time such as 0, 500us or 70ms".to_owned()),
     }
 }
 
-/// A number with one of `units`, the longest ending first, of seconds from `least` to a day.
-fn timed(text: &str, units: &[(&str, f64)], least: f64) -> Option<Duration> {
-    let found = units
+/// A number with one of [`TIMES`], of seconds from `least` to a day.
+fn timed(text: &str, least: f64) -> Option<Duration> {
+    let found = TIMES
         .iter()
         .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let (digits, factor) = found?;
@@ -179,14 +195,18 @@ mod tests {
         assert_eq!(seconds("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(seconds("1.5s"), Ok(Duration::from_millis(1_500)));
         assert_eq!(seconds("2m"), Ok(Duration::from_secs(120)));
-        for bad in ["", "2", "s", "0s", "-1s", "NaNs", "1e99s", "2h"] {
+        for bad in ["", "2", "s", "0s", "-1s", "NaNs", "1e99s", "25h"] {
             assert!(seconds(bad).is_err(), "{bad}");
         }
+        assert_eq!(seconds("1h"), Ok(Duration::from_secs(3600)));
+        assert_eq!(seconds("2min"), seconds("120s"));
+        assert_eq!(age("1000"), age("1s"));
+        assert!(age("soon").is_err());
         assert_eq!(round_trip("0"), Ok(Duration::ZERO));
         assert_eq!(round_trip("70ms"), Ok(Duration::from_millis(70)));
         assert_eq!(round_trip("500us"), Ok(Duration::from_micros(500)));
         assert_eq!(round_trip("0.2s"), Ok(Duration::from_millis(200)));
-        for bad in ["", "70", "ms", "-1ms", "NaNs", "1h"] {
+        for bad in ["", "70", "ms", "-1ms", "NaNs", "25h"] {
             assert!(round_trip(bad).is_err(), "{bad}");
         }
         assert_eq!(bandwidth("10MB/s"), Ok(10_000_000));

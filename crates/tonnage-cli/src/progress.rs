@@ -2,17 +2,27 @@
 
 use std::{
     io::IsTerminal,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tonnage::{load::Progress, report::Grouped};
 
+/// Between lines that nobody has asked for.
+const MINUTE: Duration = Duration::from_secs(60);
+/// Between lines that were asked for.
+const PLAIN: Duration = Duration::from_secs(10);
+/// So many rows that wait are worth a word.
+const WAITING_SHOWN: u64 = 1_000;
+
 /// How progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Style {
-    /// A bar on a terminal, plain lines elsewhere
+    /// A bar on a terminal, a line a minute elsewhere
     Auto,
     /// A line every ten seconds
     Plain,
@@ -27,32 +37,37 @@ pub async fn show(
     bytes_total: Option<u64>,
 ) -> std::convert::Infallible {
     let started = Instant::now();
-    match style {
-        Style::None => std::future::pending().await,
-        Style::Auto if std::io::stderr().is_terminal() => bar(&progress, bytes_total, started).await,
-        _ => loop {
-            tokio::time::sleep(Duration::from_secs(10)).await;
-            eprintln!("{}", line(&progress, bytes_total, started));
-        },
+    let each = match style {
+        Style::None => return std::future::pending().await,
+        Style::Auto if std::io::stderr().is_terminal() => return bar(&progress, bytes_total, started).await,
+        Style::Auto => MINUTE,
+        Style::Plain => PLAIN,
+    };
+    loop {
+        tokio::time::sleep(each).await;
+        eprintln!("{}", line(&progress, bytes_total, started.elapsed()));
     }
 }
 
 async fn bar(progress: &Progress, bytes_total: Option<u64>, started: Instant) -> std::convert::Infallible {
     let (bar, template) = match bytes_total {
-        Some(total) => (
-            ProgressBar::new(total),
-            "{bar:30} {percent:>3}%  {msg}  {eta} left",
-        ),
-        None => (ProgressBar::new_spinner(), "{spinner} {bytes}  {msg}"),
+        Some(total) => (ProgressBar::new(total), "{bar:30} {percent:>3}%  {wide_msg}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes}  {wide_msg}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    // Cleared when this future is dropped, so that the summary stands alone.
+    // Cleared when this future is dropped, so that the summary is alone.
     let bar = Cleared(bar);
     loop {
-        bar.0.set_position(progress.bytes_read.load(Ordering::Relaxed));
-        bar.0.set_message(rows(progress, started));
+        let read = progress.bytes_read.load(Ordering::Relaxed);
+        let done = bytes_total.map_or(read, |total| (progress.share(total) * total as f64) as u64);
+        bar.0.set_position(done);
+        let mut text = rows(progress, started.elapsed());
+        if let Some(left) = left(progress, bytes_total, started.elapsed()) {
+            text = format!("{left}  {text}");
+        }
+        bar.0.set_message(text);
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -65,19 +80,28 @@ impl Drop for Cleared {
     }
 }
 
-fn rows(progress: &Progress, started: Instant) -> String {
-    let written = progress.written.load(Ordering::Relaxed);
-    let uncommitted = progress.uncommitted.load(Ordering::Relaxed);
-    if written == 0 && uncommitted > 0 {
-        let rate = uncommitted as f64 / started.elapsed().as_secs_f64().max(0.001);
-        let (rows, rate) = (Grouped(uncommitted), Grouped(rate as u64));
-        return format!("{rows} rows, not committed yet  {rate} rows/s");
+/// Rows and their rate, what waits for the database, what is wrong with some.
+fn rows(progress: &Progress, elapsed: Duration) -> String {
+    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let (written, uncommitted) = (get(&progress.written), get(&progress.uncommitted));
+    let (rows, words) = match written == 0 && uncommitted > 0 {
+        true => (uncommitted, "rows, not committed yet"),
+        false => (written, "rows"),
+    };
+    let rate = rows as f64 / elapsed.as_secs_f64().max(0.001);
+    let mut text = format!("{} {words}  {} rows/s", Grouped(rows), Grouped(rate as u64));
+    let waiting = progress.waiting();
+    if waiting >= WAITING_SHOWN {
+        text.push_str(&format!("  {} wait for the database", Grouped(waiting)));
+    } else if written > 0 && get(&progress.bytes_read) > 0 && !progress.completing.load(Ordering::Relaxed) {
+        text.push_str("  the database waits for rows");
     }
-    let rate = written as f64 / started.elapsed().as_secs_f64().max(0.001);
-    let mut text = format!("{} rows  {} rows/s", Grouped(written), Grouped(rate as u64));
-    let rejected = progress.rejected.load(Ordering::Relaxed);
+    let rejected = get(&progress.rejected);
     if rejected > 0 {
         text.push_str(&format!("  {} rejected", Grouped(rejected)));
+        if let Some(first) = progress.first_reject.get() {
+            text.push_str(&format!(", first {first}"));
+        }
     }
     if progress.completing.load(Ordering::Relaxed) {
         text.push_str("  completing the table");
@@ -85,18 +109,64 @@ fn rows(progress: &Progress, started: Instant) -> String {
     text
 }
 
-fn line(progress: &Progress, bytes_total: Option<u64>, started: Instant) -> String {
-    let read = progress.bytes_read.load(Ordering::Relaxed);
-    let seconds = started.elapsed().as_secs_f64();
-    let mut text = format!("{seconds:.0} s  {}", rows(progress, started));
-    let reading = !progress.completing.load(Ordering::Relaxed);
-    if let Some(total) = bytes_total.filter(|t| reading && *t > 0 && read > 0) {
-        let share = (read as f64 / total as f64).min(1.0);
-        text.push_str(&format!(
-            "  {:.0}%  {:.0} s left",
-            share * 100.0,
-            seconds / share - seconds
-        ));
+/// How long it takes until all is done, as it went until now.
+fn left(progress: &Progress, bytes_total: Option<u64>, elapsed: Duration) -> Option<String> {
+    let share = progress.share(bytes_total?);
+    let goes_on = share > 0.0 && !progress.completing.load(Ordering::Relaxed);
+    let seconds = (elapsed.as_secs_f64() / share - elapsed.as_secs_f64()).ceil();
+    // Years are no answer.
+    (goes_on && seconds < 1e7).then(|| format!("{} left", clock(seconds as u64)))
+}
+
+/// `45 s`, `3:05 min`, `2:03:04 h`.
+fn clock(seconds: u64) -> String {
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{rest} s"),
+        (0, _) => format!("{minutes}:{rest:02} min"),
+        _ => format!("{hours}:{minutes:02}:{rest:02} h"),
     }
-    text
+}
+
+fn line(progress: &Progress, bytes_total: Option<u64>, elapsed: Duration) -> String {
+    let mut text = clock(elapsed.as_secs());
+    if let Some(total) = bytes_total {
+        text.push_str(&format!("  {:.0}%", (progress.share(total) * 100.0).floor()));
+    }
+    if let Some(left) = left(progress, bytes_total, elapsed) {
+        text.push_str(&format!("  {left}"));
+    }
+    format!("{text}  {}", rows(progress, elapsed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_not_done() {
+        let progress = Progress::default();
+        let set = |count: &AtomicU64, value| count.store(value, Ordering::Relaxed);
+        set(&progress.read, 400_000);
+        set(&progress.bytes_read, 4_000_000);
+        set(&progress.written, 19_000);
+        set(&progress.rejected, 1_000);
+        let _ = progress.first_reject.set("a.csv row 7: no".to_owned());
+        assert_eq!(
+            line(&progress, Some(4_000_000), Duration::from_secs(10)),
+            "10 s  5%  3:10 min left  19,000 rows  1,900 rows/s  380,000 wait for the database  1,000 rejected, first \
+             a.csv row 7: no"
+        );
+        set(&progress.written, 399_000);
+        assert_eq!(
+            line(&progress, Some(4_000_000), Duration::from_secs(100)),
+            "1:40 min  100%  0 s left  399,000 rows  3,990 rows/s  the database waits for rows  1,000 rejected, first \
+             a.csv row 7: no"
+        );
+        assert_eq!(
+            line(&Progress::default(), None, Duration::from_secs(3)),
+            "3 s  0 rows  0 rows/s"
+        );
+        assert_eq!(clock(7384), "2:03:04 h");
+    }
 }

@@ -317,7 +317,8 @@ impl OtherLedger {
     /// Runs whose inputs were found and that were not read yet: unfinished ones first, then the newest.
     pub fn unread(&self, sought: &Sought) -> Vec<String> {
         let is_unread = |record: &&InputRecord| {
-            record.detail.own_table() == sought.table && !self.runs.iter().any(|run| run.run_id == record.run_id)
+            record.detail.own_table() == sought.table
+                && !self.runs.iter().any(|run| run.run_id == record.run_id)
         };
         let mut unread: Vec<_> = self.inputs.iter().filter(is_unread).collect();
         unread.sort_by(|a, b| (a.finished, &b.run_id).cmp(&(b.finished, &a.run_id)));

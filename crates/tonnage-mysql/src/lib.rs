@@ -57,7 +57,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     sync::Lock,
-    table::{ForeignKey, Table, TableName, TableSpec},
+    table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
         Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, StatementMax,
         StatementSplitting, Statements, Target, UniqueKeys, WriteRequest, Writer, splits_nothing,
@@ -281,6 +281,13 @@ impl MysqlTarget {
 /// How long the lock of a table to be dropped is waited for.
 const DROP_WAIT_SECONDS: u32 = 30;
 
+impl MysqlTarget {
+    /// Whether there is a type for UUIDs.
+    fn has_uuid(&self) -> bool {
+        self.version.product == Product::MariaDb && self.version.number >= (10, 7, 0)
+    }
+}
+
 #[async_trait]
 impl Target for MysqlTarget {
     fn capabilities(&self) -> &Capabilities {
@@ -354,10 +361,7 @@ impl Target for MysqlTarget {
     }
 
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
-        types::create_statement(
-            spec,
-            self.version.product == Product::MariaDb && self.version.number >= (10, 7, 0),
-        )
+        types::create_statement(spec, self.has_uuid())
     }
 
     async fn create(&self, spec: &TableSpec) -> Result<()> {
@@ -478,6 +482,11 @@ impl Statements for MysqlTarget {
         described.table.notes.push(self.server.keeps.clone());
         Ok(described.table)
     }
+
+    async fn run_script(&self, script: &str) -> Result<()> {
+        let mut session = self.session().await?;
+        session.query_drop(script).await.map_err(errors::statement)
+    }
 }
 
 #[async_trait]
@@ -514,6 +523,12 @@ impl Prepare for MysqlTarget {
             .query_drop(statements::empty(name))
             .await
             .map_err(|e| errors::statement(e).at(format!("cannot empty {name}")))
+    }
+
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        let statement = types::add_columns(&table.name, columns, self.has_uuid())?;
+        let added = self.run_script(&statement).await;
+        added.map_err(|error| error.at(format!("no columns can be added to {}", table.name)))
     }
 
     async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {

@@ -486,6 +486,28 @@ fn checked(identifier: &str) -> Result<String> {
     Ok(quote(identifier))
 }
 
+/// A column of UUIDs where there is no type for them.
+const UUID_AS_TEXT: &str = "char(36)";
+
+/// The statement that adds columns to a table.
+pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec], has_uuid: bool) -> Result<String> {
+    let mut wrong = refused_names(columns, COLUMNS_MAX, str::to_lowercase);
+    let mut added = Vec::with_capacity(columns.len());
+    for ColumnSpec { name, ty, .. } in columns {
+        let declared = match ty {
+            ColumnType::Uuid if !has_uuid => Ok(UUID_AS_TEXT.to_owned()),
+            ty => sql_type(name, *ty, false),
+        };
+        // A timestamp without it would fill itself in.
+        match (checked(name), declared) {
+            (Ok(name), Ok(declared)) => added.push(format!("ADD COLUMN {name} {declared} NULL")),
+            (name, declared) => wrong.extend(name.err().into_iter().chain(declared.err())),
+        }
+    }
+    refused_columns(table, wrong)?;
+    Ok(format!("ALTER TABLE {} {}", quote_table(table), added.join(", ")))
+}
+
 /// The statement that creates a table. Text compares as it does by this server's default.
 pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<String> {
     let table = match &spec.name.schema {
@@ -504,7 +526,7 @@ pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<Strin
     for ColumnSpec { name, ty, nullable } in &spec.columns {
         let key = spec.key.contains(name);
         let declared = match ty {
-            ColumnType::Uuid if !has_uuid => Ok("char(36)".to_owned()),
+            ColumnType::Uuid if !has_uuid => Ok(UUID_AS_TEXT.to_owned()),
             ty if is_crowded && !key && row_bytes(ty) > APART_BYTES => Ok("longtext".to_owned()),
             ty => sql_type(name, *ty, key),
         };

@@ -62,7 +62,7 @@ use tonnage_core::{
     router::Router,
     statement::{Dialect, Statement},
     sync::Lock,
-    table::{ForeignKey, Table, TableName, TableSpec},
+    table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
         Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan, Statements,
         Target, WriteRequest, Writer,
@@ -378,6 +378,11 @@ impl Statements for PostgresTarget {
         obstacles.insert(statement.text().to_owned(), obstacle);
         Ok(described.table)
     }
+
+    async fn run_script(&self, script: &str) -> Result<()> {
+        let session = self.session().await?;
+        session.batch_execute(script).await.map_err(errors::statement)
+    }
 }
 
 #[async_trait]
@@ -449,6 +454,11 @@ impl Prepare for PostgresTarget {
 
     async fn check_preparation(&self, table: &Table, preparation: Preparation) -> Result<PreparationEffects> {
         prepare::check_preparation(&*self.session().await?, table, preparation).await
+    }
+
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        let added = self.run_script(&types::add_columns(&table.name, columns)?).await;
+        added.map_err(|error| error.at(format!("no columns can be added to {}", table.name)))
     }
 }
 

@@ -3,7 +3,7 @@
 use tonnage_core::{
     error::{Error, Result},
     operation::Durability,
-    table::{ColumnSpec, Equality, TableSpec, refused_columns, refused_names},
+    table::{ColumnSpec, Equality, TableName, TableSpec, refused_columns, refused_names},
     types::{ColumnType, decimal},
 };
 
@@ -173,7 +173,7 @@ pub(super) fn quote_all<'a>(identifiers: impl IntoIterator<Item = &'a str>) -> S
 }
 
 /// A table in SQL.
-pub(super) fn quote_table(name: &tonnage_core::table::TableName) -> String {
+pub(super) fn quote_table(name: &TableName) -> String {
     match &name.schema {
         Some(schema) => format!("{}.{}", quote(schema), quote(&name.name)),
         None => quote(&name.name),
@@ -229,6 +229,23 @@ fn checked(identifier: &str) -> Result<String> {
     Ok(quote(identifier))
 }
 
+fn declared(name: &str, ty: ColumnType) -> Result<String> {
+    sql_type(ty).ok_or_else(|| Error::bug(format!("column '{name}' is to be created without a type")))
+}
+
+/// The statement that adds columns to a table.
+pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec]) -> Result<String> {
+    let mut wrong = refused_names(columns, COLUMNS_MAX, str::to_owned);
+    let names = columns.iter().map(|column| checked(&column.name));
+    wrong.extend(names.filter_map(Result::err));
+    refused_columns(table, wrong)?;
+    let added = columns.iter().map(|ColumnSpec { name, ty, .. }| {
+        Ok(format!("ADD COLUMN {} {}", checked(name)?, declared(name, *ty)?))
+    });
+    let added = added.collect::<Result<Vec<_>>>()?;
+    Ok(format!("ALTER TABLE {} {}", quote_table(table), added.join(", ")))
+}
+
 /// The statement that creates a table.
 pub(super) fn create_statement(spec: &TableSpec) -> Result<String> {
     let table = match &spec.name.schema {
@@ -241,8 +258,7 @@ pub(super) fn create_statement(spec: &TableSpec) -> Result<String> {
     refused_columns(&spec.name, wrong)?;
     let mut lines = Vec::with_capacity(spec.columns.len() + 1);
     for ColumnSpec { name, ty, nullable } in &spec.columns {
-        let declared = sql_type(*ty)
-            .ok_or_else(|| Error::bug(format!("column '{name}' is to be created without a type")))?;
+        let declared = declared(name, *ty)?;
         let constraint = if *nullable && !spec.key.contains(name) {
             ""
         } else {
@@ -271,7 +287,6 @@ pub(super) fn commit_setting(current: &str, durability: Durability) -> Option<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_core::table::TableName;
 
     #[test]
     fn modifiers_are_decoded() {

@@ -53,7 +53,7 @@ use tonnage_core::{
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement},
-    table::{ForeignKey, Table, TableName, TableSpec},
+    table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
         Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, Statements, Target,
         WriteRequest, Writer,
@@ -285,6 +285,17 @@ impl Statements for SqliteTarget {
         self.on_required(move |connection| execute::describe(connection, &statement))
             .await
     }
+
+    async fn run_script(&self, script: &str) -> Result<()> {
+        let script = script.to_owned();
+        self.ledger
+            .0
+            .run(move |control| {
+                let ran = control.created()?.connection.execute_batch(&script);
+                ran.map_err(ledger::failed)
+            })
+            .await
+    }
 }
 
 #[async_trait]
@@ -329,5 +340,10 @@ impl Prepare for SqliteTarget {
         let name = table.name.name.clone();
         self.on_required(move |connection| prepare::check_preparation(connection, &name, preparation))
             .await
+    }
+
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        let added = self.run_script(&sql::add_columns(&table.name, columns)?).await;
+        added.map_err(|error| error.at(format!("no columns can be added to {}", table.name)))
     }
 }

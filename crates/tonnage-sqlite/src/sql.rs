@@ -6,7 +6,7 @@ use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
     statement::Statement,
-    table::{ColumnSpec, TableSpec, refused_columns, refused_names},
+    table::{ColumnSpec, TableName, TableSpec, refused_columns, refused_names},
     types::ColumnType,
 };
 
@@ -70,6 +70,22 @@ pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
         quote(&spec.name.name),
         lines.join(",\n  ")
     ))
+}
+
+/// The statements that add columns to a table.
+pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec]) -> Result<String> {
+    refused_columns(
+        table,
+        refused_names(columns, COLUMNS_MAX, str::to_ascii_lowercase),
+    )?;
+    let each = columns.iter().map(|column| {
+        let definition = column_definition(column, false, false)?;
+        Ok(format!(
+            "ALTER TABLE {} ADD COLUMN {definition};",
+            quote(&table.name)
+        ))
+    });
+    Ok(each.collect::<Result<Vec<_>>>()?.join("\n"))
 }
 
 fn column_definition(column: &ColumnSpec, is_rowid: bool, in_key: bool) -> Result<String> {
@@ -319,7 +335,6 @@ impl Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_core::table::TableName;
 
     fn column(name: &str, ty: ColumnType, nullable: bool) -> ColumnSpec {
         ColumnSpec {

@@ -49,12 +49,12 @@ use crate::{
 #[command(after_help = "Examples:
   tonnage bench sqlite:shop.db
   tonnage bench postgresql://app@db/shop --workload journal --method array,native --batch-rows 100,1k,10k -j 1,2,4
-  tonnage bench mariadb://app@db/shop --operation insert,update,delete --repeat 5 -o before --yes
+  tonnage bench mariadb://app@db/shop --mode insert,update,delete --repeat 5 -o before --yes
   tonnage bench postgresql://app@db/shop --rtt 0,1ms,70ms --method single,native
-  tonnage bench postgresql://app@db/shop --table orders --operation insert,upsert
+  tonnage bench postgresql://app@db/shop --table orders --mode insert,upsert
   tonnage bench mariadb://app@db/shop --rows-from 'orders/*.csv' --key id --indexes 0,1,3
   tonnage bench shop.db --workload readings --columns 5,50,500 --page-size 4k,16k
-  tonnage bench mariadb://app@db/shop --workload ycsb --operation update --touch zipfian --reads 50,95
+  tonnage bench mariadb://app@db/shop --workload ycsb --mode update --touch zipfian --reads 50,95
   tonnage bench postgresql://app@db/shop --rate 5k --method single,array --batch-rows 10,100 --duration 10s
   tonnage bench --compare before after
 
@@ -92,7 +92,7 @@ pub struct BenchArgs {
     key: Vec<String>,
 
     /// insert, upsert (every second row is there), update, delete (every row is there)
-    #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation, default_value = "insert", help_heading = "What to measure")]
+    #[arg(long = "mode", alias = "operation", value_name = "O,..", value_delimiter = ',', value_parser = operation, default_value = "insert", help_heading = "What to measure")]
     operation: Vec<Mode>,
 
     /// Which of the rows that are there an update, an upsert or a read meets: each once, uniform (any, some again), zipfian

@@ -28,7 +28,7 @@ use crate::{
 #[command(after_help = "Examples:
   tonnage explain shop.db -t orders
   tonnage explain postgresql://app@db/shop -t orders orders.csv --method array,native
-  tonnage explain mariadb://app@db/shop -t orders --operation update --with-triggers
+  tonnage explain mariadb://app@db/shop -t orders --mode update --with-triggers
 
 An empty copy of the table is loaded and removed; the table itself is only read. Its triggers are not copied unless
 --with-triggers asks for it: what they change is known from the catalogue. Columns with a default are left to it, as a
@@ -48,7 +48,7 @@ pub struct ExplainArgs {
     sources: Vec<String>,
 
     /// insert, update, delete [default: insert, and the others where the table has a primary key]
-    #[arg(long, value_name = "O,..", value_delimiter = ',', value_parser = operation)]
+    #[arg(long = "mode", alias = "operation", value_name = "O,..", value_delimiter = ',', value_parser = operation)]
     operation: Vec<Mode>,
 
     /// The methods to look at [default: all that the database has]

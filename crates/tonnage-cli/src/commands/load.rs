@@ -60,6 +60,18 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "What to do")]
     truncate: bool,
 
+    /// Give the table the columns of the input that it lacks; they may be null
+    #[arg(long, help_heading = "What to do")]
+    add_columns: bool,
+
+    /// SQL to run before the first row; may be given again. An attempt after one that has written nothing runs it again
+    #[arg(long, value_name = "SQL", help_heading = "What to do")]
+    before_sql: Vec<String>,
+
+    /// SQL to run after the last row; may be given again. Where it fails the run is unfinished, and --resume runs it again
+    #[arg(long, value_name = "SQL", help_heading = "What to do")]
+    after_sql: Vec<String>,
+
     /// Load only the files that no finished run has loaded into the table; with --resume an unfinished run goes on first
     #[arg(long, conflicts_with_all = ["restart", "truncate", "recreate", "source_table", "source_query"], help_heading = "What to do")]
     new_files: bool,
@@ -138,11 +150,12 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
 /// What to do, and the columns whose instants are numbers.
 fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
     let ColumnTypes { mut types, epochs } = ColumnTypes::parse(&args.types)?;
-    if args.create.is_none() {
+    if args.create.is_none() && !args.add_columns {
         // The column has its own type: how its values are written is all that is said of it.
         types.retain(|(name, _)| epochs.iter().all(|(epoch, _)| epoch != name));
     }
-    if !types.is_empty() && args.create.is_none() {
+    let makes_columns = args.create.is_some() || args.add_columns;
+    if !types.is_empty() && !makes_columns {
         return Err(Error::config("--type is for tables that --create makes")
             .hint("a column's own type decides how text is read"));
     }
@@ -163,6 +176,9 @@ fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
             SortName::Full => Some(Sort::Full),
         },
         truncate: args.truncate,
+        add_columns: args.add_columns,
+        before_sql: args.before_sql.clone(),
+        after_sql: args.after_sql.clone(),
         new_files: args.new_files,
         recreate: args.recreate,
         rebuild_indexes: args.rebuild_indexes,
@@ -173,7 +189,7 @@ fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
             Some(CreateName::Replace) => Create::Replace,
         },
         scan: match args.scan {
-            ScanName::Auto if args.create.is_none() => Scan::Sample,
+            ScanName::Auto if !makes_columns => Scan::Sample,
             ScanName::Auto => Scan::Auto,
             ScanName::Sample => Scan::Sample,
             ScanName::All => Scan::All,

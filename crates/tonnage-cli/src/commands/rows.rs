@@ -19,7 +19,7 @@ use tonnage::{
     report::{Counted, Grouped, Report},
     sinks::Output,
     source::Source,
-    sources::{self, Format, TextOptions},
+    sources::{self, DifferingColumns, Format, TextOptions},
     stop::Stop,
     table::TableName,
     target::Target,
@@ -61,9 +61,13 @@ pub struct RowsArgs {
     #[arg(long, value_name = "SRC=DST,..", value_parser = pairs, help_heading = "What to do")]
     map: Vec<Pairs>,
 
-    /// A column that the input does not have: a text, or {file}, {row} (its number in the file) or {now}; may be given
-    /// again
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "What to do")]
+    /// A column that the input does not have, or another value for one that it has: a text, or {column}, {file}, {row}
+    ///
+    /// May be given again. A text, in which {name} is a column of the input, and {file}, {row} (its number in the file), {run} and {now} are what is known of
+    /// the row; {trim(name)} is what a function makes of it: cast(x, type), coalesce(x, y), concat(x, y),
+    /// format(time, '%d.%m.%Y'), json(x, '$.a.b[0]'), lower, nullif(x, 'text'), replace(x, 'what', 'by'),
+    /// split(x, ' ', 1), substr(x, from, length), trim, upper
+    #[arg(long, value_name = "NAME=TEXT", value_parser = pair, help_heading = "What to do")]
     add: Vec<(String, String)>,
 
     /// Make the names of the input plain: `First Name (mm)` is first_name_mm
@@ -155,7 +159,9 @@ pub struct RowsArgs {
     #[arg(long, alias = "query", value_name = "SQL", help_heading = "How to read")]
     source_query: Option<String>,
 
-    /// The format. auto goes by the files' endings, or by what they begin with, and finds out how text is cut where the
+    /// The format
+    ///
+    /// auto goes by the files' endings, or by what they begin with, and finds out how text is cut where the
     /// options do not say it; csv and tsv read it as the options say and not otherwise
     #[arg(long, value_enum, default_value_t = FormatName::Auto, hide_default_value = true, help_heading = "How to read")]
     format: FormatName,
@@ -219,6 +225,10 @@ pub struct RowsArgs {
     /// Make columns of the keys of objects within objects of JSON: address.city
     #[arg(long, help_heading = "How to read")]
     flatten: bool,
+
+    /// Take the columns of all files, by name, where they differ; a file that lacks one has nulls for it
+    #[arg(long, help_heading = "How to read")]
+    union: bool,
 
     /// The sheet of an Excel file [default: the first]
     #[arg(long, value_name = "NAME", help_heading = "How to read")]
@@ -340,8 +350,10 @@ enum FormatName {
     Auto,
     Csv,
     Tsv,
+    #[value(alias = "jsonl", alias = "ndjson")]
     Json,
     Parquet,
+    #[value(alias = "ipc")]
     Arrow,
 }
 
@@ -497,6 +509,10 @@ impl RowsArgs {
             },
             flatten: self.flatten,
             sheet: self.sheet.clone(),
+            differing: match self.union {
+                true => DifferingColumns::United,
+                false => DifferingColumns::Refused,
+            },
             ..TextOptions::default()
         })
     }

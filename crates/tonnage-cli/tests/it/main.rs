@@ -46,6 +46,7 @@ mod roles;
 mod same_files;
 #[path = "../../../tonnage/tests/it/cassandra/session.rs"]
 mod session;
+mod shaping;
 mod sharded;
 mod silent;
 mod snapshots;

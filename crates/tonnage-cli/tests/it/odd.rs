@@ -276,7 +276,7 @@ fn columns_that_a_file_lacks_are_added() {
     );
     for (options, words) in [
         ("--add a=1", "a column of this name"),
-        ("--add b={line}", "there is no {line}"),
+        ("--add b={line}", "has no column 'line'"),
         ("--add a2=x", "which table t lacks"),
         ("--no-header --add b=1", "--add needs names"),
     ] {

@@ -493,7 +493,8 @@ fn a_load_that_is_killed_goes_on_where_each_member_stands() {
 /// Two tables of one name, each over four databases of the same server, which are given rows of the same content.
 #[test]
 fn a_table_of_the_same_name_in_other_databases_is_another_table() {
-    let table = "CREATE TABLE orders (customer bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (customer, id))";
+    let table =
+        "CREATE TABLE orders (customer bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (customer, id))";
     let picky = table.replace("PRIMARY KEY", "CHECK (id < 40), PRIMARY KEY");
     let first = Shards::on(Database::MariaDb, &picky);
     let second = Shards::on(Database::MariaDb, table);

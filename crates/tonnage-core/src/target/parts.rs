@@ -21,7 +21,7 @@ use crate::{
     reader::{ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
-    table::{ForeignKey, Table, TableName},
+    table::{ColumnSpec, ForeignKey, Table, TableName},
 };
 
 /// The parts of a target. No `Default`: a new part makes every target decide.
@@ -77,6 +77,9 @@ pub trait Statements: Send + Sync {
     /// type that the database found for it ([`ColumnType::Any`](crate::ColumnType::Any) where it has none). Its
     /// identity's shape changes with these types; its object is given by the engine.
     async fn describe(&self, statement: &Statement) -> Result<Table>;
+
+    /// Runs `script`, one statement or several, outside of any run. What it commits stays.
+    async fn run_script(&self, script: &str) -> Result<()>;
 }
 
 /// Reads tables and the results of queries as a whole.
@@ -138,6 +141,9 @@ pub trait Prepare: Send + Sync {
 
     /// Empties a table outside any run (`--ledger none`).
     async fn truncate(&self, name: &TableName) -> Result<()>;
+
+    /// Adds columns, all of which may be null, behind those that `table` has. Where it fails some may have been added.
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()>;
 }
 
 /// Upserts and ignores by whichever unique key finds a row, where no single one can be named.
@@ -217,6 +223,22 @@ impl dyn Target + '_ {
         match self.parts().statements {
             Some(part) => part.describe(statement).await,
             None => Err(self.lacks("runs no statement of your own")),
+        }
+    }
+
+    /// See [`Statements::run_script`].
+    pub async fn run_script(&self, script: &str) -> Result<()> {
+        match self.parts().statements {
+            Some(part) => part.run_script(script).await,
+            None => Err(self.lacks("runs no statement of your own")),
+        }
+    }
+
+    /// See [`Prepare::add_columns`].
+    pub async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        match self.parts().prepare {
+            Some(part) => part.add_columns(table, columns).await,
+            None => Err(self.lacks("does not add columns to a table")),
         }
     }
 

@@ -11,7 +11,28 @@ use tonnage_core::{
     types::ColumnType,
 };
 
+use tonnage_formats::sources::added::used_columns;
+
 use crate::plan::{LoadOptions, mapped, replaces_header};
+
+/// A column of such a table.
+pub fn provisional_column(column: &ColumnSpec) -> Column {
+    Column {
+        name: column.name.clone(),
+        ty: Some(column.ty),
+        declared: column.ty.to_string(),
+        nullable: column.nullable,
+        has_default: false,
+        generated: false,
+        numbered: None,
+        equality: match column.ty {
+            ColumnType::Float32 | ColumnType::Float64 | ColumnType::Numeric | ColumnType::Char { .. } => {
+                Equality::ServerOnly
+            }
+            _ => Equality::Provable,
+        },
+    }
+}
 
 /// The table that `--create` makes in `target` for a source. `Schema` that names all columns that it cannot have.
 pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Result<TableSpec> {
@@ -116,23 +137,45 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
     })
 }
 
+/// The columns of a source that `table` lacks, as it can be given them. `Schema` where it cannot have one.
+pub fn missing_columns(
+    from: &dyn Source,
+    options: &LoadOptions,
+    target: &dyn Target,
+    table: &Table,
+) -> Result<Vec<ColumnSpec>> {
+    let source = from.schema();
+    if !source.named || replaces_header(source, options) {
+        return Err(
+            Error::config("--add-columns needs names, and the columns of the input have none")
+                .hint("a header names them"),
+        );
+    }
+    let used = used_columns(&options.add)?;
+    let asked = &options.types;
+    // The key is the table's, and so are the types of columns that it has.
+    let options = LoadOptions {
+        key: Vec::new(),
+        types: Vec::new(),
+        ..options.clone()
+    };
+    let mut columns = spec(from, &options, target)?.columns;
+    columns.retain(|column| {
+        let is_used = find_by_name(&used, &column.name, |name| name).is_some();
+        table.column(&column.name).is_none() && !is_used
+    });
+    for column in &mut columns {
+        column.nullable = true;
+        if let Some((_, ty)) = find_by_name(asked, &column.name, |(name, _)| name) {
+            column.ty = *ty;
+        }
+    }
+    Ok(columns)
+}
+
 /// The table that `spec` will be, as far as it can be known before it is made: for the plan of a dry run.
 pub fn provisional(spec: &TableSpec) -> Table {
-    let columns = spec.columns.iter().map(|c| Column {
-        name: c.name.clone(),
-        ty: Some(c.ty),
-        declared: c.ty.to_string(),
-        nullable: c.nullable,
-        has_default: false,
-        generated: false,
-        numbered: None,
-        equality: match c.ty {
-            ColumnType::Float32 | ColumnType::Float64 | ColumnType::Numeric | ColumnType::Char { .. } => {
-                Equality::ServerOnly
-            }
-            _ => Equality::Provable,
-        },
-    });
+    let columns = spec.columns.iter().map(provisional_column);
     let keys = match spec.key.is_empty() {
         true => Vec::new(),
         false => vec![Key {

@@ -91,7 +91,7 @@ fn fresh(plan: &Plan) -> Vec<SlotState> {
         .collect()
 }
 
-fn run_id() -> String {
+pub(super) fn run_id() -> String {
     uuid::Uuid::now_v7().simple().to_string()
 }
 

@@ -42,7 +42,7 @@ use tonnage_core::{
     statement::Statement,
     stop::Stop,
     sync::Lock,
-    table::{Numbered, Table, TableSpec, nearest},
+    table::{ColumnSpec, Numbered, Table, TableSpec, nearest},
     target::{self, Routed, Target},
 };
 use tonnage_formats::sources::{added, damage::has_changed, empty};
@@ -56,7 +56,7 @@ pub use self::{
     run::{AfterCommit, RunContext},
 };
 use self::{
-    create::{provisional, spec},
+    create::{missing_columns, provisional, provisional_column, spec},
     deal::Dealer,
     identity::{Ownership, Reading, own, rejects_file},
     run::{beside, run},
@@ -78,10 +78,14 @@ pub struct Prepared {
     create: Option<TableSpec>,
     /// What is dropped before it.
     replaces: Option<Table>,
+    /// Columns that the table is given before the first row.
+    added_columns: Vec<ColumnSpec>,
     plan: Plan,
     watch: Option<Watch>,
     between: Option<Arc<dyn AfterCommit>>,
     selection: Option<Selection>,
+    /// What `{run}` of an added column is.
+    run_id: added::RunId,
 }
 
 /// Told of rows that were put aside, once the commit that skips them is known.
@@ -135,12 +139,13 @@ async fn prepare_source(
     source: Box<dyn Source>,
     mut options: LoadOptions,
 ) -> Result<Prepared> {
+    let run_id = added::RunId::default();
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
         bytes_as_written: false,
         ..ParseContext::default()
     };
-    let source = added::with_columns(source, &options.add, &context)?;
+    let source = added::with_columns(source, &options.add, &context, run_id.clone())?;
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
         let source = empty::with_columns(source, fillable(&table));
@@ -166,15 +171,17 @@ async fn prepare_source(
             context,
             create: None,
             replaces: None,
+            added_columns: Vec::new(),
             plan,
             watch: None,
             between: None,
             selection: None,
+            run_id,
         });
     }
     check_replaced(&options)?;
     let found = target.table(&options.table).await?;
-    let mut replaces = None;
+    let (mut replaces, mut added_columns) = (None, Vec::new());
     let (table, create) = match (found, options.create) {
         (Some(table), Create::Replace) => {
             // What earlier attempts have written goes with the table.
@@ -190,7 +197,13 @@ async fn prepare_source(
             return Err(Error::config(format!("table {} exists", table.name))
                 .hint("--create=missing loads into it, --truncate empties it first"));
         }
-        (Some(table), _) => (table, None),
+        (Some(mut table), _) => {
+            if options.add_columns {
+                added_columns = missing_columns(&*source, &options, &*target, &table)?;
+                table.columns.extend(added_columns.iter().map(provisional_column));
+            }
+            (table, None)
+        }
         (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
         (None, _) => {
             let spec = spec(&*source, &options, &*target)?;
@@ -224,6 +237,19 @@ async fn prepare_source(
             replaced.name
         ));
     }
+    for column in &added_columns {
+        plan.notes.push(format!(
+            "{} is given the column '{}', {}",
+            plan.table.name, column.name, column.ty
+        ));
+    }
+    for (when, scripts) in [
+        ("before the first row", &options.before_sql),
+        ("after the last row", &options.after_sql),
+    ] {
+        plan.notes
+            .extend(scripts.iter().map(|script| format!("{when}: {script}")));
+    }
     // Refuses now what cannot be carried exactly.
     Convert::new(&plan, source.schema(), &context)?;
     Ok(Prepared {
@@ -234,11 +260,23 @@ async fn prepare_source(
         context,
         create,
         replaces,
+        added_columns,
         plan,
         watch: None,
         between: None,
         selection: None,
+        run_id,
     })
+}
+
+/// Runs the SQL of an option.
+async fn run_scripts(target: &dyn Target, scripts: &[String], option: &str) -> Result<()> {
+    for script in scripts {
+        tracing::info!("{option}: {script}");
+        let ran = target.run_script(script).await;
+        ran.map_err(|error| error.at(option))?;
+    }
+    Ok(())
 }
 
 /// The columns that take what a file gives them.
@@ -403,10 +441,20 @@ impl Prepared {
     /// where nothing was committed.
     pub async fn run(mut self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
         let is_idle = self.selection.as_ref().is_some_and(|selection| selection.nothing);
+        let target = self.target.clone();
+        let added_columns = std::mem::take(&mut self.added_columns);
+        if !added_columns.is_empty() && !is_idle {
+            let name = self.plan.table.name.clone();
+            let table = target.table(&name).await?;
+            let table = table.ok_or_else(|| Error::schema(format!("table {name} is not there any more")))?;
+            target.add_columns(&table, &added_columns).await?;
+            let table = target.table(&name).await?;
+            let table = table.ok_or_else(|| Error::schema(format!("table {name} is not there any more")))?;
+            return self.onto_made(table).await?.carry_out(progress, stop).await;
+        }
         let Some(spec) = self.create.take().filter(|_| !is_idle) else {
             return self.carry_out(progress, stop).await;
         };
-        let target = self.target.clone();
         if let Some(replaced) = &self.replaces {
             forget_replaced(&*target, &self.plan, replaced).await?;
         }
@@ -478,6 +526,7 @@ impl Prepared {
             watch,
             between,
             selection,
+            run_id,
             ..
         } = self;
         if let Some(selection) = selection.as_ref().filter(|selection| selection.nothing) {
@@ -514,6 +563,9 @@ impl Prepared {
                 Ownership::unrecorded(&plan, &options)
             }
         };
+        let handle = ownership.handle.as_ref();
+        // Nobody else sets it.
+        let _ = run_id.set(handle.map_or_else(identity::run_id, |handle| handle.run_id.clone()));
         progress
             .recorded
             .store(ownership.handle.is_some(), Ordering::Relaxed);
@@ -543,6 +595,12 @@ impl Prepared {
             }),
             false => plan,
         };
+        if !ownership.has_begun()
+            && let Err(error) = run_scripts(&*target, &options.before_sql, "--before-sql").await
+        {
+            forget_unbegun(&*target, &ownership, None, &error, &progress).await;
+            return Err(error);
+        }
         let rejects = rejects_file(target.ledger(), &ownership, &plan).await;
         let begin = async {
             let rejects = rejects?;
@@ -586,6 +644,11 @@ impl Prepared {
         let mut error = run(shared.clone(), source, dealer).await.err();
         if error.is_none() && stop.requested() {
             error = Some(Error::new(ErrorKind::Cancelled, "stopped on request"));
+        }
+        if error.is_none() {
+            error = run_scripts(&*target, &options.after_sql, "--after-sql")
+                .await
+                .err();
         }
         if error.is_none()
             && let Some(handle) = &ownership.handle

@@ -39,8 +39,11 @@ impl Prepared {
             mut source,
             plan,
             context,
+            run_id,
             ..
         } = self;
+        // Nothing is run.
+        let _ = run_id.set("(run)".to_owned());
         let work = move || {
             let convert = Convert::new(&plan, source.schema(), &context)?;
             source.request(&ReadRequest {

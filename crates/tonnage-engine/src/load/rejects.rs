@@ -15,8 +15,8 @@
 //!   puts a new file there, so what the process before it still writes or takes back reaches nobody.
 //!
 //! A record: `{"file":"orders.csv","row":7,"offset":211,"column":"qty","code":"22P02","message":"..","slot":0,
-//! "data":{"id":"7","qty":"x"}}`. `data` holds the fields as text, null for null; `raw_hex` stands instead where the
-//! record is not text that can be cut into fields.
+//! "data":{"id":"7","qty":"x"}}`. `data` holds the fields as text, null for null. A record that cannot be cut
+//! into fields has its text under `raw` instead, or under `raw_hex` where it is no UTF-8.
 
 use std::{
     collections::HashMap,
@@ -405,6 +405,8 @@ struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<Fields<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    raw: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     raw_hex: Option<String>,
 }
 
@@ -422,12 +424,13 @@ impl Serialize for Fields<'_> {
 
 impl<'a> Record<'a> {
     fn new(slot: u16, reject: &'a Reject) -> Self {
-        let (data, raw_hex) = match &reject.data {
-            RejectData::Fields(fields) => (Some(Fields(fields)), None),
-            RejectData::Raw(bytes) => (
-                None,
-                Some(bytes.iter().map(|b| format!("{b:02x}")).collect::<String>()),
-            ),
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let (data, raw, raw_hex) = match &reject.data {
+            RejectData::Fields(fields) => (Some(Fields(fields)), None, None),
+            RejectData::Raw(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => (None, Some(text), None),
+                Err(_) => (None, None, Some(hex(bytes))),
+            },
         };
         Self {
             file: &reject.file,
@@ -438,6 +441,7 @@ impl<'a> Record<'a> {
             message: &reject.problem.message,
             slot,
             data,
+            raw,
             raw_hex,
         }
     }

@@ -11,7 +11,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
@@ -73,6 +73,8 @@ pub struct Progress {
     pub left_out: AtomicU64,
     /// Rows put aside by this attempt.
     pub rejected: AtomicU64,
+    /// What was wrong with the first of them, and where it was.
+    pub first_reject: OnceLock<String>,
     /// Rows that earlier attempts handled.
     pub resumed: AtomicU64,
     /// Payload bytes handed to drivers.
@@ -94,6 +96,32 @@ pub struct Progress {
     pub completing: AtomicBool,
     /// What the source says of what was read: [`Source::remarks`].
     pub remarks: Mutex<Vec<String>>,
+}
+
+impl Progress {
+    /// Rows that were read and that nobody has dealt with yet: they wait for the database.
+    pub fn waiting(&self) -> u64 {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = [
+            &self.written,
+            &self.uncommitted,
+            &self.superseded,
+            &self.left_out,
+            &self.rejected,
+            &self.resumed,
+        ];
+        let done: u64 = counts.into_iter().map(get).sum();
+        get(&self.read).saturating_sub(done)
+    }
+
+    /// What part of `bytes_total` source bytes has been dealt with, from 0 to 1: of those that were read, as many as rows
+    /// do not wait.
+    pub fn share(&self, bytes_total: u64) -> f64 {
+        let read = self.read.load(Ordering::Relaxed).max(1) as f64;
+        let bytes_read = self.bytes_read.load(Ordering::Relaxed) as f64;
+        let done = 1.0 - self.waiting() as f64 / read;
+        (bytes_read / bytes_total.max(1) as f64 * done).clamp(0.0, 1.0)
+    }
 }
 
 /// Told of a commit: the steps that it made, and the rows that it put aside.
@@ -272,6 +300,14 @@ impl RunContext {
             self.progress
                 .rejected
                 .fetch_add(advance.counts.rejected, Ordering::Relaxed);
+        }
+        if let Some(first) = rejects.first() {
+            let problem = &first.problem;
+            let column = problem.column.as_ref().map(|name| format!(", column '{name}'"));
+            self.progress.first_reject.get_or_init(|| {
+                let column = column.unwrap_or_default();
+                format!("{} row {}{column}: {}", first.file, first.row, problem.message)
+            });
         }
         if let Some(committed) = &self.committed {
             committed(advances, rejects);

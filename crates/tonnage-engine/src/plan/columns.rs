@@ -9,7 +9,7 @@ use tonnage_core::{
     table::{Column, Names, Numbered, Table, columns_hint, find_by_name, nearest},
     types::ColumnType,
 };
-use tonnage_formats::sources::{Scan, csv::suspicious_delimiter};
+use tonnage_formats::sources::{Scan, added::used_columns, csv::suspicious_delimiter};
 
 use super::{Create, LoadOptions, PlanInputs, WriteColumn, operation, statement};
 
@@ -167,12 +167,15 @@ pub(super) fn match_columns(
     if (source.named || !options.map.is_empty()) && !replaces_header(source, options) {
         // Tables have thousands of columns.
         let names = Names::of(table.columns.iter().map(|c| c.name.as_str()));
+        let used = used_columns(&options.add)?;
         for (index, column) in source.columns.iter().enumerate() {
             let mapped = mapped(source, options, &column.name);
             match (names.find(&mapped), &wanted) {
                 (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
                 (None, Some(_)) => {}
                 (Some(at), _) => columns.push((index, at)),
+                // Its values are in a column that was made of them.
+                (None, None) if find_by_name(&used, &column.name, |name| name).is_some() => {}
                 (None, None) => return Err(unknown_source_column(table, source, options, &mapped)),
             }
         }

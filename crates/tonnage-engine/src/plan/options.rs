@@ -82,7 +82,16 @@ pub struct LoadOptions {
     /// [`Attempt::Resume`] an unfinished run that has taken up any of the files goes on first, alone; without it such a
     /// run is refused.
     pub new_files: bool,
-    /// Columns that the source does not have, and their values: a text, or `{file}`, `{row}`, `{now}`.
+    /// Whether the table is given the columns of the source that it lacks, which may be null.
+    pub add_columns: bool,
+    /// SQL that is run, in this order, before the first row of a run, and again by an attempt after one that has written
+    /// none. It is no part of any transaction of the run.
+    pub before_sql: Vec<String>,
+    /// SQL that is run, in this order, once all rows are in and before the run is over: an attempt at a run whose SQL failed
+    /// runs it again.
+    pub after_sql: Vec<String>,
+    /// Columns that the source does not have, and their values: a text in which `{..}` is a column of the source, `{file}`,
+    /// `{row}`, `{run}`, `{now}`, or a function of such.
     pub add: Vec<(String, String)>,
     /// Whether names of the source are made plain: `First Name` is `first_name`.
     pub normalize_names: bool,
@@ -174,6 +183,9 @@ impl LoadOptions {
             rejects_max: RejectsMax::Rows(REJECTS_MAX),
             attempt: Attempt::New,
             new_files: false,
+            add_columns: false,
+            before_sql: Vec::new(),
+            after_sql: Vec::new(),
             add: Vec::new(),
             normalize_names: false,
             ledger: LedgerPlace::Target,

@@ -377,7 +377,10 @@ impl Ledger for ShardedTarget {
                 other.inputs.retain(|record| {
                     let detail = &record.detail;
                     detail.routing.as_ref() == Some(&routing)
-                        && detail.member_table.as_ref().is_none_or(|table| table == own_table)
+                        && detail
+                            .member_table
+                            .as_ref()
+                            .is_none_or(|table| table == own_table)
                 });
                 if !other.runs.is_empty() || !other.inputs.is_empty() {
                     other.place = format!("{} of {}", other.place, self.names[at]);

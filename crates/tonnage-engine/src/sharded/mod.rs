@@ -38,7 +38,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     statement::{Dialect, Statement},
     sync::Lock,
-    table::{ForeignKey, LessDurable, Table, TableIdentity, TableName, TableSpec},
+    table::{ColumnSpec, ForeignKey, LessDurable, Table, TableIdentity, TableName, TableSpec},
     target::{
         Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan,
         SeparateDatabases, StatementMax, StatementSplitting, Statements, Target, UniqueKeys, WriteRequest,
@@ -514,6 +514,12 @@ impl Statements for ShardedTarget {
         connected.find_map(|target| target.dialect()).unwrap_or_default()
     }
 
+    async fn run_script(&self, script: &str) -> Result<()> {
+        self.all(async |_, target| target.run_script(script).await)
+            .await?;
+        Ok(())
+    }
+
     async fn describe(&self, statement: &Statement) -> Result<Table> {
         let answers = self
             .each(async |_, target| target.describe(statement).await)
@@ -648,6 +654,15 @@ impl Prepare for ShardedTarget {
     async fn truncate(&self, name: &TableName) -> Result<()> {
         self.all(async |at, target| target.truncate(&self.table_of(at, name).await?.name).await)
             .await?;
+        Ok(())
+    }
+
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        self.all(async |at, target| {
+            let own = self.table_of(at, &table.name).await?;
+            target.add_columns(&own, columns).await
+        })
+        .await?;
         Ok(())
     }
 

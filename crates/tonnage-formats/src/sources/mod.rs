@@ -45,7 +45,7 @@ pub fn open_files(mut files: Vec<InputFile>, format: Format, text: &TextOptions)
         Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
         Format::Parquet => {
             refuse_text(&files)?;
-            Ok(Box::new(parquet::ParquetSource::open(files)?))
+            Ok(Box::new(parquet::ParquetSource::open(files, text.differing)?))
         }
         Format::Json => Ok(Box::new(json::JsonSource::open(files, text)?)),
         Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),
@@ -108,6 +108,16 @@ impl Format {
     }
 }
 
+/// What becomes of files that do not have the same columns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DifferingColumns {
+    /// They are refused.
+    #[default]
+    Refused,
+    /// The columns are those of all files together, by name: a file that lacks one has nulls for it.
+    United,
+}
+
 /// How text files are read. Everything here is part of a run's identity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TextOptions {
@@ -143,6 +153,8 @@ pub struct TextOptions {
     pub flatten: bool,
     /// The sheet of an Excel file; none for its first.
     pub sheet: Option<String>,
+    /// What becomes of files with other columns than the first.
+    pub differing: DifferingColumns,
     /// The most bytes of one record; longer ones are rejects.
     pub record_bytes_max: usize,
     /// How many rows the types of columns are inferred from.
@@ -196,6 +208,7 @@ impl Default for TextOptions {
             formats: ValueFormats::default(),
             flatten: false,
             sheet: None,
+            differing: DifferingColumns::Refused,
             record_bytes_max: 64 << 20,
             scan: Scan::Sample,
         }

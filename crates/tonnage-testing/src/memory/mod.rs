@@ -32,7 +32,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
     sync::Lock,
-    table::{Column, Key, Table, TableIdentity, TableName, TableSpec, altered},
+    table::{Column, ColumnSpec, Key, Table, TableIdentity, TableName, TableSpec, altered},
     target::{
         Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Lookup, Outcome, Parts, Prepare, Refused,
         Rows, Scan, Target, WriteRequest, Writer,
@@ -488,6 +488,18 @@ impl Prepare for Memory {
     async fn truncate(&self, name: &TableName) -> Result<()> {
         if let Some(stored) = self.lock().tables.get_mut(&name.name) {
             stored.rows.clear();
+        }
+        Ok(())
+    }
+
+    async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
+        if let Some(stored) = self.lock().tables.get_mut(&table.name.name) {
+            stored.table.columns.extend(columns.iter().map(Column::plain));
+            stored.table.identity.shape.push_str("\nmore columns");
+            let width = stored.table.columns.len();
+            for row in &mut stored.rows {
+                row.resize(width, None);
+            }
         }
         Ok(())
     }

@@ -11,8 +11,15 @@ use tonnage::{Buffer, Error, ErrorKind, Result, Row};
 /// The longest line.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// A row's number in the buffer, and what is printed of it once it is as safe as was asked for.
-pub type Label = (u64, String);
+/// What is printed of a row once it is as safe as was asked for.
+pub struct Label {
+    /// Its number in the buffer; of a row that was taken before the number of that.
+    pub sequence: u64,
+    /// Its own number, or that.
+    pub text: String,
+    /// Whether it was taken before, so that nothing becomes of this one.
+    pub is_known: bool,
+}
 
 /// Where the numbers of rows go.
 pub enum Numbers {
@@ -137,6 +144,7 @@ pub fn read(
     let mut input = BufReader::with_capacity(64 << 10, std::io::stdin());
     let mut line = Vec::new();
     let mut number = 0_u64;
+    let mut last = buffer.accepted();
     while !stopped.load(Ordering::Relaxed) {
         line.clear();
         number += 1;
@@ -176,22 +184,24 @@ pub fn read(
             None if numbering.is_some() => "-".to_owned(),
             None => sequence.to_string(),
         };
-        numbers = pass(numbers, sequence, label, &input)?;
+        let is_known = sequence <= last;
+        last = last.max(sequence);
+        let label = || Label {
+            sequence,
+            text: label(),
+            is_known,
+        };
+        numbers = pass(numbers, label, &input)?;
     }
     Ok(())
 }
 
-fn pass(
-    numbers: Numbers,
-    sequence: u64,
-    label: impl FnOnce() -> String,
-    input: &BufReader<Stdin>,
-) -> Result<Numbers> {
+fn pass(numbers: Numbers, label: impl FnOnce() -> Label, input: &BufReader<Stdin>) -> Result<Numbers> {
     match numbers {
         Numbers::Printed(mut output) => {
             // Gathered while there is more to read at once.
             let has_more = !input.buffer().is_empty();
-            let printed = writeln!(output, "{}", label());
+            let printed = writeln!(output, "{}", label().text);
             let printed = printed.and_then(|()| if has_more { Ok(()) } else { output.flush() });
             match printed {
                 Ok(()) => Ok(Numbers::Printed(output)),
@@ -201,7 +211,7 @@ fn pass(
         }
         Numbers::Passed(labels) => {
             // Nobody takes them any more once standard output is closed.
-            let sent = labels.blocking_send((sequence, label()));
+            let sent = labels.blocking_send(label());
             Ok(sent.map_or(Numbers::Unwanted, |()| Numbers::Passed(labels)))
         }
         Numbers::Unwanted => Ok(Numbers::Unwanted),

@@ -478,7 +478,7 @@ pub(super) const MISTAKES: &[Mistake] = &[
         files: &[("a.csv", "id,qty\n1,2\n"), ("b.csv", "id,amount\n2,3\n")],
         arguments: "load a.csv b.csv {db} -t orders",
         says: "error: b.csv and a.csv have different columns: b.csv has no 'qty', a.csv has no 'amount'\n\
-               hint: load files of different columns one after another\n",
+               hint: --union takes the columns of all files, by name; or load files of different columns one after another\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array},
+    array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array},
     datatypes::SchemaRef,
 };
 use tonnage_core::{
@@ -215,7 +215,10 @@ impl Records {
         let mut problems = Problems::default();
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(shape.request.columns.len());
         for (index, ty) in &shape.request.columns {
-            let field = shape.columns.fields.get(*index).copied().unwrap_or_default();
+            let Some(field) = shape.columns.fields.get(*index).copied().flatten() else {
+                arrays.push(new_null_array(&ty.arrow(), self.good.len()));
+                continue;
+            };
             let name = shape.columns.names.get(field).map_or("", |n| n);
             let spans = self.fields.spans.get(field..).unwrap_or_default();
             let values = spans

@@ -3,7 +3,7 @@
 use tonnage_core::error::{Error, Result};
 
 use super::tokenise::Span;
-use crate::sources::{Format, TextOptions, text::RECORD_BYTES_LIMIT};
+use crate::sources::{DifferingColumns, Format, TextOptions, text::RECORD_BYTES_LIMIT};
 
 /// Options resolved for a format.
 #[derive(Debug, Clone)]
@@ -124,6 +124,7 @@ impl Dialect {
         // Not there where an earlier version had no such option, whose runs are gone on with.
         let flags = [
             ("trim", self.trim),
+            ("union", options.differing == DifferingColumns::United),
             ("spaced_quotes", self.quoting.spaced),
             ("bare_quotes", self.quoting.bare),
         ];

@@ -12,7 +12,7 @@ use super::{
     dialect::Dialect,
     tokenise::{Fields, Flaw, Idle, Record, Tokeniser, is_line_end},
 };
-use crate::sources::text::window::Window;
+use crate::sources::{DifferingColumns, text::window::Window};
 
 /// The most names that a message lists.
 const NAMES_SHOWN_MAX: usize = 5;
@@ -25,8 +25,8 @@ const NAME_BYTES_MAX: usize = 4096;
 pub(super) struct FileColumns {
     /// In the order of the file.
     pub names: Vec<Arc<str>>,
-    /// For each column of the source, its field in this file.
-    pub fields: Vec<usize>,
+    /// For each column of the source, its field in this file; none where the file lacks it.
+    pub fields: Vec<Option<usize>>,
 }
 
 impl FileColumns {
@@ -34,21 +34,26 @@ impl FileColumns {
     pub fn first(names: &[Arc<str>]) -> Self {
         Self {
             names: names.to_vec(),
-            fields: (0..names.len()).collect(),
+            fields: (0..names.len()).map(Some).collect(),
         }
     }
 
-    /// The columns of a further file: the same names in any order. `Input` where they differ.
+    /// The columns of a further file: the same names in any order. `Input` where they differ and may not; and where a
+    /// file has a name that no file had when the source was opened.
     pub fn further(
         names: Vec<Arc<str>>,
         shown: &str,
         wanted: &[Arc<str>],
         first_shown: &str,
+        differing: DifferingColumns,
     ) -> Result<Self> {
         let without = |names: &[Arc<str>], others: &[Arc<str>]| -> Vec<Arc<str>> {
             names.iter().filter(|n| !others.contains(n)).cloned().collect()
         };
-        let lacking = without(wanted, &names);
+        let lacking = match differing {
+            DifferingColumns::Refused => without(wanted, &names),
+            DifferingColumns::United => Vec::new(),
+        };
         let extra = without(&names, wanted);
         if !lacking.is_empty() || !extra.is_empty() {
             let mut message = format!("{shown} and {first_shown} have different columns:");
@@ -61,13 +66,12 @@ impl FileColumns {
             if !extra.is_empty() {
                 message += &format!(" {first_shown} has no {}", listed(&extra));
             }
-            return Err(Error::input(message).hint("load files of different columns one after another"));
+            return Err(Error::input(message).hint(
+                "--union takes the columns of all files, by name; or load files of different columns one after another",
+            ));
         }
         // Names are unique within a file, so each is found once.
-        let fields = wanted
-            .iter()
-            .filter_map(|w| names.iter().position(|n| n == w))
-            .collect();
+        let fields = wanted.iter().map(|w| names.iter().position(|n| n == w)).collect();
         Ok(Self { names, fields })
     }
 }

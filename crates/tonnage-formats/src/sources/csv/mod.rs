@@ -15,7 +15,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use arrow::datatypes::DataType;
 use memchr::memchr;
@@ -35,7 +35,7 @@ use self::{
     tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
 };
 use super::{
-    Format, InputFile, Scan, TextOptions,
+    DifferingColumns, Format, InputFile, Scan, TextOptions,
     infer::Guess,
     text::{
         BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again,
@@ -116,7 +116,13 @@ impl CsvSource {
             }
         }
         let (scan, has_header) = (csv.options.scan.of(&files), csv.options.header);
-        let known = csv.file(FileColumns::first(&csv.names));
+        let is_united = csv.options.differing == DifferingColumns::United && has_header;
+        let mut known = FileColumns::first(&csv.names);
+        if is_united {
+            csv.unite(&files[1..], &opening)?;
+            known.fields.resize(csv.names.len(), None);
+        }
+        let known = csv.file(known);
         let mut guesses = vec![Guess::default(); csv.names.len()];
         let mut sampled = match scan {
             Scan::Auto | Scan::Sample => csv.sample(&mut window, &known, &mut guesses, Scan::Sample)?,
@@ -136,7 +142,7 @@ impl CsvSource {
             if file.identity.is_some() && (has_header || sampled == 0 || is_all) {
                 let mut window = open_window(file, &opening)?;
                 let known = csv.begin(&mut window, file)?;
-                if sampled == 0 || is_all {
+                if sampled == 0 || is_all || is_united {
                     sampled += csv.sample(&mut window, &known, &mut guesses, scan)?;
                 }
             }
@@ -234,6 +240,21 @@ impl Csv {
         Ok(())
     }
 
+    /// Adds the names of further files that the first lacks, in order.
+    fn unite(&mut self, files: &[InputFile], opening: &Opening) -> Result<()> {
+        let mut known: HashSet<Arc<str>> = self.names.iter().cloned().collect();
+        for file in files.iter().filter(|file| file.identity.is_some()) {
+            let mut window = open_window(file, opening)?;
+            self.skip_lines(&mut window)?;
+            for name in self.read_names(&mut window, &file.shown)?.names {
+                if known.insert(name.clone()) {
+                    self.names.push(name);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn read_names(&self, window: &mut Window, shown: &str) -> Result<header::Names> {
         header::read_names(window, shown, &self.dialect, self.header_width)
     }
@@ -275,6 +296,10 @@ impl Csv {
                     match tokeniser.record(text, at, window.whole(), &mut fields) {
                         Record::Good { next, .. } => {
                             for (guess, field) in guesses.iter_mut().zip(&columns.fields) {
+                                let Some(field) = field else {
+                                    guess.see(None);
+                                    continue;
+                                };
                                 let Some(span) = fields.spans.get(*field) else {
                                     continue;
                                 };
@@ -313,7 +338,13 @@ impl TextFormat for Csv {
         self.skip_lines(window)?;
         let columns = if self.options.header {
             let names = self.read_names(window, &file.shown)?.names;
-            FileColumns::further(names, &file.shown, &self.names, &self.first_shown)?
+            FileColumns::further(
+                names,
+                &file.shown,
+                &self.names,
+                &self.first_shown,
+                self.options.differing,
+            )?
         } else {
             FileColumns::first(&self.names)
         };

@@ -140,7 +140,7 @@ pub(super) fn record(line: &[u8]) -> Result<Option<&str>, Flaw> {
     members(line, |key, value| {
         match RECORD_KEYS.iter().position(|known| *known == key) {
             Some(at) => others |= std::mem::replace(&mut seen[at], true),
-            None if key == "raw_hex" => has_bytes = true,
+            None if key == "raw" || key == "raw_hex" => has_bytes = true,
             None => others |= !RECORD_KEYS_OPTIONAL.contains(&key),
         }
         if key == "data" {

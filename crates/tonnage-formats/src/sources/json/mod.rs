@@ -36,7 +36,7 @@ use self::{
     object::decoded,
 };
 use super::{
-    InputFile, Scan, TextOptions,
+    DifferingColumns, InputFile, Scan, TextOptions,
     infer::Guess,
     text::{
         RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again,
@@ -109,7 +109,8 @@ impl JsonSource {
                 }
                 continue;
             }
-            if index > 0 && (sample.rows > 0 || file.identity.is_none()) {
+            let is_told = sample.rows > 0 && options.differing == DifferingColumns::Refused;
+            if index > 0 && (is_told || file.identity.is_none()) {
                 continue;
             }
             let mut window = open_window(file, &opening)?;
@@ -164,7 +165,8 @@ impl Sample {
     fn take(&mut self, window: &mut Window, file: &InputFile, options: &TextOptions) -> Result<()> {
         let mut at = 0;
         let is_all = options.scan == Scan::All;
-        while is_all || (self.rows < SAMPLE_ROWS && at < SAMPLE_BYTES) {
+        let before = self.rows;
+        while is_all || (self.rows - before < SAMPLE_ROWS && at < SAMPLE_BYTES) {
             if is_all && at >= READ_BYTES {
                 window.consume(at);
                 at = 0;
@@ -272,6 +274,8 @@ impl TextFormat for Json {
         ];
         // Not there where an earlier version had no such option, whose runs are gone on with.
         parts.extend(options.flatten.then(|| "flatten=true".to_owned()));
+        let is_united = options.differing == DifferingColumns::United;
+        parts.extend(is_united.then(|| "union=true".to_owned()));
         parts.extend(options.formats.describe());
         parts
     }

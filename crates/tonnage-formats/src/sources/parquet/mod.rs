@@ -20,6 +20,8 @@ mod thrift;
 #[cfg(test)]
 mod tests;
 
+use std::{borrow::Cow, sync::Arc};
+
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
@@ -34,16 +36,22 @@ use self::{
     read::BlockReader,
 };
 use super::{
-    InputFile,
-    columns::merge_columns,
+    DifferingColumns, InputFile,
+    columns::{FileColumns, merge_columns, unite},
     damage::{changed_before, has_changed},
     text::window::chained,
 };
+
+/// What to do about files of other columns.
+const OTHER_COLUMNS: &str =
+    "--union takes the columns of all files, by name; or load files with other columns in a run of their own";
 
 /// Reads Parquet files one after another.
 pub struct ParquetSource {
     files: Vec<ParquetFile>,
     schema: SourceSchema,
+    /// Where each file has the columns, where files may differ in them.
+    united: Option<Vec<Arc<FileColumns>>>,
     request: Option<ReadRequest>,
     at: BlockStart,
     /// Open at `at`, if open.
@@ -69,18 +77,40 @@ struct BlockStart {
 
 impl ParquetSource {
     /// Opens the files and reads their footers. `Input` where one is not a whole Parquet file, or where their
-    /// columns differ in name, order or type; `Config` for no files and for standard input.
-    pub fn open(files: Vec<InputFile>) -> Result<Self> {
+    /// columns differ in name, order or type and may not; `Config` for no files and for standard input.
+    pub fn open(files: Vec<InputFile>, differing: DifferingColumns) -> Result<Self> {
         let mut opened: Vec<ParquetFile> = Vec::with_capacity(files.len());
         let mut columns: Vec<SourceColumn> = Vec::new();
+        let mut names: Vec<Arc<Vec<String>>> = Vec::new();
         for file in files {
             let (file, footer) = ParquetFile::open(file)?;
-            match opened.first() {
-                None => columns = footer.columns,
-                Some(first) => merge_columns(&mut columns, &first.shown, &footer.columns, &file.shown)?,
+            let own: Vec<String> = footer.columns.iter().map(|column| column.name.clone()).collect();
+            match (opened.first(), differing) {
+                (None, _) => columns = footer.columns,
+                (Some(first), DifferingColumns::United) => {
+                    unite(&mut columns, &first.shown, &footer.columns, &file.shown)?;
+                }
+                (Some(first), DifferingColumns::Refused) => {
+                    merge_columns(&mut columns, &first.shown, &footer.columns, &file.shown)
+                        .map_err(|error| error.hint(OTHER_COLUMNS))?;
+                }
+            }
+            // Files are many, and mostly alike.
+            match names.last().filter(|last| ***last == own) {
+                Some(same) => names.push(same.clone()),
+                None => names.push(Arc::new(own)),
             }
             opened.push(file);
         }
+        let united = (differing == DifferingColumns::United).then(|| {
+            let mut united: Vec<Arc<FileColumns>> = Vec::with_capacity(names.len());
+            for (at, own) in names.iter().enumerate() {
+                let is_alike = at > 0 && Arc::ptr_eq(own, &names[at - 1]);
+                let same = united.last().filter(|_| is_alike).cloned();
+                united.push(same.unwrap_or_else(|| Arc::new(FileColumns::of(&columns, own))));
+            }
+            united
+        });
         let Some(first) = opened.first() else {
             return Err(Error::config("there is no Parquet file to read"));
         };
@@ -95,6 +125,7 @@ impl ParquetSource {
                 header: false,
                 notes: Vec::new(),
             },
+            united,
             request: None,
             at: BlockStart::default(),
             reader: None,
@@ -105,6 +136,15 @@ impl ParquetSource {
     /// Rows in all files, from their footers.
     pub fn rows_total(&self) -> u64 {
         self.files.iter().map(|file| file.rows).sum()
+    }
+
+    /// What is asked of a file.
+    fn request_of(&self, number: usize) -> Result<Cow<'_, ReadRequest>> {
+        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        Ok(match &self.united {
+            Some(united) => Cow::Owned(united[number].request(request)),
+            None => Cow::Borrowed(request),
+        })
     }
 
     /// Leaves files that have no more rows behind, as long as there is another.
@@ -124,11 +164,12 @@ impl ParquetSource {
 
     /// The rolling hash before a file. Files that were not read are read for it.
     fn hash_before(&mut self, number: usize) -> Result<u64> {
-        let request = self.request.as_ref().ok_or_else(not_requested)?;
         while let (Some(before), true) = (self.hashes.last().copied(), self.hashes.len() <= number) {
-            let file = &self.files[self.hashes.len() - 1];
-            let mut content = Content::of(file, request)?;
-            self.hashes.push(hash_at(file, &mut content, file.rows, before)?);
+            let at = self.hashes.len() - 1;
+            let file = &self.files[at];
+            let mut content = Content::of(file, &*self.request_of(at)?)?;
+            let hash = hash_at(file, &mut content, file.rows, before)?;
+            self.hashes.push(hash);
         }
         Ok(self.hashes[number])
     }
@@ -167,7 +208,10 @@ impl Source for ParquetSource {
     }
 
     fn options(&self) -> Vec<String> {
-        vec!["format=parquet".to_owned()]
+        let mut options = vec!["format=parquet".to_owned()];
+        // Not there where an earlier version had no such option, whose runs are gone on with.
+        options.extend(self.united.is_some().then(|| "union=true".to_owned()));
+        options
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -223,8 +267,8 @@ impl Source for ParquetSource {
         let mut hash = self.hash_before(number)?;
         let file = &self.files[number];
         if mark.offset > 0 {
-            let request = self.request.as_ref().ok_or_else(not_requested)?;
-            hash = hash_at(file, &mut Content::of(file, request)?, mark.offset, hash)?;
+            let request = self.request_of(number)?;
+            hash = hash_at(file, &mut Content::of(file, &request)?, mark.offset, hash)?;
         }
         if mark.hash != 0 && mark.hash != hash {
             return Err(changed_before(
@@ -259,15 +303,17 @@ impl Source for ParquetSource {
     fn next(&mut self) -> Result<Option<Block>> {
         self.skip_finished_files()?;
         let before = self.hash_before(self.at.file)?;
-        let request = self.request.as_ref().ok_or_else(not_requested)?;
+        let request = self.request_of(self.at.file)?.into_owned();
         let file = &self.files[self.at.file];
-        let rows = file.block_rows(request).min(file.rows - self.at.row);
+        let rows = file.block_rows(&request).min(file.rows - self.at.row);
         if rows == 0 {
             return Ok(None);
         }
         let reader = match &mut self.reader {
             Some(reader) => reader,
-            None => self.reader.insert(BlockReader::open(file, request, self.at.row)?),
+            None => self
+                .reader
+                .insert(BlockReader::open(file, &request, self.at.row)?),
         };
         let mut read = || {
             // A block's rows fit 32 bits, as was checked when they were requested.
@@ -284,6 +330,12 @@ impl Source for ParquetSource {
                 self.reader = None;
                 return Err(error);
             }
+        };
+        let rows_read = match (&self.united, &self.request) {
+            (Some(united), Some(whole)) => {
+                united[self.at.file].complete(&rows_read, whole, &self.schema.columns)?
+            }
+            _ => rows_read,
         };
         let start = self.mark();
         let bytes = file.bytes_before(self.at.row + rows) - file.bytes_before(self.at.row);
