@@ -16,6 +16,8 @@ pub enum Exit {
     Rejects = 3,
     /// Rows of a journal of `ingest` are lost or may be lost or doubled: refused, or done with `--accept-loss`.
     Uncertain = 4,
+    /// Done, and rows that were compared differ: `verify`, `load --verify`.
+    Differs = 5,
     /// Interrupted by Ctrl-C; what was not committed is undone.
     Interrupted = 130,
     /// Ended by SIGTERM; what was not committed is undone.

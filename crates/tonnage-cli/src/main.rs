@@ -54,6 +54,7 @@ enum Command {
     Load(Box<commands::load::LoadArgs>),
     Exec(Box<commands::exec::ExecArgs>),
     Unload(Box<commands::unload::UnloadArgs>),
+    Verify(Box<commands::verify::VerifyArgs>),
     Get(Box<commands::get::GetArgs>),
     Ingest(Box<commands::ingest::IngestArgs>),
     Runs(commands::runs::RunsArgs),
@@ -74,6 +75,8 @@ pub enum Ending {
     Rejects,
     /// Done, but rows of a journal are lost, or nobody knows whether they are, and that was accepted.
     Uncertain,
+    /// Done, and rows that were compared differ.
+    Differs,
     /// Stopped on request; the error says how to go on.
     Interrupted(Interrupt, Error),
 }
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
             Command::Load(args) => commands::load::run(args, cli.quiet).await,
             Command::Exec(args) => commands::exec::run(args, cli.quiet).await,
             Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
+            Command::Verify(args) => commands::verify::run(args, cli.quiet).await,
             Command::Get(args) => commands::get::run(args, cli.quiet).await,
             Command::Ingest(args) => commands::ingest::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
@@ -147,6 +151,7 @@ fn main() -> ExitCode {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Rejects) => ExitCode::from(Exit::Rejects as u8),
         Ok(Ending::Uncertain) => ExitCode::from(Exit::Uncertain as u8),
+        Ok(Ending::Differs) => ExitCode::from(Exit::Differs as u8),
         Ok(Ending::Interrupted(interrupt, error)) => {
             tell(&error, &arguments);
             ExitCode::from(interrupt.exit() as u8)

@@ -42,7 +42,7 @@ pub fn write_report(path: &Path, report: &impl Serialize) -> Result<()> {
 pub fn after_report(ending: Result<Ending>, written: Result<()>) -> Result<Ending> {
     match (ending, written) {
         (ending, Ok(())) => ending,
-        (Ok(Ending::Done | Ending::Rejects | Ending::Uncertain), Err(missing)) => {
+        (Ok(Ending::Done | Ending::Rejects | Ending::Uncertain | Ending::Differs), Err(missing)) => {
             Err(missing.hint("the run itself has ended well"))
         }
         (ending, Err(missing)) => {

@@ -10,6 +10,7 @@ use crate::{
     load::builder::{Exec, Input, Load},
     put::BulkPut,
     unload::builder::Unload,
+    verify::builder::Verify,
 };
 
 /// A database that is connected, and what it is called.
@@ -59,6 +60,12 @@ impl Connected {
     /// An unload of the rows of a query, in the database's own SQL.
     pub fn unload_query(&self, query: impl Into<String>) -> Unload {
         Unload::query(self.clone(), query.into())
+    }
+
+    /// A comparison of a table with files or another table: `db.verify("orders").files("orders.csv").run()`. See
+    /// [`verify`](crate::verify).
+    pub fn verify(&self, table: impl Into<String>) -> Verify {
+        Verify::new(self.clone(), table.into())
     }
 
     /// A buffer that takes rows for `table`, one at a time or many, and drains them in the background. See

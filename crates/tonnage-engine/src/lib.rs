@@ -3,7 +3,7 @@
 //! [`load`] takes the blocks of a source through slots and lanes to writers and commits; what it does is decided by
 //! [`plan`] before, as a pure function. [`unload`] is the way out, [`fetch`] rows by key, [`put`] many streams at once,
 //! [`buffer`] rows that come one by one and are drained in the background. [`sharded`] is several databases of one kind
-//! as one target. [`connected`] is a database at hand, from which each of them is begun.
+//! as one target. [`verify`] compares rows with those of a table. [`connected`] is a database at hand, from which each of them is begun.
 //!
 //! To follow a load, start at [`load::prepare`]; to follow a row, at `load/deal.rs` and `load/lane.rs`.
 
@@ -15,3 +15,4 @@ pub mod plan;
 pub mod put;
 pub mod sharded;
 pub mod unload;
+pub mod verify;

@@ -123,7 +123,7 @@ pub use tonnage_engine::buffer;
 /// # }
 /// ```
 pub use tonnage_engine::put;
-pub use tonnage_engine::{connected, fetch, load, plan, unload};
+pub use tonnage_engine::{connected, fetch, load, plan, unload, verify};
 pub use tonnage_formats::{generate, row, sinks, sources};
 
 pub use self::database::Database;
@@ -135,6 +135,7 @@ pub use put::BulkPut;
 pub use row::Row;
 pub use types::ColumnType;
 pub use unload::builder::Unload;
+pub use verify::builder::Verify;
 
 /// The examples of the book's page compile.
 #[cfg(all(doctest, feature = "sqlite"))]

@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use tonnage::{Error, Result, plan::LoadOptions, table::TableName};
 
-use super::rows::{ColumnTypes, RowsArgs, Usage};
+use super::rows::{ColumnTypes, RowsArgs, Task, Usage, Verifying};
 use crate::{Ending, options::pair, paths::Paths};
 
 /// Run an INSERT, UPDATE, DELETE or MERGE with :name parameters for every row of files, exactly once
@@ -61,7 +61,10 @@ pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
         types,
         ..args.rows.options(TableName::bare(""))?
     };
-    args.rows
-        .carry_out(&args.places, USAGE, options, epochs, paths, quiet)
-        .await
+    let task = Task {
+        options,
+        epochs,
+        verifying: Verifying::No,
+    };
+    args.rows.carry_out(&args.places, USAGE, task, paths, quiet).await
 }

@@ -9,7 +9,7 @@ use tonnage::{
     sources::Scan,
 };
 
-use super::rows::{ColumnTypes, RowsArgs, Usage};
+use super::rows::{ColumnTypes, RowsArgs, Task, Usage, Verifying};
 use crate::{Ending, options::pair, paths::Paths};
 
 /// Load files into a table: every row once, bad ones put aside, resumable
@@ -85,6 +85,11 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "How to do it")]
     rebuild_indexes: bool,
 
+    /// Read the input again at the end and look whether every row that was to be written is in the table with its values;
+    /// exit code 5 where one is not
+    #[arg(long, help_heading = "What to do")]
+    verify: bool,
+
     #[command(flatten)]
     rows: RowsArgs,
 
@@ -142,9 +147,15 @@ pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
         tracing::info!("without a header the new table's columns are c1, c2 ..; --columns names them");
     }
     let paths = Paths::default();
-    args.rows
-        .carry_out(&args.places, USAGE, options, epochs, paths, quiet)
-        .await
+    let task = Task {
+        options,
+        epochs,
+        verifying: match args.verify {
+            true => Verifying::Yes,
+            false => Verifying::No,
+        },
+    };
+    args.rows.carry_out(&args.places, USAGE, task, paths, quiet).await
 }
 
 /// What to do, and the columns whose instants are numbers.

@@ -1,37 +1,35 @@
 //! What the commands share that take rows from files to a database: how rows are read, how they travel, what becomes
 //! of bad ones, and the run from its plan to its account.
 
-use std::{
-    cell::OnceCell,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cell::OnceCell, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use tonnage::{
     ColumnType, Error, ErrorKind, Result,
     load::{Ended, Progress, prepare, prepare_files},
     operation::{Durability, Method, Split},
-    parse::{DateFormat, EpochUnit, ValueFormats},
+    parse::EpochUnit,
     plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
     reader::Relation,
-    report::{Counted, Grouped, Report},
+    report::{Counted, Grouped, Report, RunState},
     sinks::Output,
     source::Source,
-    sources::{self, DifferingColumns, Format, TextOptions},
+    sources,
     stop::Stop,
     table::TableName,
     target::Target,
     targets,
     unload::{UnloadOptions, source::DatabaseSource},
+    verify::VerifyReport,
 };
 
+use super::read::{ColumnArgs, ReadArgs};
 use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
-    interrupt::{Interrupt, requested, unless_interrupted},
-    options::{Pairs, byte, count, pair, pairs, rate, size},
+    interrupt::{Interrupt, Interrupted, requested, unless_interrupted},
+    options::{count, rate, size},
     output::out,
     paths::Paths,
     progress::{self, Style},
@@ -50,6 +48,22 @@ pub struct Usage {
     pub options: &'static str,
 }
 
+/// Whether rows are looked for in the table once all are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verifying {
+    Yes,
+    No,
+}
+
+/// What is to be done with rows.
+#[derive(Debug)]
+pub struct Task {
+    pub options: LoadOptions,
+    /// Columns whose instants are numbers.
+    pub epochs: Vec<(String, EpochUnit)>,
+    pub verifying: Verifying,
+}
+
 /// See the module.
 #[derive(Debug, Args)]
 pub struct RowsArgs {
@@ -57,26 +71,8 @@ pub struct RowsArgs {
     #[arg(short = '1', long, help_heading = "What to do")]
     single_transaction: bool,
 
-    /// Fill table column, or parameter, DST from source column SRC
-    #[arg(long, value_name = "SRC=DST,..", value_parser = pairs, help_heading = "What to do")]
-    map: Vec<Pairs>,
-
-    /// A column that the input does not have, or another value for one that it has: a text, or {column}, {file}, {row}
-    ///
-    /// May be given again. A text, in which {name} is a column of the input, and {file}, {row} (its number in the file), {run} and {now} are what is known of
-    /// the row; {trim(name)} is what a function makes of it: cast(x, type), coalesce(x, y), concat(x, y),
-    /// format(time, '%d.%m.%Y'), json(x, '$.a.b[0]'), lower, nullif(x, 'text'), replace(x, 'what', 'by'),
-    /// split(x, ' ', 1), substr(x, from, length), trim, upper
-    #[arg(long, value_name = "NAME=TEXT", value_parser = pair, help_heading = "What to do")]
-    add: Vec<(String, String)>,
-
-    /// Make the names of the input plain: `First Name (mm)` is first_name_mm
-    #[arg(long, help_heading = "What to do")]
-    normalize_names: bool,
-
-    /// The table columns to load; without a header, or in its place, the names of the fields
-    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
-    columns: Option<Vec<String>>,
+    #[command(flatten)]
+    columns: ColumnArgs,
 
     /// Read at most N rows
     #[arg(long, alias = "rows", value_name = "N", value_parser = count, help_heading = "What to do")]
@@ -146,106 +142,8 @@ pub struct RowsArgs {
     )]
     ledger: LedgerChoice,
 
-    /// The table or view to read, where the source is a database: table, schema.table or "odd.name"
-    #[arg(
-        long,
-        value_name = "TABLE",
-        conflicts_with = "source_query",
-        help_heading = "How to read"
-    )]
-    source_table: Option<String>,
-
-    /// The query whose rows to read, where the source is a database
-    #[arg(long, alias = "query", value_name = "SQL", help_heading = "How to read")]
-    source_query: Option<String>,
-
-    /// The format
-    ///
-    /// auto goes by the files' endings, or by what they begin with, and finds out how text is cut where the
-    /// options do not say it; csv and tsv read it as the options say and not otherwise
-    #[arg(long, value_enum, default_value_t = FormatName::Auto, hide_default_value = true, help_heading = "How to read")]
-    format: FormatName,
-
-    /// Between fields: one character, or \t [default: , for CSV, tab for TSV]
-    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
-    delimiter: Option<u8>,
-
-    /// Around fields: one character, or none
-    #[arg(long, value_name = "C", default_value = "\"", help_heading = "How to read")]
-    quote: String,
-
-    /// Before a quote inside a quoted field [default: the quote is doubled]
-    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
-    escape: Option<u8>,
-
-    /// The first line is a row, not names
-    #[arg(long, help_heading = "How to read")]
-    no_header: bool,
-
-    /// Unquoted text that means null, instead of the empty field; may be given again
-    #[arg(long, value_name = "TEXT", help_heading = "How to read")]
-    null: Vec<String>,
-
-    /// Skip lines that begin with this character
-    #[arg(long, value_name = "C", value_parser = byte, help_heading = "How to read")]
-    comment: Option<u8>,
-
-    /// Lines before the header, or the first row, that are not read [default: titles above a header are found]
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "How to read")]
-    skip: Option<u64>,
-
-    /// Lines at the end of each file that are not read, such as totals
-    #[arg(long, value_name = "N", value_parser = count, default_value = "0", hide_default_value = true, help_heading = "How to read")]
-    skip_footer: u64,
-
-    /// Take spaces around unquoted fields for nothing
-    #[arg(long, help_heading = "How to read")]
-    trim: bool,
-
-    /// How dates are written: dmy, mdy, ymd, or a pattern such as %d.%m.%y; may be given again. ISO dates are read as well
-    #[arg(long, value_name = "FORMAT", value_parser = date_format, help_heading = "How to read")]
-    date_format: Vec<DateFormat>,
-
-    /// The decimal sign of numbers
-    #[arg(long, value_name = "C", help_heading = "How to read")]
-    decimal: Option<char>,
-
-    /// The sign between groups of three digits
-    #[arg(long, value_name = "C", help_heading = "How to read")]
-    thousands: Option<char>,
-
-    /// A word for true, besides true, t, yes, y, on and 1; may be given again
-    #[arg(long = "true", value_name = "WORD", help_heading = "How to read")]
-    truths: Vec<String>,
-
-    /// A word for false, besides false, f, no, n, off and 0; may be given again
-    #[arg(long = "false", value_name = "WORD", help_heading = "How to read")]
-    falsehoods: Vec<String>,
-
-    /// Make columns of the keys of objects within objects of JSON: address.city
-    #[arg(long, help_heading = "How to read")]
-    flatten: bool,
-
-    /// Take the columns of all files, by name, where they differ; a file that lacks one has nulls for it
-    #[arg(long, help_heading = "How to read")]
-    union: bool,
-
-    /// The sheet of an Excel file [default: the first]
-    #[arg(long, value_name = "NAME", help_heading = "How to read")]
-    sheet: Option<String>,
-
-    /// The character set of text files; auto tells it by their bytes
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "utf-8",
-        help_heading = "How to read"
-    )]
-    encoding: String,
-
-    /// The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC
-    #[arg(long, value_name = "ZONE", help_heading = "How to read")]
-    timezone: Option<String>,
+    #[command(flatten)]
+    read: ReadArgs,
 
     #[command(flatten)]
     connection: ConnectionArgs,
@@ -345,25 +243,6 @@ pub fn ledger_place(text: &str) -> Result<LedgerChoice, String> {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatName {
-    Auto,
-    Csv,
-    Tsv,
-    #[value(alias = "jsonl", alias = "ndjson")]
-    Json,
-    Parquet,
-    #[value(alias = "ipc")]
-    Arrow,
-}
-
-fn date_format(text: &str) -> Result<DateFormat, String> {
-    text.parse().map_err(|error: Error| match error.hint_text() {
-        Some(hint) => format!("{error}; {hint}"),
-        None => error.to_string(),
-    })
-}
-
 fn rejects_max(text: &str) -> Result<RejectsMax, String> {
     match text.strip_suffix('%') {
         Some(percent) => match percent.trim().parse::<f64>() {
@@ -415,7 +294,7 @@ impl ColumnTypes {
 impl RowsArgs {
     /// Whether the first line is a row.
     pub fn headerless(&self) -> bool {
-        self.no_header
+        self.read.headerless()
     }
 
     /// The options of a load into `table` as far as these arguments go.
@@ -447,10 +326,6 @@ impl RowsArgs {
                 DurabilityName::All => Durability::All,
             }),
             single_transaction: self.single_transaction,
-            map: self.map.iter().flat_map(|pairs| pairs.0.clone()).collect(),
-            columns: self.columns.clone(),
-            add: self.add.clone(),
-            normalize_names: self.normalize_names,
             limit: self.limit,
             rate: self.rate,
             on_error: match (self.on_error, &self.rejects) {
@@ -474,148 +349,33 @@ impl RowsArgs {
                 LedgerChoice::Auto | LedgerChoice::Target | LedgerChoice::File(_) => LedgerPlace::Target,
                 LedgerChoice::None => LedgerPlace::None,
             },
-            timezone: self.timezone.clone(),
-            ..LoadOptions::new(table)
+            timezone: self.read.timezone.clone(),
+            ..self.columns.options(table)
         })
     }
 
-    fn text_options(&self) -> Result<TextOptions> {
-        Ok(TextOptions {
-            delimiter: self.delimiter,
-            quote: match self.quote.as_str() {
-                "none" | "" => None,
-                quote => Some(byte(quote).map_err(|e| Error::config(format!("--quote '{quote}': {e}")))?),
-            },
-            escape: self.escape,
-            header: !self.no_header,
-            nulls: if self.null.is_empty() {
-                vec![String::new()]
-            } else {
-                self.null.clone()
-            },
-            comment: self.comment,
-            encoding: self.encoding.clone(),
-            detect: self.format == FormatName::Auto,
-            skip: self.skip,
-            skip_footer: self.skip_footer,
-            trim: self.trim,
-            formats: ValueFormats {
-                dates: self.date_format.clone(),
-                decimal: self.decimal,
-                thousands: self.thousands,
-                truths: self.truths.clone(),
-                falsehoods: self.falsehoods.clone(),
-                epochs: Vec::new(),
-            },
-            flatten: self.flatten,
-            sheet: self.sheet.clone(),
-            differing: match self.union {
-                true => DifferingColumns::United,
-                false => DifferingColumns::Refused,
-            },
-            ..TextOptions::default()
-        })
-    }
-
-    /// What to read from a source that is a database; none where the sources are files.
-    fn relation(&self, inputs: &[String]) -> Result<Option<Relation>> {
-        let relation = match (&self.source_table, &self.source_query) {
-            (Some(table), _) => Some(Relation::Table(table.parse()?)),
-            (None, Some(query)) => Some(Relation::Query(query.clone())),
-            (None, None) => None,
-        };
-        let database = inputs.iter().find(|input| targets::driver(input).is_ok());
-        match (relation, database, inputs) {
-            (None, None, _) => Ok(None),
-            (None, Some(database), _) => Err(Error::config(format!(
-                "the source '{}' is a database, and nothing says what to read",
-                targets::redact(database)
-            ))
-            .hint("--source-table TABLE or --source-query SQL says it")),
-            (Some(_), None, _) => Err(Error::config(format!(
-                "--source-table and --source-query read a database, and '{}' is none",
-                inputs.join(" ")
-            ))
-            .hint("leave them out to load files")),
-            (Some(_), Some(_), [_, _, ..]) => {
-                Err(Error::config("a database is a source by itself")
-                    .hint("load files in a run of their own"))
-            }
-            (relation, Some(_), _) => Ok(relation),
-        }
-    }
-
-    /// The sources, and the database that comes last; with --shard-by the databases that do.
-    fn places<'a>(&self, places: &'a [String], usage: Usage) -> Result<(&'a [String], &'a [String])> {
-        let Some((target, before)) = places.split_last() else {
-            return Err(Error::config("no source and no database"));
-        };
-        let is_database = |place: &&String| targets::driver(place).is_ok();
-        if let Err(error) = targets::driver(target) {
-            let (databases, files): (Vec<&String>, Vec<&String>) = places.iter().partition(is_database);
-            let files: Vec<&str> = files.iter().map(|file| file.as_str()).collect();
-            return Err(match Path::new(target).is_file() {
-                true => Error::config(format!(
-                    "the last argument, '{target}', is a file and not a database"
-                ))
-                .hint(format!(
-                    "name the database last, as in cp: tonnage {} {} {} {}",
-                    usage.command,
-                    files.join(" "),
-                    databases
-                        .last()
-                        .map_or_else(|| "shop.db".to_owned(), |database| targets::redact(database)),
-                    usage.options
-                )),
-                false => error,
-            });
-        }
-        let mut others = 0;
-        if self.shards.are_given() {
-            others = before.iter().rev().take_while(is_database).count();
-            // A database that is read comes first.
-            if others == before.len() && (self.source_table.is_some() || self.source_query.is_some()) {
-                others = others.saturating_sub(1);
-            }
-        }
-        let (inputs, databases) = places.split_at(before.len() - others);
-        if inputs.is_empty() {
-            return Err(
-                Error::config(format!("no source: '{target}' is the database")).hint(format!(
-                    "name the files first: tonnage {} FILE.. {target} {}; - is standard input",
-                    usage.command, usage.options
-                )),
-            );
-        }
-        Ok((inputs, databases))
-    }
-
-    /// Moves the rows of `places`, of which the last is the database, as `options` say; instants in the columns of
-    /// `epochs` are numbers. The summary goes to standard error. `usage` is shown where a place is missing; `paths` are files that are named besides.
+    /// Moves the rows of `places`, of which the last is the database, as `task` says. The summary goes to standard error. `usage` is shown where a place is missing; `paths` are files that are named besides.
     pub async fn carry_out(
         &self,
         places: &[String],
         usage: Usage,
-        options: LoadOptions,
-        epochs: Vec<(String, EpochUnit)>,
+        task: Task,
         paths: Paths,
         quiet: bool,
     ) -> Result<Ending> {
-        let (inputs, databases) = self.places(places, usage)?;
+        let Task {
+            options,
+            epochs,
+            verifying,
+        } = task;
+        let (inputs, databases) = self.read.places(places, &self.shards, usage)?;
         let place = self.shards.place(databases)?;
-        let mut text = self.text_options()?;
+        let mut text = self.read.text_options()?;
         text.timezone = options.timezone.clone();
         text.scan = options.scan;
         text.formats.epochs = epochs;
-        let format = match self.format {
-            FormatName::Auto => None,
-            FormatName::Csv => Some(Format::Csv),
-            FormatName::Tsv => Some(Format::Tsv),
-            FormatName::Json => Some(Format::Json),
-            FormatName::Parquet => Some(Format::Parquet),
-            FormatName::Arrow => Some(Format::Arrow),
-        };
-        let relation = self.relation(inputs)?;
+        let format = self.read.format();
+        let relation = self.read.relation(inputs)?;
         let mut paths = paths;
         paths.sources(inputs, format);
         paths.databases(databases);
@@ -630,10 +390,19 @@ impl RowsArgs {
         let ledger = self.ledger.clone();
         // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
         let preparing = tokio::spawn(async move {
-            if options.new_files {
+            let is_database = relation.is_some();
+            if verifying == Verifying::Yes && is_database {
+                return Err(Error::config(
+                    "--verify reads the input again, and a database may have changed by then",
+                )
+                .hint("compare afterwards: tonnage verify SOURCE TARGET -t TABLE --source-table TABLE"));
+            }
+            if options.new_files && verifying == Verifying::No {
                 let target = place.connect(password).await?;
                 ledger.apply(&*target)?;
-                return prepare_files(target, place.shown(), &inputs, format, &text, options).await;
+                let shown = place.shown();
+                let prepared = prepare_files(target, shown, &inputs, format, &text, options).await;
+                return prepared.map(|prepared| (prepared, None));
             }
             let source = match relation {
                 Some(relation) => open_database(&inputs, relation, jobs).await?,
@@ -641,13 +410,25 @@ impl RowsArgs {
             };
             let target = place.connect(password).await?;
             ledger.apply(&*target)?;
-            prepare(target, place.shown(), source, options).await
+            let prepared = prepare(target, place.shown(), source, options).await?;
+            let check = match verifying {
+                Verifying::No => None,
+                Verifying::Yes => {
+                    let again = sources::open(&inputs, format, &text)?;
+                    Some(prepared.verification(again)?)
+                }
+            };
+            let check = match check {
+                Some(check) => Some(check.checked().await?),
+                None => None,
+            };
+            Ok((prepared, check))
         });
         let prepared = async {
             let prepared = preparing.await;
             prepared.unwrap_or_else(|error| Err(Error::bug(format!("the rows were not prepared: {error}"))))
         };
-        let prepared = match unless_interrupted(prepared).await {
+        let (prepared, check) = match unless_interrupted(prepared).await {
             Ok(prepared) => prepared,
             Err(interrupted) => return interrupted.ending(),
         };
@@ -691,11 +472,63 @@ impl RowsArgs {
             }
             (Err(error), _) => return Err(error),
         };
+        let verified = match check.filter(|_| is_finished(&ended)) {
+            Some(check) => {
+                let comparing = check.run(&ended.report, Arc::default(), Stop::default());
+                Some(unless_interrupted(comparing).await)
+            }
+            None => None,
+        };
+        let report = LoadReport {
+            report: &ended.report,
+            verified: verified.as_ref().and_then(|verified| verified.as_ref().ok()),
+        };
         let written = match &self.report {
-            Some(path) => write_report(path, &ended.report),
+            Some(path) => write_report(path, &report),
             None => Ok(()),
         };
-        after_report(finish(ended, quiet, first.get().copied()), written)
+        let ending = finish(ended, quiet, first.get().copied());
+        after_report(verified_ending(ending, verified, quiet), written)
+    }
+}
+
+/// The account of a load, and of the comparison behind it.
+#[derive(Serialize)]
+struct LoadReport<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<&'a VerifyReport>,
+}
+
+/// Whether all rows are done, so that they can be looked for.
+fn is_finished(ended: &Ended) -> bool {
+    ended.error.is_none() && ended.report.state == RunState::Finished
+}
+
+/// How a load ends whose rows were looked for.
+fn verified_ending(
+    ending: Result<Ending>,
+    verified: Option<Result<VerifyReport, Interrupted>>,
+    quiet: bool,
+) -> Result<Ending> {
+    let ending = ending?;
+    match verified {
+        None => Ok(ending),
+        Some(Err(Interrupted::Failed(error))) => Err(match error.hint_text() {
+            Some(_) => error,
+            None => error.hint("the load itself has ended well; tonnage verify compares again"),
+        }),
+        Some(Err(interrupted)) => interrupted.ending(),
+        Some(Ok(report)) => {
+            if !quiet {
+                eprint!("{report}");
+            }
+            match report.agrees {
+                true => Ok(ending),
+                false => Ok(Ending::Differs),
+            }
+        }
     }
 }
 

@@ -5,12 +5,13 @@ use tonnage::{ErrorKind, reject::sqlstate};
 use super::{check, head, inline, meaning, variants};
 use crate::{exit::Exit, synonyms::SYNONYMS};
 
-const EXITS: [Exit; 7] = [
+const EXITS: [Exit; 8] = [
     Exit::Done,
     Exit::Failed,
     Exit::Usage,
     Exit::Rejects,
     Exit::Uncertain,
+    Exit::Differs,
     Exit::Interrupted,
     Exit::Terminated,
 ];

@@ -53,5 +53,6 @@ mod snapshots;
 mod support;
 mod unload;
 mod unlogged;
+mod verify;
 mod watch;
 mod whole;

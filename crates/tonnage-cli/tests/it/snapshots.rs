@@ -42,6 +42,7 @@ fn help() {
         "load",
         "exec",
         "unload",
+        "verify",
         "get",
         "ingest",
         "runs",

@@ -20,11 +20,13 @@ use tonnage_core::{
     reject::{Problem, Problems, Reject, RejectData, sqlstate},
     slot::{BlockMark, Position, SlotState},
     source::{Block, Origin, SourceSchema},
+    table::Table,
+    target::WriteColumn,
     types::ColumnType,
 };
 
 use super::run::QueuePermit;
-use crate::plan::{OnError, Plan, SlotBy, Sort};
+use crate::plan::{OnError, Plan, SlotBy, Sort, schema_of};
 
 /// Rows of one block for one lane.
 #[derive(Debug)]
@@ -337,6 +339,16 @@ impl Dealer {
     }
 }
 
+/// The columns of a table that a source's go to, with the types that they have there.
+pub(crate) struct Kept<'a> {
+    /// The table.
+    pub table: &'a Table,
+    /// The columns.
+    pub columns: &'a [WriteColumn],
+    /// Whether dates may have a zero for their year, month or day.
+    pub partial_dates: bool,
+}
+
 /// Brings the columns of a source to the plan's types.
 pub struct Convert {
     schema: SchemaRef,
@@ -352,29 +364,42 @@ pub struct Convert {
 impl Convert {
     /// Refuses, before the first row, columns whose source type cannot be carried exactly.
     pub fn new(plan: &Plan, source: &SourceSchema, context: &ParseContext) -> Result<Self> {
+        let kept = Kept {
+            table: &plan.table,
+            columns: &plan.columns,
+            partial_dates: plan.partial_dates,
+        };
+        let separate_databases = plan.routing.iter().filter(|routing| routing.separate_databases());
+        let required = separate_databases.flat_map(|routing| &routing.at);
+        Ok(Self {
+            required: required.map(|at| (*at, plan.columns[*at].name.clone())).collect(),
+            ..Self::kept(&kept, source, context)?
+        })
+    }
+
+    /// What a table keeps of a source, whatever is done with its rows. `Schema` where a column cannot be carried exactly.
+    pub(crate) fn kept(kept: &Kept<'_>, source: &SourceSchema, context: &ParseContext) -> Result<Self> {
         let mut conversions = Vec::new();
-        for column in &plan.columns {
+        for column in kept.columns {
             let from = &source.columns[column.source];
-            let to = &plan.table.columns[column.target];
+            let to = &kept.table.columns[column.target];
             conversions.push(match source.text {
-                // A text source has been asked for the plan's types and has parsed them.
+                // A text source has been asked for these types and has parsed them.
                 true => None,
                 false => Some(Conversion::plan(from, source.text, to, column.ty, context)?),
             });
         }
-        let names = plan
-            .columns
-            .iter()
-            .map(|c| Arc::from(c.source_name.as_str()))
-            .collect();
-        let separate_databases = plan.routing.iter().filter(|routing| routing.separate_databases());
-        let required = separate_databases.flat_map(|routing| &routing.at);
+        let columns = kept.columns.iter();
+        let names = columns.map(|column| Arc::from(column.source_name.as_str()));
         Ok(Self {
-            schema: plan.schema(),
-            names,
+            schema: schema_of(kept.columns),
+            names: names.collect(),
             conversions,
-            required: required.map(|at| (*at, plan.columns[*at].name.clone())).collect(),
-            whole_dates: whole_dates(plan),
+            required: Vec::new(),
+            whole_dates: match kept.partial_dates {
+                true => Vec::new(),
+                false => whole_dates(kept.columns),
+            },
         })
     }
 
@@ -430,16 +455,17 @@ impl Convert {
     }
 }
 
-fn whole_dates(plan: &Plan) -> Vec<(usize, ColumnType, String)> {
+fn whole_dates(columns: &[WriteColumn]) -> Vec<(usize, ColumnType, String)> {
     let of_dates = |ty: ColumnType| {
         matches!(
             ty,
             ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz
         )
     };
-    let columns = plan.columns.iter().enumerate();
     columns
-        .filter(|(_, column)| !plan.partial_dates && of_dates(column.ty))
+        .iter()
+        .enumerate()
+        .filter(|(_, column)| of_dates(column.ty))
         .map(|(at, column)| (at, column.ty, column.name.clone()))
         .collect()
 }
@@ -473,7 +499,7 @@ fn handled_of(position: Position, index: u64) -> u64 {
 }
 
 /// The rows at `order`, with their origins.
-fn pick(rows: &RecordBatch, origin: &Origin, order: Vec<u32>) -> Result<(RecordBatch, Origin)> {
+pub(crate) fn pick(rows: &RecordBatch, origin: &Origin, order: Vec<u32>) -> Result<(RecordBatch, Origin)> {
     let whole =
         order.len() == rows.num_rows() && order.iter().enumerate().all(|(at, row)| at == *row as usize);
     if whole {

@@ -32,7 +32,7 @@ use std::{
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    ledger::{RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
+    ledger::{InputIdentity, RUNS_KEPT, RUNS_PRUNED_MAX, RunHandle, RunQuery, RunRecord},
     parse::{ParseContext, timezone},
     preparation::{Preparation, PreparationEffects, shadow},
     reject::Reject,
@@ -64,6 +64,10 @@ use self::{
     shards::Shards,
     sort::Sorted,
     stages::Times,
+};
+pub(crate) use self::{
+    deal::{Kept, pick},
+    run::truncate,
 };
 pub use self::{pace::Pace, preview::Preview, run::Progress, select::prepare_files, times::WriteTimes};
 use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, PlanInputs, Sort, decide};
@@ -280,7 +284,7 @@ async fn run_scripts(target: &dyn Target, scripts: &[String], option: &str) -> R
 }
 
 /// The columns that take what a file gives them.
-fn fillable(table: &Table) -> Vec<String> {
+pub(crate) fn fillable(table: &Table) -> Vec<String> {
     let columns = table.columns.iter();
     let fillable = columns.filter(|column| {
         column.ty.is_some() && !column.generated && column.numbered != Some(Numbered::Always)
@@ -388,7 +392,7 @@ fn decide_for(
     })
 }
 
-async fn no_table(target: &dyn Target, options: &LoadOptions, source: &SourceSchema) -> Error {
+pub(crate) async fn no_table(target: &dyn Target, options: &LoadOptions, source: &SourceSchema) -> Error {
     let names = target.table_names().await;
     // A database without any table is most often not the one that was meant.
     let empty = match &names {
@@ -424,6 +428,27 @@ impl Prepared {
     pub fn with_between(mut self, between: Arc<dyn AfterCommit>) -> Self {
         self.between = Some(between);
         self
+    }
+
+    pub(crate) fn options(&self) -> &LoadOptions {
+        &self.options
+    }
+
+    pub(crate) fn target(&self) -> &Arc<dyn Target> {
+        &self.target
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(crate) fn source_identity(&self) -> Option<Vec<InputIdentity>> {
+        self.source.identity()
+    }
+
+    /// Whether the table is made for this load.
+    pub(crate) fn makes_table(&self) -> bool {
+        self.create.is_some()
     }
 
     /// Source bytes to be read, if known.

@@ -543,7 +543,7 @@ fn read_blocks(shared: &RunContext, source: &mut dyn Source, blocks: &mpsc::Send
 }
 
 /// Leaves the rows that are among the first `limit` of the source.
-pub(super) fn truncate(block: &mut Block, limit: u64) {
+pub(crate) fn truncate(block: &mut Block, limit: u64) {
     let keep = limit.saturating_sub(block.start.rows);
     if keep >= block.end.rows - block.start.rows {
         return;

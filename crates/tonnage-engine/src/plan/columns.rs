@@ -132,7 +132,7 @@ fn normalized(name: &str) -> String {
 }
 
 /// Matches them by name, else by position; an extra source column is an error, an absent one takes its default.
-pub(super) fn match_columns(
+pub(crate) fn match_columns(
     table: &Table,
     source: &SourceSchema,
     options: &LoadOptions,

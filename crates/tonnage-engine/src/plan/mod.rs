@@ -29,8 +29,7 @@ use tonnage_core::{
     target::{Capabilities, OtherUniqueKeys, Routed, StatementMax, WriteColumn, WriteRequest},
 };
 
-pub(crate) use self::columns::mapped;
-pub(crate) use self::columns::replaces_header;
+pub(crate) use self::columns::{mapped, match_columns, replaces_header};
 use self::{
     batches::Batches, columns::WrittenColumns, keys::RecognisedBy, lanes::Lanes, ledger::Recorded,
     slots::Slots, sort::Sorted,
@@ -201,9 +200,14 @@ impl Plan {
 
     /// The schema of the batches that reach writers.
     pub fn schema(&self) -> SchemaRef {
-        let field = |c: &WriteColumn| Field::new(&c.name, c.ty.arrow(), true);
-        Arc::new(Schema::new(self.columns.iter().map(field).collect::<Vec<_>>()))
+        schema_of(&self.columns)
     }
+}
+
+/// The schema of batches of `columns`.
+pub(crate) fn schema_of(columns: &[WriteColumn]) -> SchemaRef {
+    let field = |c: &WriteColumn| Field::new(&c.name, c.ty.arrow(), true);
+    Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()))
 }
 
 /// What [`decide`] decides from.
