@@ -177,7 +177,7 @@ macro_rules! suites {
         $crate::suites!(@suite $fixture, resume: [a_stopped_run_goes_on, an_input_that_changed_is_refused]);
         $crate::suites!(@suite $fixture, unload: [
             all_rows_come_once, what_is_asked_for_comes, what_cannot_be_read_is_refused_before_a_file_is_made,
-            all_of_it_is_of_one_moment,
+            all_of_it_is_of_one_moment, a_table_is_compared_with_files,
         ]);
         $crate::suites!(@suite $fixture, get: [found_and_missing]);
         $crate::suites!(@suite $fixture, faults: [a_connection_lost_anywhere]);

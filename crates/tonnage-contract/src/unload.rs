@@ -66,6 +66,41 @@ pub async fn all_rows_come_once(fixture: &dyn Fixture) {
     }
 }
 
+/// A table is read as often as it takes to find what differs from a file.
+pub async fn a_table_is_compared_with_files(fixture: &dyn Fixture) {
+    filled(fixture).await;
+    let target = fixture.target();
+    let files = Files::new();
+    let same = files.csv("same.csv", (0..ROWS).map(|id| (id, format!("v{id}"))));
+    let other = |id: i64| {
+        if id % 100 == 7 {
+            format!("w{id}")
+        } else {
+            format!("v{id}")
+        }
+    };
+    let changed = files.csv("changed.csv", (10..=ROWS).map(|id| (id, other(id))));
+    for jobs in [1, 3] {
+        let verify = |path: &str| {
+            connected(&target)
+                .verify("t")
+                .key(["id"])
+                .files(path)
+                .jobs(jobs)
+                .run()
+        };
+        let (same, changed) = (verify(&same).await, verify(&changed).await);
+        if target.parts().scan.is_none() {
+            assert_refused(&same.expect_err("it cannot be read"));
+            continue;
+        }
+        assert!(same.expect("a comparison").agrees, "{jobs} jobs");
+        let found = changed.expect("a comparison").differing.expect("what differs");
+        let counts = (found.missing, found.extra, found.changed, found.bad);
+        assert_eq!(counts, (1, 10, 49, 0), "{jobs} jobs");
+    }
+}
+
 /// What is not there and what contradicts itself is an error before a file is made, and so is what is no query; nothing of it
 /// changes the table.
 pub async fn what_cannot_be_read_is_refused_before_a_file_is_made(fixture: &dyn Fixture) {

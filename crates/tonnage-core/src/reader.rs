@@ -231,7 +231,8 @@ pub fn left_out(computed: &[&str], request: &ScanRequest) -> Option<String> {
 /// One connection that reads a [`Snapshot`]. Dropping it ends its transaction.
 #[async_trait]
 pub trait Reader: Send {
-    /// Begins split `split`; what is left of another one is dropped.
+    /// Begins split `split`; what is left of another one is dropped. One that was read before, by this reader or another one,
+    /// is read again: the same rows where readers see one state.
     async fn open(&mut self, split: usize) -> Result<()>;
 
     /// The next rows of the split that was opened; `None` at its end. Batches are never empty. An error names the

@@ -4,31 +4,33 @@
 use std::{cell::OnceCell, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
 use tonnage::{
     ColumnType, Error, ErrorKind, Result,
-    load::{Ended, Progress, prepare, prepare_files},
+    load::{Ended, Prepared, Progress, prepare, prepare_files},
     operation::{Durability, Method, Split},
     parse::EpochUnit,
     plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
     reader::Relation,
-    report::{Counted, Grouped, Report, RunState},
+    report::{Counted, Grouped, Report},
     sinks::Output,
     source::Source,
-    sources,
+    sources::{self, Format, TextOptions},
     stop::Stop,
     table::TableName,
     target::Target,
-    targets,
+    targets::{self, Password},
     unload::{UnloadOptions, source::DatabaseSource},
-    verify::VerifyReport,
+    verify::AfterLoad,
 };
 
-use super::read::{ColumnArgs, ReadArgs};
+use super::{
+    read::{ColumnArgs, ReadArgs},
+    verify::{LoadReport, compare, is_finished, verified_ending},
+};
 use crate::{
     Ending,
-    connection::{ConnectionArgs, ShardArgs},
-    interrupt::{Interrupt, Interrupted, requested, unless_interrupted},
+    connection::{ConnectionArgs, ShardArgs, TargetArgs},
+    interrupt::{Interrupt, requested, unless_interrupted},
     options::{count, rate, size},
     output::out,
     paths::Paths,
@@ -354,7 +356,8 @@ impl RowsArgs {
         })
     }
 
-    /// Moves the rows of `places`, of which the last is the database, as `task` says. The summary goes to standard error. `usage` is shown where a place is missing; `paths` are files that are named besides.
+    /// Moves the rows of `places`, of which the last is the database, as `task` says. The summary goes to standard
+    /// error. `usage` is shown where a place is missing; `paths` are files that are named besides.
     pub async fn carry_out(
         &self,
         places: &[String],
@@ -386,44 +389,19 @@ impl RowsArgs {
         paths.report(self.report.as_deref());
         paths.check()?;
         let password = self.connection.password(place.first())?;
-        let (inputs, jobs) = (inputs.to_vec(), self.jobs);
-        let ledger = self.ledger.clone();
+        let rows = Rows {
+            inputs: inputs.to_vec(),
+            relation,
+            format,
+            text,
+            place,
+            password,
+            ledger: self.ledger.clone(),
+            options,
+            verifying,
+        };
         // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
-        let preparing = tokio::spawn(async move {
-            let is_database = relation.is_some();
-            if verifying == Verifying::Yes && is_database {
-                return Err(Error::config(
-                    "--verify reads the input again, and a database may have changed by then",
-                )
-                .hint("compare afterwards: tonnage verify SOURCE TARGET -t TABLE --source-table TABLE"));
-            }
-            if options.new_files && verifying == Verifying::No {
-                let target = place.connect(password).await?;
-                ledger.apply(&*target)?;
-                let shown = place.shown();
-                let prepared = prepare_files(target, shown, &inputs, format, &text, options).await;
-                return prepared.map(|prepared| (prepared, None));
-            }
-            let source = match relation {
-                Some(relation) => open_database(&inputs, relation, jobs).await?,
-                None => sources::open(&inputs, format, &text)?,
-            };
-            let target = place.connect(password).await?;
-            ledger.apply(&*target)?;
-            let prepared = prepare(target, place.shown(), source, options).await?;
-            let check = match verifying {
-                Verifying::No => None,
-                Verifying::Yes => {
-                    let again = sources::open(&inputs, format, &text)?;
-                    Some(prepared.verification(again)?)
-                }
-            };
-            let check = match check {
-                Some(check) => Some(check.checked().await?),
-                None => None,
-            };
-            Ok((prepared, check))
-        });
+        let preparing = tokio::spawn(rows.prepare());
         let prepared = async {
             let prepared = preparing.await;
             prepared.unwrap_or_else(|error| Err(Error::bug(format!("the rows were not prepared: {error}"))))
@@ -473,10 +451,7 @@ impl RowsArgs {
             (Err(error), _) => return Err(error),
         };
         let verified = match check.filter(|_| is_finished(&ended)) {
-            Some(check) => {
-                let comparing = check.run(&ended.report, Arc::default(), Stop::default());
-                Some(unless_interrupted(comparing).await)
-            }
+            Some(check) => Some(compare(check, &ended.report, show_style).await),
             None => None,
         };
         let report = LoadReport {
@@ -492,43 +467,65 @@ impl RowsArgs {
     }
 }
 
-/// The account of a load, and of the comparison behind it.
-#[derive(Serialize)]
-struct LoadReport<'a> {
-    #[serde(flatten)]
-    report: &'a Report,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    verified: Option<&'a VerifyReport>,
+/// What is known before anything is opened.
+struct Rows {
+    inputs: Vec<String>,
+    relation: Option<Relation>,
+    format: Option<Format>,
+    text: TextOptions,
+    place: TargetArgs,
+    password: Option<Password>,
+    ledger: LedgerChoice,
+    options: LoadOptions,
+    verifying: Verifying,
 }
 
-/// Whether all rows are done, so that they can be looked for.
-fn is_finished(ended: &Ended) -> bool {
-    ended.error.is_none() && ended.report.state == RunState::Finished
-}
-
-/// How a load ends whose rows were looked for.
-fn verified_ending(
-    ending: Result<Ending>,
-    verified: Option<Result<VerifyReport, Interrupted>>,
-    quiet: bool,
-) -> Result<Ending> {
-    let ending = ending?;
-    match verified {
-        None => Ok(ending),
-        Some(Err(Interrupted::Failed(error))) => Err(match error.hint_text() {
-            Some(_) => error,
-            None => error.hint("the load itself has ended well; tonnage verify compares again"),
-        }),
-        Some(Err(interrupted)) => interrupted.ending(),
-        Some(Ok(report)) => {
-            if !quiet {
-                eprint!("{report}");
-            }
-            match report.agrees {
-                true => Ok(ending),
-                false => Ok(Ending::Differs),
-            }
+impl Rows {
+    /// Opens source and database, and decides; writes nothing.
+    async fn prepare(self) -> Result<(Prepared, Option<AfterLoad>)> {
+        let Self {
+            inputs,
+            relation,
+            format,
+            text,
+            place,
+            password,
+            ledger,
+            options,
+            verifying,
+        } = self;
+        if verifying == Verifying::Yes && relation.is_some() {
+            return Err(Error::config(
+                "--verify reads the input again, and a database may have changed by then",
+            )
+            .hint("compare afterwards: tonnage verify SOURCE TARGET -t TABLE --source-table TABLE"));
         }
+        if options.new_files && verifying == Verifying::No {
+            let target = place.connect(password).await?;
+            ledger.apply(&*target)?;
+            let shown = place.shown();
+            let prepared = prepare_files(target, shown, &inputs, format, &text, options).await;
+            return prepared.map(|prepared| (prepared, None));
+        }
+        let source = match relation {
+            Some(relation) => open_database(&inputs, relation, options.jobs).await?,
+            None => sources::open(&inputs, format, &text)?,
+        };
+        if verifying == Verifying::Yes && source.identity().is_none() {
+            return Err(Error::config(format!(
+                "--verify reads the input again, and {}",
+                source.not_rereadable()
+            ))
+            .hint("write it to a file first, or leave --verify out"));
+        }
+        let target = place.connect(password).await?;
+        ledger.apply(&*target)?;
+        let prepared = prepare(target, place.shown(), source, options).await?;
+        let check = match verifying {
+            Verifying::No => return Ok((prepared, None)),
+            Verifying::Yes => prepared.verification(sources::open(&inputs, format, &text)?)?,
+        };
+        Ok((prepared, Some(check.checked().await?)))
     }
 }
 

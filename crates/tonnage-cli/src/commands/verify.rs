@@ -1,17 +1,19 @@
-//! `tonnage verify`: whether rows are those of a table.
+//! `tonnage verify`: whether rows are those of a table; and the comparison behind a load (`load --verify`).
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
+use serde::Serialize;
 use tonnage::{
-    Error, Result,
-    load::Progress,
+    Error, ErrorKind, Result,
+    load::{Ended, Progress},
     parse::EpochUnit,
     reader::Relation,
+    report::{Report, RunState},
     sources,
     stop::Stop,
     targets,
-    verify::{DIFFERENCES, Input, VerifyOptions, verify},
+    verify::{AfterLoad, DIFFERENCES, Input, VerifyOptions, VerifyReport, verify},
 };
 
 use super::{
@@ -21,7 +23,7 @@ use super::{
 use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
-    interrupt::unless_interrupted,
+    interrupt::{Interrupted, unless_interrupted},
     options::{count, pair},
     output::out,
     paths::Paths,
@@ -202,5 +204,66 @@ fn epochs(args: &VerifyArgs) -> Result<Vec<(String, EpochUnit)>> {
         ))
         .hint("leave it out; --type is for instants that are numbers: t=timestamp(epoch_ms)")),
         None => Ok(epochs),
+    }
+}
+
+/// The account of a load, and of the comparison behind it.
+#[derive(Serialize)]
+pub struct LoadReport<'a> {
+    #[serde(flatten)]
+    pub report: &'a Report,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verified: Option<&'a VerifyReport>,
+}
+
+/// Whether all rows of a load are done, so that they can be looked for.
+pub fn is_finished(ended: &Ended) -> bool {
+    ended.error.is_none() && ended.report.state == RunState::Finished
+}
+
+/// Looks for the rows of a load that has ended as `report` says.
+pub async fn compare(check: AfterLoad, report: &Report, style: Style) -> Result<VerifyReport, Interrupted> {
+    let progress: Arc<Progress> = Arc::default();
+    let stop = Stop::default();
+    let comparing = check.run(report, progress.clone(), stop.clone());
+    let compared = tokio::select! {
+        compared = unless_interrupted(comparing) => compared,
+        never = progress::show(style, progress, None) => match never {},
+    };
+    compared.inspect_err(|_| stop.request())
+}
+
+/// How a load ends whose rows were looked for.
+pub fn verified_ending(
+    ending: Result<Ending>,
+    verified: Option<Result<VerifyReport, Interrupted>>,
+    quiet: bool,
+) -> Result<Ending> {
+    let ending = ending?;
+    match verified {
+        None => Ok(ending),
+        Some(Err(Interrupted::Failed(error))) => Err(match error.hint_text() {
+            Some(_) => error,
+            None => error.hint("the load itself has ended well; tonnage verify compares again"),
+        }),
+        Some(Err(Interrupted::By(interrupt))) => {
+            let error = Error::new(
+                ErrorKind::Cancelled,
+                "interrupted while rows were compared; all of them are written",
+            );
+            Ok(Ending::Interrupted(
+                interrupt,
+                error.hint("tonnage verify compares again"),
+            ))
+        }
+        Some(Ok(report)) => {
+            if !quiet {
+                eprint!("{report}");
+            }
+            match report.agrees {
+                true => Ok(ending),
+                false => Ok(Ending::Differs),
+            }
+        }
     }
 }

@@ -175,7 +175,7 @@ fn many_rows_differ_within_bounds() {
     assert_eq!(counts(&verify(&place, "t.csv {db} -t t -j 3", 0)), "0 0 0 0");
     place.sql("UPDATE t SET v = v + 1 WHERE id % 2 = 0; DELETE FROM t WHERE id % 5 = 1");
     let result = verify(&place, "t.csv {db} -t t -j 3", 5);
-    assert_eq!(counts(&result), "40000 0 100000 0");
+    assert_eq!(counts(&result), "40000 0 80000 0");
     assert_eq!(result["differences"].as_array().map(Vec::len), Some(40));
     assert_eq!(result["differences"][0]["row"], 2, "in the order of the file");
     let ran = place.run_with("verify - {db} -t t", &[], format!("id,v\n{rows}").as_bytes());
@@ -265,10 +265,14 @@ fn a_load_looks_whether_its_rows_are_there() {
                 .contains("only the keys are compared")
         );
         place.sql("CREATE TABLE w (w integer)");
+        let emptied = match database {
+            Database::MariaDb => "w.csv {db} -t w --truncate --single-transaction",
+            _ => "w.csv {db} -t w --recreate",
+        };
         for arguments in [
             "w.csv {db} -t w",
             "w.csv {db} -t w --truncate",
-            "w.csv {db} -t w --recreate",
+            emptied,
             "w.csv {db} -t made --create",
         ] {
             let verified = load(&place, arguments, 0);
@@ -280,7 +284,7 @@ fn a_load_looks_whether_its_rows_are_there() {
             ("t.csv {db} -t t --mode delete", "not for delete"),
             ("- {db} -t t", "the input is a pipe"),
         ] {
-            let ran = place.run(&format!("load {arguments} --verify"));
+            let ran = place.run_with(&format!("load {arguments} --verify"), &[], b"id,v\n7,seven\n");
             assert_eq!(ran.code, Some(2), "{database:?} {arguments}: {}", ran.stderr);
             assert!(ran.stderr.contains(wanted), "{arguments}: {}", ran.stderr);
         }

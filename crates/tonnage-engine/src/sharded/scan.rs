@@ -53,10 +53,11 @@ impl Lent {
                         format!("{}: reading it has failed elsewhere", self.name),
                     ));
                 }
-                if state.next == split
+                // One that has had its turn is read again.
+                if split <= state.next
                     && let Some(reader) = state.idle.pop()
                 {
-                    state.next += 1;
+                    state.next = state.next.max(split + 1);
                     self.changed.notify_waiters();
                     return Ok(reader);
                 }

@@ -25,6 +25,7 @@ use tonnage_core::{
     stop::Stop,
     table::Table,
     target::{Target, WriteColumn},
+    types::ColumnType,
 };
 use tonnage_formats::sources::{added, empty};
 
@@ -241,6 +242,10 @@ fn comparison(
     };
     let convert = Arc::new(Convert::kept(&kept, input.schema(), &decided.context)?);
     let shown = input.schema().shown.to_string();
+    let types = columns
+        .iter()
+        .map(|column| form(input.schema(), column))
+        .collect();
     let source = match input {
         Opened::Source(mut source) => {
             source.request(&ReadRequest {
@@ -264,7 +269,7 @@ fn comparison(
         }),
     };
     let work = Arc::new(Work {
-        types: columns.iter().map(|column| column.ty).collect(),
+        types,
         key_at,
         jobs: decided.jobs,
         progress: decided.progress,
@@ -286,6 +291,14 @@ fn comparison(
         notes: decided.notes,
         differences: decided.differences,
     })
+}
+
+/// By which type the values of a column are compared: padded text in another database's text is the same without its blanks.
+fn form(source: &SourceSchema, column: &WriteColumn) -> ColumnType {
+    match (source.columns[column.source].suggested, column.ty) {
+        (Some(padded @ ColumnType::Char { .. }), ColumnType::Text { .. }) => padded,
+        (_, ty) => ty,
+    }
 }
 
 /// Workers a side. `Config` for none.
