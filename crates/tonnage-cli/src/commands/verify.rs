@@ -209,9 +209,12 @@ fn epochs(args: &VerifyArgs) -> Result<Vec<(String, EpochUnit)>> {
 
 /// The account of a load, and of the comparison behind it.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct LoadReport<'a> {
+    /// The account.
     #[serde(flatten)]
     pub report: &'a Report,
+    /// With `--verify`, whether the rows are in the table; not there otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<&'a VerifyReport>,
 }

@@ -2,20 +2,21 @@
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
-use tonnage::{buffer::BufferReport, fetch::GetReport, report::Report, unload::UnloadReport};
+use tonnage::{buffer::BufferReport, fetch::GetReport, unload::UnloadReport, verify::VerifyReport};
 
 use super::{check, description, head, inline, schema};
-use crate::report::Marked;
+use crate::{commands::verify::LoadReport, report::Marked};
 
 /// The reports, by the commands that write them.
-fn reports() -> [(&'static str, &'static str, Value); 4] {
+fn reports() -> [(&'static str, &'static str, Value); 5] {
     fn of<R: JsonSchema + 'static>() -> Value {
         schema::<Marked<'static, R>>().to_value()
     }
     [
-        ("load", "load and exec", of::<Report>()),
+        ("load", "load and exec", of::<LoadReport<'static>>()),
         ("unload", "unload", of::<UnloadReport>()),
         ("get", "get", of::<GetReport>()),
+        ("verify", "verify", of::<VerifyReport>()),
         ("ingest", "ingest", of::<BufferReport>()),
     ]
 }

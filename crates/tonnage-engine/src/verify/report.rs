@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tonnage_core::report::{Counted, Grouped};
@@ -11,7 +12,7 @@ const SHOWN_CHARS: usize = 60;
 
 /// How rows compare with those of a table. Serialises to the object that `--report` writes; its text is what a terminal
 /// shows.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct VerifyReport {
     /// What the rows were read from, its password removed.
     pub source: String,
@@ -42,7 +43,7 @@ pub struct VerifyReport {
 }
 
 /// How many rows there are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RowsCompared {
     /// In the source, with those that the table cannot hold; without rows that were left out because they were rejected.
     pub source: u64,
@@ -51,7 +52,7 @@ pub struct RowsCompared {
 }
 
 /// Sums of the hashes of all rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Checksums {
     /// Of the source: 128 bits in hexadecimal.
     pub source: String,
@@ -64,7 +65,7 @@ pub struct Checksums {
 }
 
 /// What differs, counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Differing {
     /// Rows of the source that the table lacks.
     pub missing: u64,
@@ -84,7 +85,7 @@ impl Differing {
 }
 
 /// A row that differs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Difference {
     /// What is so.
     pub kind: Kind,
@@ -103,7 +104,7 @@ pub struct Difference {
 }
 
 /// How a row differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The table lacks it.
@@ -117,7 +118,7 @@ pub enum Kind {
 }
 
 /// A value that differs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ColumnDifference {
     /// The column.
     pub name: String,
@@ -239,6 +240,15 @@ fn shown(value: Option<&String>) -> String {
     let is_plain = |c: char| !c.is_control() && !matches!(c, '\'' | ',' | ';');
     match !cut.is_empty() && cut != "null" && cut.trim() == cut && cut.chars().all(is_plain) {
         true => cut,
-        false => format!("'{}'", cut.escape_debug()),
+        false => {
+            let mut quoted = String::from("'");
+            for c in cut.chars() {
+                match c.is_control() {
+                    true => quoted.extend(c.escape_debug()),
+                    false => quoted.push(c),
+                }
+            }
+            quoted + "'"
+        }
     }
 }
