@@ -88,8 +88,8 @@ pub struct Prepared {
     watch: Option<Watch>,
     between: Option<Arc<dyn AfterCommit>>,
     selection: Option<Selection>,
-    /// What `{run}` of an added column is.
-    run_id: added::RunId,
+    /// What `{run}` and `{now}` of an added column are.
+    run_start: Arc<added::RunStart>,
 }
 
 /// Told of rows that were put aside, once the commit that skips them is known.
@@ -143,13 +143,13 @@ async fn prepare_source(
     source: Box<dyn Source>,
     mut options: LoadOptions,
 ) -> Result<Prepared> {
-    let run_id = added::RunId::default();
+    let run_start: Arc<added::RunStart> = Arc::default();
     let context = ParseContext {
         timezone: options.timezone.as_deref().map(timezone).transpose()?,
         bytes_as_written: false,
         ..ParseContext::default()
     };
-    let source = added::with_columns(source, &options.add, &context, run_id.clone())?;
+    let source = added::with_columns(source, &options.add, &context, run_start.clone())?;
     if let Some(text) = &options.statement {
         let (statement, table) = describe(&*target, text).await?;
         let source = empty::with_columns(source, fillable(&table));
@@ -180,7 +180,7 @@ async fn prepare_source(
             watch: None,
             between: None,
             selection: None,
-            run_id,
+            run_start,
         });
     }
     check_replaced(&options)?;
@@ -269,7 +269,7 @@ async fn prepare_source(
         watch: None,
         between: None,
         selection: None,
-        run_id,
+        run_start,
     })
 }
 
@@ -446,6 +446,11 @@ impl Prepared {
         self.source.identity()
     }
 
+    /// What `{run}` and `{now}` of its added columns are.
+    pub(crate) fn run_start(&self) -> Arc<added::RunStart> {
+        self.run_start.clone()
+    }
+
     /// Whether the table is made for this load.
     pub(crate) fn makes_table(&self) -> bool {
         self.create.is_some()
@@ -551,7 +556,7 @@ impl Prepared {
             watch,
             between,
             selection,
-            run_id,
+            run_start,
             ..
         } = self;
         if let Some(selection) = selection.as_ref().filter(|selection| selection.nothing) {
@@ -590,7 +595,9 @@ impl Prepared {
         };
         let handle = ownership.handle.as_ref();
         // Nobody else sets it.
-        let _ = run_id.set(handle.map_or_else(identity::run_id, |handle| handle.run_id.clone()));
+        let _ = run_start
+            .id
+            .set(handle.map_or_else(identity::run_id, |handle| handle.run_id.clone()));
         progress
             .recorded
             .store(ownership.handle.is_some(), Ordering::Relaxed);

@@ -39,11 +39,11 @@ impl Prepared {
             mut source,
             plan,
             context,
-            run_id,
+            run_start,
             ..
         } = self;
         // Nothing is run.
-        let _ = run_id.set("(run)".to_owned());
+        let _ = run_start.id.set("(run)".to_owned());
         let work = move || {
             let convert = Convert::new(&plan, source.schema(), &context)?;
             source.request(&ReadRequest {

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     load::{Prepared, Progress, fillable},
-    plan::LoadOptions,
+    plan::{Attempt, LoadOptions},
 };
 
 /// What is to be compared once a load has ended.
@@ -55,7 +55,7 @@ impl Prepared {
     /// be told whether the rows are there. To be [checked](AfterLoad::checked) before the load runs.
     pub fn verification(&self, source: Box<dyn Source>) -> Result<AfterLoad> {
         let (plan, options) = (self.plan(), self.options());
-        let source = added::with_columns(source, &options.add, &context(options)?)?;
+        let source = added::with_columns(source, &options.add, &context(options)?, self.run_start())?;
         let source = empty::with_columns(source, fillable(&plan.table));
         check_options(options)?;
         match source.identity() {
@@ -144,12 +144,12 @@ fn check_options(options: &LoadOptions) -> Result<()> {
         )
         .hint(again));
     }
-    match options.add.iter().find(|(_, value)| value.contains("{now}")) {
-        Some((name, value)) => Err(Error::config(format!(
-            "--verify reads the input again, and --add {name}={value} would be another \
-                 time"
+    match added::changing(&options.add).filter(|_| options.attempt == Attempt::Resume) {
+        Some(name) => Err(Error::config(format!(
+            "--verify and --resume do not go together with --add {name}: {{run}} or {{now}} may be others than in the rows \
+             that an earlier attempt has written"
         ))
-        .hint(again)),
+        .hint("compare afterwards without the column: tonnage verify --columns")),
         None => Ok(()),
     }
 }

@@ -133,7 +133,15 @@ async fn prepare(
     let jobs = workers(load.jobs)?;
     let context = context(load)?;
     let input = match input {
-        Input::Source(source) => Opened::Source(added::with_columns(source, &load.add, &context)?),
+        Input::Source(source) => {
+            if let Some(name) = added::changing(&load.add) {
+                return Err(Error::config(format!(
+                    "--add {name}: what {{run}} and {{now}} were in another run is not known"
+                ))
+                .hint("leave the column out: --columns names those that are compared"));
+            }
+            Opened::Source(added::with_columns(source, &load.add, &context, Arc::default())?)
+        }
         Input::Database {
             target,
             shown,

@@ -114,6 +114,15 @@ impl Expression {
         })
     }
 
+    /// Whether it is another value in another run of the same input.
+    pub fn changes(&self) -> bool {
+        match self {
+            Self::Run | Self::Now => true,
+            Self::Call(_, values) => values.iter().any(Self::changes),
+            Self::Text(_) | Self::Column(_) | Self::File | Self::Row => false,
+        }
+    }
+
     /// The names of columns that it is made of.
     pub fn columns(&self, found: &mut Vec<String>) {
         match self {

@@ -32,8 +32,24 @@ use self::{
 };
 use super::{infer::Guess, text::keep_good};
 
-/// What `{run}` is, once the run has an id.
-pub type RunId = Arc<OnceLock<String>>;
+/// What `{run}` and `{now}` are.
+#[derive(Debug)]
+pub struct RunStart {
+    /// The id of the run, once it has one.
+    pub id: OnceLock<String>,
+    /// When the attempt began, in microseconds since 1970.
+    micros: i64,
+}
+
+impl Default for RunStart {
+    /// Of an attempt that begins now.
+    fn default() -> Self {
+        Self {
+            id: OnceLock::new(),
+            micros: jiff::Timestamp::now().as_microsecond(),
+        }
+    }
+}
 
 /// A column of the schema.
 #[derive(Debug, Clone)]
@@ -62,8 +78,7 @@ struct WithAdded {
     columns: Vec<Column>,
     added: Vec<Added>,
     context: ParseContext,
-    now: i64,
-    run_id: RunId,
+    start: Arc<RunStart>,
     /// Columns of the batches, by index, and the type each is to have.
     wanted: Vec<(usize, ColumnType)>,
     /// What is asked of the source: of its columns by index.
@@ -82,9 +97,16 @@ pub fn used_columns(added: &[(String, String)]) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// The column of these whose values are another run's in another run: `{run}` or `{now}` is in it.
+pub fn changing(added: &[(String, String)]) -> Option<&str> {
+    let changes = |text: &str| Expression::parse(text).is_ok_and(|value| value.changes());
+    let column = added.iter().find(|(_, text)| changes(text));
+    column.map(|(name, _)| name.as_str())
+}
+
 /// `source` with the columns of `added`: a name and a text, in which `{..}` is a column of the source, `{file}`, `{row}`,
 /// `{run}`, `{now}`, or a function of such. A text that names columns may take the place of a column of the source.
-/// `context` says how texts are read; `run_id` is filled before the first block is read.
+/// `context` says how texts are read; the id of `start` is filled before the first block is read.
 ///
 /// `Config` for braces that hold no expression, for columns that the source lacks, for another value under a name that it
 /// has, and for a source without names.
@@ -92,7 +114,7 @@ pub fn with_columns(
     source: Box<dyn Source>,
     added: &[(String, String)],
     context: &ParseContext,
-    run_id: RunId,
+    start: Arc<RunStart>,
 ) -> Result<Box<dyn Source>> {
     if added.is_empty() {
         return Ok(source);
@@ -111,8 +133,7 @@ pub fn with_columns(
         inner: source,
         added: Vec::new(),
         context: context.clone(),
-        now: jiff::Timestamp::now().as_microsecond(),
-        run_id,
+        start,
         wanted: Vec::new(),
         asked: Vec::new(),
         used: Vec::new(),
@@ -198,7 +219,7 @@ impl WithAdded {
             Expression::Text(text) => Some(text.clone()),
             Expression::File => Some("a file".to_owned()),
             Expression::Row => Some("1".to_owned()),
-            Expression::Now => Some(instant(self.now)),
+            Expression::Now => Some(instant(self.start.micros)),
             _ => None,
         };
         guess.see(sample.as_deref().map(str::as_bytes));
@@ -312,8 +333,8 @@ impl WithAdded {
             count: rows.num_rows(),
             columns: &columns,
             origin,
-            run: self.run_id.get().map_or("", String::as_str),
-            now: self.now,
+            run: self.start.id.get().map_or("", String::as_str),
+            now: self.start.micros,
             context: &self.context,
         };
         let mut problems = Problems::default();

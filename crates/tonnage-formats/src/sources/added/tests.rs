@@ -3,7 +3,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch, StringArray};
 use tonnage_core::{parse::ParseContext, source::ReadRequest, types::ColumnType};
 
-use super::{RunId, with_columns};
+use super::{RunStart, changing, with_columns};
 use crate::sources::{TextOptions, open};
 
 /// The values of the last added column over the rows of a file, and the messages of rows that have none.
@@ -12,8 +12,8 @@ fn made(csv: &str, added: &str) -> (Vec<Option<String>>, Vec<String>) {
     let path = directory.path().join("in.csv");
     std::fs::write(&path, csv).expect("a file");
     let source = open(&[path.display().to_string()], None, &TextOptions::default()).expect("a source");
-    let run: RunId = Arc::default();
-    run.set("r1".to_owned()).expect("once");
+    let run: Arc<RunStart> = Arc::default();
+    run.id.set("r1".to_owned()).expect("once");
     let added = [("made".to_owned(), added.to_owned())];
     let mut source =
         with_columns(source, &added, &ParseContext::default(), run).unwrap_or_else(|error| panic!("{error}"));
@@ -76,6 +76,9 @@ fn texts_with_braces_are_made_of_columns() {
     ] {
         assert_eq!(values(added), expected, "{added}");
     }
+    let added = |text: &str| [("a".to_owned(), text.to_owned())];
+    assert_eq!(changing(&added("{trim(run)}")), Some("a"));
+    assert_eq!(changing(&added("{file} {row}")), None);
     assert_eq!(values("{last}"), [Some("LOVELACE".to_owned()), None]);
     assert_eq!(
         values("nullif(trim(first), 'Alan')"),
