@@ -225,7 +225,9 @@ fn the_answer_comes_first_with_the_command_to_run() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let mut lines = ran.stdout.lines();
     let first = lines.next().expect("an answer");
-    assert!(first.contains(" rows/s"), "{first}");
+    // A machine with other work may be too noisy for one.
+    let is_answer = first.contains(" rows/s") || first.starts_with("too noisy to tell");
+    assert!(is_answer, "{first}");
     let report = bench(&place, SMALL);
     let answer = &report["answers"][0];
     if let Some(flags) = answer["flags"].as_str() {

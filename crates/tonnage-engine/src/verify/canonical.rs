@@ -130,14 +130,21 @@ fn parse_number(text: &str) -> Option<String> {
     Some(format!("{sign}{kept}e{exponent}"))
 }
 
-/// JSON without spaces, the keys of objects in order, numbers by their value. None where it is no JSON.
+/// Objects and arrays within each other that are looked into, at most.
+const NESTED_MAX: usize = 128;
+
+/// JSON without spaces, the keys of objects in order, numbers by their value. None where it is no JSON, or is nested too
+/// deep.
 fn json(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
-    write_json(text.trim(), &mut out)?;
+    write_json(text.trim(), 0, &mut out)?;
     Some(out)
 }
 
-fn write_json(text: &str, out: &mut String) -> Option<()> {
+fn write_json(text: &str, depth: usize, out: &mut String) -> Option<()> {
+    if depth > NESTED_MAX {
+        return None;
+    }
     match text.as_bytes().first()? {
         b'{' => {
             let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
@@ -148,7 +155,7 @@ fn write_json(text: &str, out: &mut String) -> Option<()> {
                 }
                 out.push_str(&serde_json::to_string(name).ok()?);
                 out.push(':');
-                write_json(value.get(), out)?;
+                write_json(value.get(), depth + 1, out)?;
             }
             out.push('}');
         }
@@ -159,7 +166,7 @@ fn write_json(text: &str, out: &mut String) -> Option<()> {
                 if at > 0 {
                     out.push(',');
                 }
-                write_json(value.get(), out)?;
+                write_json(value.get(), depth + 1, out)?;
             }
             out.push(']');
         }
@@ -212,5 +219,7 @@ mod tests {
         );
         assert_eq!(json(r#"["é"]"#), json(r#"["\u00e9"]"#));
         assert_eq!(json("no"), None);
+        let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(json(&deep), None);
     }
 }

@@ -159,7 +159,9 @@ async fn prepare(
     let Some(table) = target.table(&load.table).await? else {
         let error = no_table(target, load, input.schema()).await;
         return Err(match error.hint_text() {
-            Some(hint) if hint.starts_with("--create") => Error::schema(error.to_string()),
+            Some(hint) if hint.starts_with("--create") => {
+                Error::schema(error.to_string()).hint(known_tables(target).await)
+            }
             _ => error,
         });
     };
@@ -197,6 +199,21 @@ async fn prepare(
             expected: Expected::Equal,
         },
     )
+}
+
+/// The tables that there are, for whoever has named another.
+async fn known_tables(target: &dyn Target) -> String {
+    /// So many are named.
+    const SHOWN_MAX: usize = 8;
+    let mut names = target.table_names().await.unwrap_or_default();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(SHOWN_MAX);
+    names.truncate(SHOWN_MAX);
+    match (names.is_empty(), more) {
+        (true, _) => "the database has no tables that this user can see".to_owned(),
+        (false, 0) => format!("its tables are {}", names.join(", ")),
+        (false, more) => format!("its tables are {} and {more} more", names.join(", ")),
+    }
 }
 
 /// What is decided beside the columns.

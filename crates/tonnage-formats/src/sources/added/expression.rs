@@ -133,11 +133,13 @@ impl Expression {
     }
 }
 
-/// A text that is one call of a function and nothing else, which needs no braces.
+/// A text that is one call of a function and nothing else, which needs no braces; also one whose call has no end, which
+/// nobody means as it is.
 fn whole_call(text: &str) -> Option<Result<Expression>> {
     let open = text.find('(')?;
     let name = text[..open].trim();
-    if !FUNCTIONS.contains(&name.to_lowercase().as_str()) || !text.trim_end().ends_with(')') {
+    let may_be_one = text.trim_end().ends_with(')') || !text.contains(')');
+    if !FUNCTIONS.contains(&name.to_lowercase().as_str()) || !may_be_one {
         return None;
     }
     let mut parser = Parser { rest: text, depth: 0 };

@@ -208,8 +208,7 @@ impl WithAdded {
                 let names = known.columns.iter().map(|column| column.name.as_str());
                 return Err(Error::config(format!("--add {name}: {} has no column '{column}'", known.shown))
                     .hint(format!(
-                        "{}; {{file}}, {{row}}, {{run}} and {{now}} are there as well, and {{{{ and }}}} are braces as \
-                         such",
+                        "{} ({{file}}, {{row}}, {{run}} and {{now}} are there as well, {{{{ and }}}} are braces as such)",
                         columns_hint(column, names)
                     )));
             }

@@ -139,6 +139,7 @@ fn a_column_can_be_replaced_by_what_is_made_of_it() {
 fn what_is_no_expression_says_so() {
     for (added, message) in [
         ("{line}", "has no column 'line'"),
+        ("trim(first", "the end where ',' was expected"),
         ("{first", "the end where '}' was expected"),
         ("first}", "a } without its {"),
         ("{)}", "')' where a column, a function or a 'text' was expected"),
