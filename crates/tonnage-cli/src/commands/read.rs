@@ -31,7 +31,7 @@ pub struct ColumnArgs {
     ///
     /// May be given again. A text, in which {name} is a column of the input, and {file}, {row} (its number in the file),
     /// {run} and {now} are what is known of the row; {trim(name)} is what a function makes of it: cast(x, type),
-    /// coalesce(x, y), concat(x, y), format(time, '%d.%m.%Y'), json(x, '$.a.b[0]'), lower, nullif(x, 'text'),
+    /// coalesce(x, y), concat(x, y), format(time, '%d.%m.%Y'), json(x, '$.a.b'), lower, nullif(x, 'text'),
     /// replace(x, 'what', 'by'), split(x, ' ', 1), substr(x, from, length), trim, upper
     #[arg(long, value_name = "NAME=TEXT", value_parser = pair, help_heading = "What to do")]
     add: Vec<(String, String)>,
