@@ -9,6 +9,10 @@ use tonnage_sql::ledger::{Tables, with_claimed};
 use super::{literal, place::existing};
 
 /// The statements by which a writer moves slots. They hold nothing but numbers and the run's id.
+///
+/// The slots are looked up by their key (`STRAIGHT_JOIN`). While the statistics say that the table is small, the server
+/// would rather read all slots of the run, and lock those of other lanes on its way: they wait for each other, and
+/// deadlock.
 pub(crate) struct Mover {
     handle: RunHandle,
     /// The table in SQL.
@@ -60,7 +64,7 @@ impl Mover {
             );
         }
         format!(
-            "UPDATE {} AS s JOIN ({given}) AS a ON s.slot = a.slot \
+            "UPDATE ({given}) AS a STRAIGHT_JOIN {} AS s ON s.slot = a.slot \
              SET s.block = a.block, s.block_rows = a.block_rows, s.file = a.file, s.byte_offset = a.byte_offset, \
                  s.file_rows = a.file_rows, s.source_rows = a.source_rows, s.hash = a.hash, \
                  s.written = s.written + a.written, s.skipped = s.skipped + a.skipped, \
@@ -89,7 +93,7 @@ impl Mover {
             );
         }
         Ok(format!(
-            "UPDATE {} AS s JOIN ({given}) AS a ON s.slot = a.slot \
+            "UPDATE ({given}) AS a STRAIGHT_JOIN {} AS s ON s.slot = a.slot \
              SET s.written = s.written + a.written, s.skipped = s.skipped + a.skipped, \
                  s.rejected = s.rejected + a.rejected, s.moves = s.moves + 1 WHERE {}",
             self.slots,

@@ -101,20 +101,20 @@ impl MysqlWriter {
             sql.push_str(statement);
         }
         let mut result = self.link.conn.query_iter(sql).await?;
-        // The answer to a statement is read with the end of the one before.
+        // The answer to a statement is read with the end of the one before, but an error in its place is told where its
+        // own rows are asked for.
         let mut read: std::result::Result<Vec<Row>, _> = result.collect().await;
         if claim.is_some() {
             read?;
-            if result.affected_rows() != advances.len() as u64 {
+            let moved = result.affected_rows();
+            // A deadlock has moved nothing either, and is no claim of somebody else.
+            read = Ok(result.collect().await?);
+            if moved != advances.len() as u64 {
                 return match result.drop_result().await {
                     Err(failure) if errors::number(&failure).is_none() => Err(failure),
                     _ => Ok(Begun::Moved),
                 };
             }
-            read = match asked {
-                0 => Ok(Vec::new()),
-                _ => result.collect().await,
-            };
         }
         if let Err(failure) = read {
             return Ok(Begun::Failed(failure));

@@ -4,13 +4,16 @@ use tonnage::{
     ErrorKind,
     ledger::{NewRun, RunHandle, RunQuery},
     operation::{Method, Operation},
+    slot::{Advance, BlockMark, Counts, Position},
     table::Table,
+    target::Claim,
 };
 
 use super::{Server, TestDatabase};
 use crate::common::new_run;
 
 on_every_server! {
+    a_claim_that_fails_is_nobody_else_s,
     a_ledger_without_transactions_is_refused,
     looking_makes_no_ledger,
 }
@@ -28,6 +31,38 @@ async fn started(place: &TestDatabase, run_id: &str) -> RunHandle {
         .start(&run(&table, run_id, "i"))
         .await
         .unwrap()
+}
+
+/// A deadlock moves no slot, as a claim of another process does not: only the latter ends the run.
+async fn a_claim_that_fails_is_nobody_else_s(server: Server) {
+    let place = TestDatabase::on(server).await;
+    let handle = started(&place, "run").await;
+    let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
+    let request = plan.write_request();
+    let mut writer = place.target.writer(&request, Some(&handle)).await.unwrap();
+    let step = Advance {
+        slot: 3,
+        from: Position::default(),
+        to: Position { block: 1, rows: 0 },
+        mark: BlockMark::default(),
+        counts: Counts::default(),
+    };
+    place
+        .run(
+            "CREATE TRIGGER deadlock BEFORE UPDATE ON tonnage_slots FOR EACH ROW \
+             SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'",
+        )
+        .await;
+    let error = writer.begin(&[step]).await.expect_err("a deadlock");
+    assert_eq!(
+        (error.kind(), error.code_text()),
+        (ErrorKind::Overloaded, Some("1213")),
+        "{error}"
+    );
+    place.run("DROP TRIGGER deadlock").await;
+    assert_eq!(writer.begin(&[step]).await.unwrap(), Claim::Held);
+    writer.commit(&[]).await.unwrap();
+    assert_eq!(writer.begin(&[step]).await.unwrap(), Claim::Moved);
 }
 
 /// Its positions would move without their rows.
