@@ -10,7 +10,7 @@ use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
     ledger::InputIdentity,
-    reader::{BeyondArrow, ReadColumn, ScanRequest},
+    reader::{BeyondArrow, ReadColumn, ScanRequest, Snapshot},
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
     stop::Stop,
@@ -33,6 +33,19 @@ pub struct DatabaseSource {
     mark: BlockMark,
 }
 
+/// The columns that are read, as those of a source.
+pub(crate) fn columns_of(snapshot: &Snapshot) -> Vec<SourceColumn> {
+    let column = |column: &ReadColumn| SourceColumn {
+        beyond_arrow: BeyondArrow::Carried,
+        name: column.name.clone(),
+        arrow: column.ty.arrow(),
+        suggested: Some(column.ty),
+        nullable: column.nullable,
+        null_word: None,
+    };
+    snapshot.columns.iter().map(column).collect()
+}
+
 impl DatabaseSource {
     /// Opens what `request` asks for and begins to read it; must be called within an async runtime. Messages call it
     /// `shown`, which must hold no password.
@@ -43,19 +56,11 @@ impl DatabaseSource {
             ..request.clone()
         };
         let snapshot = target.scan(&request).await?;
-        let column = |column: &ReadColumn| SourceColumn {
-            beyond_arrow: BeyondArrow::Carried,
-            name: column.name.clone(),
-            arrow: column.ty.arrow(),
-            suggested: Some(column.ty),
-            nullable: column.nullable,
-            null_word: None,
-        };
         let required = snapshot.columns.iter().filter(|column| !column.nullable);
         Ok(Self {
             schema: SourceSchema {
                 shown: Arc::from(shown),
-                columns: snapshot.columns.iter().map(column).collect(),
+                columns: columns_of(&snapshot),
                 named: true,
                 text: false,
                 header: false,

@@ -21,7 +21,7 @@ use tonnage_core::{
     error::{Error, Result},
     parse::{ParseContext, timezone},
     reader::{BeyondArrow, Relation, ScanRequest, Snapshot},
-    source::{ReadRequest, Source, SourceColumn, SourceSchema},
+    source::{ReadRequest, Source, SourceSchema},
     stop::Stop,
     table::Table,
     target::{Target, WriteColumn},
@@ -42,7 +42,7 @@ use self::{
 use crate::{
     load::{Convert, Kept, Progress, fillable, no_table},
     plan::{BLOCK_BYTES, BLOCK_ROWS, LoadOptions, match_columns},
-    unload::BATCH,
+    unload::{BATCH, source::columns_of},
 };
 
 /// Rows that differ in one way that are named unless others are asked for.
@@ -360,17 +360,9 @@ fn request(relation: Relation, columns: Option<Vec<String>>, readers: usize) -> 
 }
 
 fn schema_of_snapshot(shown: &str, snapshot: &Snapshot) -> SourceSchema {
-    let columns = snapshot.columns.iter().map(|column| SourceColumn {
-        beyond_arrow: BeyondArrow::Carried,
-        name: column.name.clone(),
-        arrow: column.ty.arrow(),
-        suggested: Some(column.ty),
-        nullable: column.nullable,
-        null_word: None,
-    });
     SourceSchema {
         shown: Arc::from(shown),
-        columns: columns.collect(),
+        columns: columns_of(snapshot),
         named: true,
         text: false,
         header: false,

@@ -135,36 +135,45 @@ fn call(
             let separator = at(values.get(1)?, row)?;
             part(text, &separator, *number).map(str::to_owned)
         }),
-        Function::Json(path) => {
-            let fault = |row: usize, problems: &mut Problems| {
-                let problem = Problem {
-                    column: Some(column.to_owned()),
-                    code: sqlstate::INVALID_TEXT.to_owned(),
-                    message: "not JSON, so nothing can be taken out of it".to_owned(),
-                    hint: None,
-                };
-                problems.add(row, problem);
-            };
-            first(&mut |row, text| match serde_json::from_str::<&RawValue>(text) {
-                Ok(value) => found(value.get(), path).map(Cow::into_owned),
-                Err(_) => {
-                    fault(row, problems);
-                    None
-                }
-            })
-        }
+        Function::Json(path) => first(&mut |row, text| match serde_json::from_str::<&RawValue>(text) {
+            Ok(value) => found(value.get(), path).map(Cow::into_owned),
+            Err(_) => {
+                let message = "not JSON, so nothing can be taken out of it".to_owned();
+                problems.add(row, problem(column, sqlstate::INVALID_TEXT, message));
+                None
+            }
+        }),
         Function::Cast(ty) => texts(&parsed(ty, &values[0], column, rows, problems)),
         Function::Format(pattern) => {
             let ticks = parsed(&ColumnType::Timestamp, &values[0], column, rows, problems);
             let ticks = ticks.as_primitive::<TimestampMicrosecondType>();
-            let shown = ticks.iter().map(|micros| {
-                let instant = jiff::Timestamp::from_microsecond(micros?).ok()?;
-                let time = instant.to_zoned(jiff::tz::TimeZone::UTC).datetime();
-                jiff::fmt::strtime::format(pattern, time).ok()
+            let shown = ticks.iter().enumerate().map(|(row, micros)| {
+                let shown = shown_by(pattern, micros?);
+                let noted = shown.map_err(|error| {
+                    let message = format!("cannot be shown as {pattern}: {error}");
+                    problems.add(row, problem(column, sqlstate::DATETIME_OVERFLOW, message));
+                });
+                noted.ok()
             });
             shown.collect()
         }
     })
+}
+
+fn problem(column: &str, code: &str, message: String) -> Problem {
+    Problem {
+        column: Some(column.to_owned()),
+        code: code.to_owned(),
+        message,
+        hint: None,
+    }
+}
+
+/// A timestamp, in microseconds since 1970, by a pattern of strftime.
+fn shown_by(pattern: &str, micros: i64) -> std::result::Result<String, jiff::Error> {
+    let instant = jiff::Timestamp::from_microsecond(micros)?;
+    let time = instant.to_zoned(jiff::tz::TimeZone::UTC).datetime();
+    jiff::fmt::strtime::format(pattern, time)
 }
 
 /// Texts as values of a type; those that are none are noted and null.

@@ -344,16 +344,17 @@ fn as_word(text: &str) -> Option<usize> {
 /// The call of a function by its name.
 fn function(name: &str, mut values: Vec<Expression>) -> Result<Expression> {
     let lower = name.to_lowercase();
-    let (usage, least, most) = match lower.as_str() {
-        "trim" | "lower" | "upper" => ("trim(x)", 1, 1),
-        "concat" => ("concat(x, y, ..)", 1, usize::MAX),
-        "coalesce" => ("coalesce(x, y, ..)", 1, usize::MAX),
-        "nullif" => ("nullif(x, 'text')", 2, 2),
-        "replace" => ("replace(x, 'what', 'by what')", 3, 3),
-        "substr" => ("substr(x, from, characters)", 2, 3),
-        "split" => ("split(x, 'separator', number)", 3, 3),
-        "json" => ("json(x, '$.address.city')", 2, 2),
-        "format" => ("format(x, '%d.%m.%Y')", 2, 2),
+    // How many values it takes, and how many of them may come from the row; those behind are the same for all rows.
+    let (usage, least, most, of_row) = match lower.as_str() {
+        "trim" | "lower" | "upper" => ("trim(x)", 1, 1, 1),
+        "concat" => ("concat(x, y, ..)", 1, usize::MAX, usize::MAX),
+        "coalesce" => ("coalesce(x, y, ..)", 1, usize::MAX, usize::MAX),
+        "nullif" => ("nullif(x, 'text')", 2, 2, 2),
+        "replace" => ("replace(x, 'what', 'by what')", 3, 3, 3),
+        "substr" => ("substr(x, from, characters)", 2, 3, 1),
+        "split" => ("split(x, 'separator', number)", 3, 3, 2),
+        "json" => ("json(x, '$.address.city')", 2, 2, 1),
+        "format" => ("format(x, '%d.%m.%Y')", 2, 2, 1),
         _ => {
             return Err(Error::config(format!("there is no function {name}"))
                 .hint(format!("there are {}", FUNCTIONS.join(", "))));
@@ -369,14 +370,11 @@ fn function(name: &str, mut values: Vec<Expression>) -> Result<Expression> {
         );
     }
     let wrong = |what: &str| Error::config(format!("{lower}: {what}")).hint(usage);
-    // The values behind the first that do not come from the row.
     let mut literals = Vec::new();
-    if matches!(lower.as_str(), "substr" | "json" | "format") || (lower == "split" && values.len() == 3) {
-        for value in values.drain(if lower == "split" { 2 } else { 1 }..) {
-            match value {
-                Expression::Text(text) => literals.push(text),
-                _ => return Err(wrong("its last values are the same for all rows, not columns")),
-            }
+    for value in values.split_off(of_row.min(values.len())) {
+        match value {
+            Expression::Text(text) => literals.push(text),
+            _ => return Err(wrong("its last values are the same for all rows, not columns")),
         }
     }
     let literal = |at: usize| literals.get(at).map_or("", String::as_str);

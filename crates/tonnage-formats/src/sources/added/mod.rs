@@ -193,6 +193,12 @@ impl Added {
     }
 }
 
+/// Where the column of a name is.
+fn place_of(columns: &[SourceColumn], name: &str) -> Option<usize> {
+    let found = find_by_name(columns, name, |column| &column.name)?;
+    columns.iter().position(|column| column.name == found.name)
+}
+
 fn instant(micros: i64) -> String {
     format!("{}Z", text_of_timestamp(micros))
 }
@@ -204,7 +210,7 @@ impl WithAdded {
         let mut used = Vec::new();
         added.value.columns(&mut used);
         for column in &used {
-            if find_by_name(&known.columns, column, |column| &column.name).is_none() {
+            if place_of(&known.columns, column).is_none() {
                 let names = known.columns.iter().map(|column| column.name.as_str());
                 return Err(Error::config(format!("--add {name}: {} has no column '{column}'", known.shown))
                     .hint(format!(
@@ -233,13 +239,7 @@ impl WithAdded {
             nullable: !used.is_empty(),
             null_word: None,
         };
-        let there =
-            find_by_name(&self.schema.columns, name, |column| &column.name).map(|found| found.name.clone());
-        let there = self
-            .schema
-            .columns
-            .iter()
-            .position(|column| there.as_ref() == Some(&column.name));
+        let there = place_of(&self.schema.columns, name);
         let is_replaced = |at: &usize| !used.is_empty() && matches!(self.columns[*at], Column::Own(_));
         match (there, there.filter(is_replaced)) {
             (_, Some(at)) => {
@@ -283,10 +283,9 @@ impl WithAdded {
         }
         let known = self.inner.schema();
         for name in names {
-            let column = find_by_name(&known.columns, &name, |column| &column.name);
-            let own =
-                column.and_then(|column| known.columns.iter().position(|other| other.name == column.name));
-            let Some(own) = own else { continue };
+            let Some(own) = place_of(&known.columns, &name) else {
+                continue;
+            };
             // A source of types has each of its columns once, in its own type.
             let there = self
                 .asked

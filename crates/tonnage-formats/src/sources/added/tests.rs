@@ -172,3 +172,14 @@ fn what_is_no_expression_says_so() {
     let nested = super::used_columns(&[("a".to_owned(), deep)]);
     assert!(nested.is_err_and(|error| error.to_string().contains("within each other")));
 }
+
+#[test]
+fn a_time_that_a_pattern_cannot_show_is_a_bad_row() {
+    let (values, rejects) = made("at\n2024-02-29\n12000-01-01 00:00:00\n", "format(at, '%d.%m.%Y')");
+    assert_eq!(values, some(&["29.02.2024"]));
+    assert_eq!(rejects.len(), 1, "{rejects:?}");
+    assert!(
+        rejects[0].starts_with("cannot be shown as %d.%m.%Y"),
+        "{rejects:?}"
+    );
+}
