@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use crate::{
     error::{Error, Result},
-    table::{Table, TableName, columns_hint, find_by_name, nearest},
+    table::{Table, TableName, columns_hint, index_by_name, nearest},
     types::ColumnType,
 };
 
@@ -130,13 +130,9 @@ pub fn wanted<'a>(
 ) -> Result<Vec<(usize, bool)>> {
     let known: Vec<&str> = names.clone().collect();
     let find = |name: &String| {
-        let found = find_by_name(&known, name, |known| known);
-        found
-            .and_then(|found| known.iter().position(|known| known == found))
-            .ok_or_else(|| {
-                Error::schema(format!("{place} has no column '{name}'"))
-                    .hint(columns_hint(name, names.clone()))
-            })
+        index_by_name(&known, name, |known| known).ok_or_else(|| {
+            Error::schema(format!("{place} has no column '{name}'")).hint(columns_hint(name, names.clone()))
+        })
     };
     let wanted: Vec<usize> = match &request.columns {
         Some(columns) => columns.iter().map(find).collect::<Result<_>>()?,

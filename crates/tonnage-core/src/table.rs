@@ -298,14 +298,18 @@ pub fn altered(before: &Table, now: Option<&Table>) -> Option<String> {
 
 /// The item whose name is exactly `name`, else the only one that equals it without regard to case.
 pub fn find_by_name<'a, T>(items: &'a [T], name: &str, name_of: impl Fn(&T) -> &str) -> Option<&'a T> {
-    if let Some(item) = items.iter().find(|i| name_of(i) == name) {
-        return Some(item);
+    items.get(index_by_name(items, name, name_of)?)
+}
+
+/// The index of the item that [`find_by_name`] finds.
+pub fn index_by_name<T>(items: &[T], name: &str, name_of: impl Fn(&T) -> &str) -> Option<usize> {
+    if let Some(index) = items.iter().position(|item| name_of(item) == name) {
+        return Some(index);
     }
-    let mut close = items
-        .iter()
-        .filter(|i| name_of(i).to_lowercase() == name.to_lowercase());
+    let is_close = |item: &T| name_of(item).to_lowercase() == name.to_lowercase();
+    let mut close = (0..items.len()).filter(|index| is_close(&items[*index]));
     match (close.next(), close.next()) {
-        (Some(item), None) => Some(item),
+        (Some(index), None) => Some(index),
         _ => None,
     }
 }

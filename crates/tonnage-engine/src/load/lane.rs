@@ -505,7 +505,7 @@ impl LaneTask {
             }
             Claim::Moved => {
                 let Some(handle) = shared.handle.as_ref().filter(|_| doubt.is_some()) else {
-                    return Err(why_moved(shared, steps).await);
+                    return Err(why_moved(shared, steps).await?);
                 };
                 // Should this fail as well, the doubt stays, and the next attempt asks again.
                 let moved: Vec<u16> = steps.iter().map(|step| step.slot).collect();
@@ -597,36 +597,30 @@ impl LaneTask {
     }
 }
 
-/// Why slots do not stand where a lane has left them: the run was taken over, or this program has lost count.
-async fn why_moved(shared: &RunContext, steps: &[Advance]) -> Error {
+/// Why the slots of `steps` could not be moved: the run was taken over, or this program has lost count. An error of the
+/// ledger where it cannot say.
+async fn why_moved(shared: &RunContext, steps: &[Advance]) -> Result<Error> {
     let Some(handle) = &shared.handle else {
-        return Error::bug("slots of a run without a ledger have moved");
+        return Ok(Error::bug("slots of a run without a ledger have moved"));
     };
     let ledger = shared.target.ledger();
+    if !ledger.is_owned(handle).await? {
+        return Ok(Error::fenced());
+    }
     let moved: Vec<u16> = steps.iter().map(|step| step.slot).collect();
-    let slots = match ledger.is_owned(handle).await {
-        Ok(true) => ledger.slots_of(&handle.run_id, &moved).await,
-        Ok(false) => return Error::fenced(),
-        Err(error) => Err(error),
-    };
-    let Ok(slots) = slots else {
-        return Error::fenced();
-    };
-    let there = |slot: u16| {
-        slots
-            .iter()
-            .find(|state| state.slot == slot)
-            .map(|state| state.position)
-    };
-    let place = |step: &Advance| {
-        let (slot, from, there) = (step.slot, step.from, there(step.slot));
-        format!("slot {slot} was left at {from:?} and is at {there:?}")
-    };
-    let elsewhere = steps.iter().find(|step| there(step.slot) != Some(step.from));
-    Error::bug(match elsewhere {
-        Some(step) => place(step),
-        None => "the slots stand where they were left, and could not be moved".to_owned(),
-    })
+    let slots = ledger.slots_of(&handle.run_id, &moved).await?;
+    for Advance { slot, from, .. } in steps {
+        let state = slots.iter().find(|state| state.slot == *slot);
+        let there = state.map(|state| state.position);
+        if there != Some(*from) {
+            return Ok(Error::bug(format!(
+                "slot {slot} was left at {from:?} and is at {there:?}"
+            )));
+        }
+    }
+    Ok(Error::bug(
+        "the slots are where they were left, and could not be moved",
+    ))
 }
 
 /// Opens a writer, into the database that `shard` is where shards are databases.

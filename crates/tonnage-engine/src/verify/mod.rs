@@ -20,7 +20,7 @@ use std::{collections::HashSet, sync::Arc, thread::available_parallelism, time::
 use tonnage_core::{
     error::{Error, Result},
     parse::{ParseContext, timezone},
-    reader::{BeyondArrow, Relation, ScanRequest, Snapshot},
+    reader::{BeyondArrow, Relation, ScanRequest, Snapshot, no_table},
     source::{ReadRequest, Source, SourceSchema},
     stop::Stop,
     table::Table,
@@ -40,7 +40,7 @@ use self::{
     values::{Columns, Finding, difference},
 };
 use crate::{
-    load::{Convert, Kept, Progress, fillable, no_table},
+    load::{Convert, Kept, Progress, fillable},
     plan::{BLOCK_BYTES, BLOCK_ROWS, LoadOptions, match_columns},
     unload::{BATCH, source::columns_of},
 };
@@ -157,13 +157,7 @@ async fn prepare(
         }
     };
     let Some(table) = target.table(&load.table).await? else {
-        let error = no_table(target, load, input.schema()).await;
-        return Err(match error.hint_text() {
-            Some(hint) if hint.starts_with("--create") => {
-                Error::schema(error.to_string()).hint(known_tables(target).await)
-            }
-            _ => error,
-        });
+        return Err(no_table(&load.table, &target.table_names().await?));
     };
     let input = match input {
         Opened::Source(source) => Opened::Source(empty::with_columns(source, fillable(&table))),
@@ -199,21 +193,6 @@ async fn prepare(
             expected: Expected::Equal,
         },
     )
-}
-
-/// The tables that there are, for whoever has named another.
-async fn known_tables(target: &dyn Target) -> String {
-    /// So many are named.
-    const SHOWN_MAX: usize = 8;
-    let mut names = target.table_names().await.unwrap_or_default();
-    names.sort_unstable();
-    let more = names.len().saturating_sub(SHOWN_MAX);
-    names.truncate(SHOWN_MAX);
-    match (names.is_empty(), more) {
-        (true, _) => "the database has no tables that this user can see".to_owned(),
-        (false, 0) => format!("its tables are {}", names.join(", ")),
-        (false, more) => format!("its tables are {} and {more} more", names.join(", ")),
-    }
 }
 
 /// What is decided beside the columns.

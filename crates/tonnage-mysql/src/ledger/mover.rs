@@ -10,9 +10,8 @@ use super::{literal, place::existing};
 
 /// The statements by which a writer moves slots. They hold nothing but numbers and the run's id.
 ///
-/// The slots are looked up by their key (`STRAIGHT_JOIN`). While the statistics say that the table is small, the server
-/// would rather read all slots of the run, and lock those of other lanes on its way: they wait for each other, and
-/// deadlock.
+/// The slots are looked up by their key (`STRAIGHT_JOIN`). Otherwise, while the statistics say that the table is small,
+/// the server reads all slots of the run and locks those of other lanes as well: lanes wait for each other, and deadlock.
 pub(crate) struct Mover {
     handle: RunHandle,
     /// The table in SQL.

@@ -101,23 +101,19 @@ impl MysqlWriter {
             sql.push_str(statement);
         }
         let mut result = self.link.conn.query_iter(sql).await?;
-        // The answer to a statement is read with the end of the one before, but an error in its place is told where its
-        // own rows are asked for.
-        let mut read: std::result::Result<Vec<Row>, _> = result.collect().await;
+        // The answer to a statement is read with the end of the one before, but an error in its place is told only
+        // where its own rows are asked for.
+        result.collect::<Row>().await?;
         if claim.is_some() {
-            read?;
             let moved = result.affected_rows();
-            // A deadlock has moved nothing either, and is no claim of somebody else.
-            read = Ok(result.collect().await?);
+            // A deadlock has moved nothing either, and is no claim of another process.
+            result.collect::<Row>().await?;
             if moved != advances.len() as u64 {
                 return match result.drop_result().await {
                     Err(failure) if errors::number(&failure).is_none() => Err(failure),
                     _ => Ok(Begun::Moved),
                 };
             }
-        }
-        if let Err(failure) = read {
-            return Ok(Begun::Failed(failure));
         }
         let mut answers = Vec::with_capacity(asked);
         for _ in 0..asked {

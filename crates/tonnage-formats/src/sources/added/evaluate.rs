@@ -148,12 +148,11 @@ fn call(
             let ticks = parsed(&ColumnType::Timestamp, &values[0], column, rows, problems);
             let ticks = ticks.as_primitive::<TimestampMicrosecondType>();
             let shown = ticks.iter().enumerate().map(|(row, micros)| {
-                let shown = shown_by(pattern, micros?);
-                let noted = shown.map_err(|error| {
+                let failed = |error| {
                     let message = format!("cannot be shown as {pattern}: {error}");
                     problems.add(row, problem(column, sqlstate::DATETIME_OVERFLOW, message));
-                });
-                noted.ok()
+                };
+                shown_by(pattern, micros?).map_err(failed).ok()
             });
             shown.collect()
         }

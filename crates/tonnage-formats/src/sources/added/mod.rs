@@ -22,7 +22,7 @@ use tonnage_core::{
     reject::{Problems, Reject, RejectData},
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
-    table::{columns_hint, find_by_name},
+    table::{columns_hint, index_by_name},
     types::ColumnType,
 };
 
@@ -193,10 +193,8 @@ impl Added {
     }
 }
 
-/// Where the column of a name is.
-fn place_of(columns: &[SourceColumn], name: &str) -> Option<usize> {
-    let found = find_by_name(columns, name, |column| &column.name)?;
-    columns.iter().position(|column| column.name == found.name)
+fn index_of(columns: &[SourceColumn], name: &str) -> Option<usize> {
+    index_by_name(columns, name, |column| &column.name)
 }
 
 fn instant(micros: i64) -> String {
@@ -210,7 +208,7 @@ impl WithAdded {
         let mut used = Vec::new();
         added.value.columns(&mut used);
         for column in &used {
-            if place_of(&known.columns, column).is_none() {
+            if index_of(&known.columns, column).is_none() {
                 let names = known.columns.iter().map(|column| column.name.as_str());
                 return Err(Error::config(format!("--add {name}: {} has no column '{column}'", known.shown))
                     .hint(format!(
@@ -239,7 +237,7 @@ impl WithAdded {
             nullable: !used.is_empty(),
             null_word: None,
         };
-        let there = place_of(&self.schema.columns, name);
+        let there = index_of(&self.schema.columns, name);
         let is_replaced = |at: &usize| !used.is_empty() && matches!(self.columns[*at], Column::Own(_));
         match (there, there.filter(is_replaced)) {
             (_, Some(at)) => {
@@ -283,7 +281,7 @@ impl WithAdded {
         }
         let known = self.inner.schema();
         for name in names {
-            let Some(own) = place_of(&known.columns, &name) else {
+            let Some(own) = index_of(&known.columns, &name) else {
                 continue;
             };
             // A source of types has each of its columns once, in its own type.

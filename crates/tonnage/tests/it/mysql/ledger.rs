@@ -13,7 +13,7 @@ use super::{Server, TestDatabase};
 use crate::common::new_run;
 
 on_every_server! {
-    a_claim_that_fails_is_nobody_else_s,
+    a_deadlock_is_no_claim_of_another_process,
     a_ledger_without_transactions_is_refused,
     looking_makes_no_ledger,
 }
@@ -33,8 +33,8 @@ async fn started(place: &TestDatabase, run_id: &str) -> RunHandle {
         .unwrap()
 }
 
-/// A deadlock moves no slot, as a claim of another process does not: only the latter ends the run.
-async fn a_claim_that_fails_is_nobody_else_s(server: Server) {
+/// Neither moves a slot, and only the claim ends the run.
+async fn a_deadlock_is_no_claim_of_another_process(server: Server) {
     let place = TestDatabase::on(server).await;
     let handle = started(&place, "run").await;
     let plan = place.plan("t", &["id"], Operation::Insert, Method::Native).await;
