@@ -387,6 +387,7 @@ impl Target for CassandraTarget {
             unique_keys: None,
             statement_splitting: None,
             local_ledger: Some(&*self.ledger),
+            schemas: None,
             instruments: Some(self),
         }
     }

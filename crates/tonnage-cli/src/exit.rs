@@ -16,7 +16,7 @@ pub enum Exit {
     Rejects = 3,
     /// Rows of a journal of `ingest` are lost or may be lost or doubled: refused, or done with `--accept-loss`.
     Uncertain = 4,
-    /// Done, and rows that were compared differ: `verify`, `load --verify`.
+    /// Done, and rows that were compared differ: `verify`, `load --verify`, `copy`.
     Differs = 5,
     /// Interrupted by Ctrl-C; what was not committed is undone.
     Interrupted = 130,

@@ -28,6 +28,7 @@ pub mod reject;
 pub mod report;
 pub mod retry;
 pub mod router;
+pub mod schema;
 pub mod slot;
 pub mod source;
 pub mod spill;

@@ -6,6 +6,7 @@ use tonnage_core::{reader::Relation, source::Source, table::TableName, target::T
 
 use crate::{
     buffer::BufferOptions,
+    copy::builder::Copy,
     fetch::BulkGet,
     load::builder::{Exec, Input, Load},
     put::BulkPut,
@@ -66,6 +67,11 @@ impl Connected {
     /// [`verify`](crate::verify).
     pub fn verify(&self, table: impl Into<String>) -> Verify {
         Verify::new(self.clone(), table.into())
+    }
+
+    /// A copy of the tables of another database into this one: `target.copy_from(&source).run()`. See [`copy`](crate::copy).
+    pub fn copy_from(&self, source: &Connected) -> Copy {
+        Copy::new(source.clone(), self.clone())
     }
 
     /// A buffer that takes rows for `table`, one at a time or many, and drains them in the background. See

@@ -3,12 +3,14 @@
 //! [`load`] takes the blocks of a source through slots and lanes to writers and commits; what it does is decided by
 //! [`plan`] before, as a pure function. [`unload`] is the way out, [`fetch`] rows by key, [`put`] many streams at once,
 //! [`buffer`] rows that come one by one and are drained in the background. [`sharded`] is several databases of one kind
-//! as one target. [`verify`] compares rows with those of a table. [`connected`] is a database at hand, from which each of them is begun.
+//! as one target. [`verify`] compares rows with those of a table, and [`copy`]
+//! takes whole databases from one to another. [`connected`] is a database at hand, from which each of them is begun.
 //!
 //! To follow a load, start at [`load::prepare`]; to follow a row, at `load/deal.rs` and `load/lane.rs`.
 
 pub mod buffer;
 pub mod connected;
+pub mod copy;
 pub mod fetch;
 pub mod load;
 pub mod plan;

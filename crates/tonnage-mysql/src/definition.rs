@@ -134,7 +134,7 @@ async fn made(conn: &mut Conn, version: &Version, table: &TableName) -> Result<O
 }
 
 /// Text in SQL. Plain where it can be: the information schema finds a table by a constant of its own character set.
-fn quote_text(text: &str) -> String {
+pub(super) fn quote_text(text: &str) -> String {
     match text.contains('\\') {
         true => literal(text),
         false => format!("'{}'", text.replace('\'', "''")),

@@ -28,6 +28,7 @@ mod ledger;
 mod once;
 mod product;
 mod reader;
+mod schemas;
 mod session;
 mod settings;
 mod sizes;
@@ -464,6 +465,7 @@ impl Target for MysqlTarget {
             unique_keys: Some(self),
             statement_splitting: Some(self),
             local_ledger: None,
+            schemas: Some(self),
             instruments: Some(self),
         }
     }

@@ -3,6 +3,7 @@
 use tonnage_core::{
     error::{Error, Result},
     extent::Extent,
+    schema::Additions,
     table::{ColumnSpec, Equality, TableName, TableSpec, refused_columns, refused_names},
     target::KeyPart,
     types::{ColumnType, decimal},
@@ -330,7 +331,7 @@ pub(super) fn quote_table(name: &TableName) -> String {
 }
 
 /// The most characters of a varchar that can be a key by itself: 3,072 bytes of index, four a character.
-const KEY_CHARACTERS_MAX: u32 = 768;
+pub(super) const KEY_CHARACTERS_MAX: u32 = 768;
 
 /// The SQL type of a column to be created that is no part of a key.
 pub(super) fn declared(ty: ColumnType) -> Option<String> {
@@ -448,10 +449,7 @@ pub(super) fn for_values(wanted: ColumnType, extent: &Extent, key: KeyPart) -> C
         ColumnType::Text { chars_max: None } => match key {
             KeyPart::No => wanted,
             KeyPart::Of(parts) => {
-                // An index has so many characters for all of its columns; others than texts need far fewer.
-                let chars = ((KEY_CHARACTERS_MAX - KEY_CHARACTERS_ELSE)
-                    / u32::try_from(parts).unwrap_or(u32::MAX).max(1))
-                .min(255);
+                let chars = key_characters(parts);
                 match extent.chars <= chars {
                     true => ColumnType::Text {
                         chars_max: Some(chars),
@@ -462,6 +460,13 @@ pub(super) fn for_values(wanted: ColumnType, extent: &Extent, key: KeyPart) -> C
         },
         wanted => wanted,
     }
+}
+
+/// The most characters of a text that is one of so many parts of a key: an index has so many for all of its columns, of which
+/// others than texts need far fewer.
+pub(super) fn key_characters(parts: usize) -> u32 {
+    let parts = u32::try_from(parts).unwrap_or(u32::MAX).max(1);
+    ((KEY_CHARACTERS_MAX - KEY_CHARACTERS_ELSE) / parts).min(255)
 }
 
 /// The longest identifier, in characters.
@@ -510,6 +515,15 @@ pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec], has_uuid: b
 
 /// The statement that creates a table. Text compares as it does by this server's default.
 pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<String> {
+    create_statement_with(spec, has_uuid, &Additions::default())
+}
+
+/// The same, and what is added to it.
+pub(super) fn create_statement_with(
+    spec: &TableSpec,
+    has_uuid: bool,
+    additions: &Additions,
+) -> Result<String> {
     let table = match &spec.name.schema {
         Some(schema) => format!("{}.{}", checked(schema)?, checked(&spec.name.name)?),
         None => checked(&spec.name.name)?,
@@ -533,7 +547,10 @@ pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<Strin
         // A timestamp without either would fill itself in.
         let null = if *nullable && !key { "NULL" } else { "NOT NULL" };
         match (checked(name), declared) {
-            (Ok(name), Ok(declared)) => lines.push(format!("    {name} {declared} {null}")),
+            (Ok(quoted), Ok(declared)) => {
+                let addition = additions.of_column(name);
+                lines.push(format!("    {quoted} {declared} {null}{addition}"));
+            }
             (name, declared) => wrong.extend(name.err().into_iter().chain(declared.err())),
         }
     }

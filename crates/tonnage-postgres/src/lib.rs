@@ -31,6 +31,7 @@ mod partitions;
 mod pooler;
 mod prepare;
 mod reader;
+mod schemas;
 mod session;
 mod settings;
 mod shadow;
@@ -359,6 +360,7 @@ impl Target for PostgresTarget {
             unique_keys: None,
             statement_splitting: None,
             local_ledger: None,
+            schemas: Some(self),
             instruments: Some(self),
         }
     }

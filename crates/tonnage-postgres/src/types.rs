@@ -3,6 +3,7 @@
 use tonnage_core::{
     error::{Error, Result},
     operation::Durability,
+    schema::Additions,
     table::{ColumnSpec, Equality, TableName, TableSpec, refused_columns, refused_names},
     types::{ColumnType, decimal},
 };
@@ -248,6 +249,11 @@ pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec]) -> Result<S
 
 /// The statement that creates a table.
 pub(super) fn create_statement(spec: &TableSpec) -> Result<String> {
+    create_statement_with(spec, &Additions::default())
+}
+
+/// The same, and what is added to it.
+pub(super) fn create_statement_with(spec: &TableSpec, additions: &Additions) -> Result<String> {
     let table = match &spec.name.schema {
         Some(schema) => format!("{}.{}", checked(schema)?, checked(&spec.name.name)?),
         None => checked(&spec.name.name)?,
@@ -264,7 +270,8 @@ pub(super) fn create_statement(spec: &TableSpec) -> Result<String> {
         } else {
             " NOT NULL"
         };
-        lines.push(format!("    {} {declared}{constraint}", checked(name)?));
+        let addition = additions.of_column(name);
+        lines.push(format!("    {} {declared}{constraint}{addition}", checked(name)?));
     }
     if !spec.key.is_empty() {
         lines.push(format!(

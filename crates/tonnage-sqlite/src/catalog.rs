@@ -47,6 +47,15 @@ pub(super) fn read_table(connection: &Connection, name: &str) -> Result<Option<T
     Ok(Some(parts.into_table(found, object)))
 }
 
+/// The column of a table that is its rowid under another name. `connection` has begun to read.
+pub(super) fn rowid_alias(connection: &Connection, name: &str) -> Result<Option<String>> {
+    let Some(found) = find(connection, name)? else {
+        return Ok(None);
+    };
+    let parts = Parts::read(connection, &found).map_err(failed)?;
+    Ok(parts.rowid_alias(found.without_rowid).map(str::to_owned))
+}
+
 /// Something that has rows.
 pub(super) struct Readable {
     /// Its exact name.

@@ -31,6 +31,7 @@ mod number;
 mod prepare;
 mod reader;
 mod scan;
+mod schemas;
 mod sql;
 mod temporal;
 mod thread;
@@ -269,6 +270,7 @@ impl Target for SqliteTarget {
             unique_keys: None,
             statement_splitting: None,
             local_ledger: None,
+            schemas: Some(self),
             instruments: Some(self),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
+    schema::Additions,
     statement::Statement,
     table::{ColumnSpec, TableName, TableSpec, refused_columns, refused_names},
     types::ColumnType,
@@ -24,8 +25,25 @@ fn quoted<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// The most columns of a table.
 const COLUMNS_MAX: usize = 2_000;
 
+/// The column of a table to be made that is the rowid: a single integer key.
+pub(super) fn rowid(spec: &TableSpec) -> Option<&ColumnSpec> {
+    let [only] = spec.key.as_slice() else { return None };
+    spec.columns.iter().find(|column| {
+        column.name == *only
+            && matches!(
+                column.ty,
+                ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64
+            )
+    })
+}
+
 /// `CREATE TABLE`, with a single integer key as the rowid.
 pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
+    create_table_with(spec, &Additions::default())
+}
+
+/// The same, and what is added to it.
+pub(super) fn create_table_with(spec: &TableSpec, additions: &Additions) -> Result<String> {
     if let Some(missing) = spec
         .key
         .iter()
@@ -36,16 +54,7 @@ pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
             spec.name
         )));
     }
-    let rowid = match spec.key.as_slice() {
-        [only] => spec.columns.iter().find(|column| {
-            column.name == *only
-                && matches!(
-                    column.ty,
-                    ColumnType::Int16 | ColumnType::Int32 | ColumnType::Int64
-                )
-        }),
-        _ => None,
-    };
+    let rowid = rowid(spec);
     refused_columns(
         &spec.name,
         refused_names(&spec.columns, COLUMNS_MAX, str::to_ascii_lowercase),
@@ -53,11 +62,8 @@ pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
     let mut lines = Vec::with_capacity(spec.columns.len() + 1);
     for column in &spec.columns {
         let is_rowid = rowid.is_some_and(|rowid| rowid.name == column.name);
-        lines.push(column_definition(
-            column,
-            is_rowid,
-            spec.key.contains(&column.name),
-        )?);
+        let definition = column_definition(column, is_rowid, spec.key.contains(&column.name))?;
+        lines.push(definition + additions.of_column(&column.name));
     }
     if !spec.key.is_empty() && rowid.is_none() {
         lines.push(format!(
@@ -65,6 +71,7 @@ pub(super) fn create_table(spec: &TableSpec) -> Result<String> {
             quoted(spec.key.iter().map(String::as_str))
         ));
     }
+    lines.extend_from_slice(&additions.lines);
     Ok(format!(
         "CREATE TABLE {} (\n  {}\n)",
         quote(&spec.name.name),

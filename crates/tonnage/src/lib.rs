@@ -46,7 +46,7 @@ pub mod targets;
 pub use tonnage_bench::measure;
 pub use tonnage_core::{
     convert, error, extent, getter, instruments, ledger, operation, parse, preparation, reader, reject,
-    report, router, slot, source, statement, stop, table, target, types,
+    report, router, schema, slot, source, statement, stop, table, target, types,
 };
 /// An example:
 ///
@@ -123,7 +123,7 @@ pub use tonnage_engine::buffer;
 /// # }
 /// ```
 pub use tonnage_engine::put;
-pub use tonnage_engine::{connected, fetch, load, plan, unload, verify};
+pub use tonnage_engine::{connected, copy, fetch, load, plan, unload, verify};
 pub use tonnage_formats::{generate, row, sinks, sources};
 
 pub use self::database::Database;

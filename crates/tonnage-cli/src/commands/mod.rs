@@ -1,6 +1,7 @@
 //! One file a command.
 
 pub mod bench;
+pub mod copy;
 pub mod documents;
 pub mod exec;
 pub mod explain;

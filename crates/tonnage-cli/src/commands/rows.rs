@@ -180,8 +180,9 @@ enum MethodName {
     Native,
 }
 
+/// A durability on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DurabilityName {
+pub enum DurabilityName {
     /// Any node acknowledges, be it one that only keeps rows for others
     None,
     /// The last commits may be lost if the machine fails; of many machines one acknowledges
@@ -192,6 +193,19 @@ enum DurabilityName {
     Majority,
     /// All replicas acknowledge
     All,
+}
+
+impl DurabilityName {
+    /// What it means.
+    pub fn durability(self) -> Durability {
+        match self {
+            Self::None => Durability::None,
+            Self::Relaxed => Durability::Relaxed,
+            Self::Durable => Durability::Durable,
+            Self::Majority => Durability::Majority,
+            Self::All => Durability::All,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -320,13 +334,7 @@ impl RowsArgs {
                 SplitName::Auto => Split::Auto,
                 SplitName::None => Split::None,
             },
-            durability: self.durability.map(|d| match d {
-                DurabilityName::None => Durability::None,
-                DurabilityName::Relaxed => Durability::Relaxed,
-                DurabilityName::Durable => Durability::Durable,
-                DurabilityName::Majority => Durability::Majority,
-                DurabilityName::All => Durability::All,
-            }),
+            durability: self.durability.map(DurabilityName::durability),
             single_transaction: self.single_transaction,
             limit: self.limit,
             rate: self.rate,

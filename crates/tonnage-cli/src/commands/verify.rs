@@ -136,6 +136,8 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<Ending> {
                         .trim_end()
                         .to_owned(),
                     relation,
+                    columns: None,
+                    texts: Vec::new(),
                 },
                 _ => Input::Source(sources::open(&inputs, format, &text)?),
             };

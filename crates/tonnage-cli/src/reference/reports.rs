@@ -2,13 +2,15 @@
 
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
-use tonnage::{buffer::BufferReport, fetch::GetReport, unload::UnloadReport, verify::VerifyReport};
+use tonnage::{
+    buffer::BufferReport, copy::CopyReport, fetch::GetReport, unload::UnloadReport, verify::VerifyReport,
+};
 
 use super::{check, description, head, inline, schema};
 use crate::{commands::verify::LoadReport, report::Marked};
 
 /// The reports, by the commands that write them.
-fn reports() -> [(&'static str, &'static str, Value); 5] {
+fn reports() -> [(&'static str, &'static str, Value); 6] {
     fn of<R: JsonSchema + 'static>() -> Value {
         schema::<Marked<'static, R>>().to_value()
     }
@@ -17,6 +19,7 @@ fn reports() -> [(&'static str, &'static str, Value); 5] {
         ("unload", "unload", of::<UnloadReport>()),
         ("get", "get", of::<GetReport>()),
         ("verify", "verify", of::<VerifyReport>()),
+        ("copy", "copy", of::<CopyReport>()),
         ("ingest", "ingest", of::<BufferReport>()),
     ]
 }

@@ -11,6 +11,7 @@ mod changed;
 mod comforts;
 mod conformance;
 mod connections;
+mod copy;
 mod created;
 mod credentials;
 mod database;

@@ -20,6 +20,7 @@ use crate::{
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
     router::Router,
+    schema::{DatabaseDefinition, TableDefinition, TableStatements},
     statement::{Dialect, Statement},
     table::{ColumnSpec, ForeignKey, Table, TableName},
 };
@@ -46,6 +47,8 @@ pub struct Parts<'a> {
     pub statement_splitting: Option<&'a dyn StatementSplitting>,
     /// A ledger in a local file.
     pub local_ledger: Option<&'a dyn LocalLedger>,
+    /// Definitions of tables, to be made elsewhere.
+    pub schemas: Option<&'a dyn Schemas>,
     /// What measuring needs.
     pub instruments: Option<&'a dyn Instruments>,
 }
@@ -63,6 +66,7 @@ impl Parts<'_> {
         unique_keys: None,
         statement_splitting: None,
         local_ledger: None,
+        schemas: None,
         instruments: None,
     };
 }
@@ -173,6 +177,29 @@ pub trait LocalLedger: Send + Sync {
 
     /// Keeps it in the file at `path`; before it is first used.
     fn keep_ledger(&self, path: &Path) -> Result<()>;
+}
+
+/// Says how its tables are defined, and makes tables of such definitions: for copies of whole databases.
+#[async_trait]
+pub trait Schemas: Send + Sync {
+    /// What kind of database it is: one of the same kind runs [`TableDefinition::own`] as it is.
+    fn kind(&self) -> &str;
+
+    /// All tables that the user can see and that are nobody's own (neither the server's nor the ledger's), and what else
+    /// there is.
+    async fn definitions(&self) -> Result<DatabaseDefinition>;
+
+    /// The statements that make a table of a definition that another kind of database gave, whose names and types are those
+    /// that it is to have. `Schema` where it cannot have such a table.
+    fn statements(&self, table: &TableDefinition) -> Result<TableStatements>;
+
+    /// This database for the rows of tables whose foreign keys are made with the table, and whose parents may come later:
+    /// it does not check them. None where foreign keys are made behind the rows.
+    async fn unchecked(&self) -> Result<Option<Arc<dyn Target>>>;
+
+    /// Rows of `table` whose foreign keys name no other, in a sentence, after [`Schemas::unchecked`] has taken them; none
+    /// where there are no such rows.
+    async fn broken_foreign_keys(&self, table: &TableName) -> Result<Option<String>>;
 }
 
 /// Unique keys by their columns; none where the database goes by the one key that it is told, whatever others there are.
@@ -360,6 +387,15 @@ impl dyn Target + '_ {
                 .lacks("keeps its ledger beside its tables, in the transactions of the rows")
                 .hint("leave --ledger out, or write --ledger none for a load without one")),
         }
+    }
+
+    /// See [`Schemas`]. `Config` where it has none.
+    pub fn schemas(&self) -> Result<&dyn Schemas> {
+        let lacks = || {
+            self.lacks("does not say how its tables are defined, so whole databases are not copied to or from it")
+                .hint("tonnage load --create copies a table: tonnage load SOURCE_DB TARGET_DB -t TABLE --source-table TABLE")
+        };
+        self.parts().schemas.ok_or_else(lacks)
     }
 
     /// What measuring needs; none where it cannot be measured.

@@ -42,7 +42,7 @@ use tonnage_core::{
     statement::Statement,
     stop::Stop,
     sync::Lock,
-    table::{ColumnSpec, Numbered, Table, TableSpec, nearest},
+    table::{ColumnSpec, Numbered, Table, TableName, TableSpec, nearest},
     target::{self, Routed, Target},
 };
 use tonnage_formats::sources::{added, damage::has_changed, empty};
@@ -303,12 +303,10 @@ fn check_replaced(options: &LoadOptions) -> Result<()> {
     Ok(())
 }
 
-/// Forgets unfinished runs into a table that is to be dropped: there will be nothing that they could go on with.
-async fn forget_replaced(target: &dyn Target, plan: &Plan, table: &Table) -> Result<()> {
-    if plan.ledger == LedgerPlace::None {
-        return Ok(());
-    }
-    let name = table.name.to_string();
+/// Forgets unfinished runs into the table of this exact name, which is to be dropped: there will be nothing that they could
+/// go on with.
+pub(crate) async fn forget_runs_into(target: &dyn Target, table: &TableName) -> Result<()> {
+    let name = table.to_string();
     for run in target.ledger().runs(&RunQuery::Unfinished).await? {
         if run.finished.is_none() && run.detail.table == name {
             target.ledger().forget(&run.run_id).await?;
@@ -485,8 +483,12 @@ impl Prepared {
         let Some(spec) = self.create.take().filter(|_| !is_idle) else {
             return self.carry_out(progress, stop).await;
         };
-        if let Some(replaced) = &self.replaces {
-            forget_replaced(&*target, &self.plan, replaced).await?;
+        if let Some(replaced) = self
+            .replaces
+            .as_ref()
+            .filter(|_| self.plan.ledger != LedgerPlace::None)
+        {
+            forget_runs_into(&*target, &replaced.name).await?;
         }
         if let Some(replaced) = &self.replaces
             && !target.drop_table(replaced, target::Rows::Drop).await?

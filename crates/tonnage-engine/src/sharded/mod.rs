@@ -502,6 +502,7 @@ impl Target for ShardedTarget {
             statement_splitting: of.statement_splitting.map(|_| self as &dyn StatementSplitting),
             // Each member has its own beside its tables: those that have not are refused at connect.
             local_ledger: None,
+            schemas: None,
             instruments: of.instruments.map(|_| self as &dyn Instruments),
         }
     }

@@ -129,6 +129,8 @@ impl Verify {
                 shown: from.url.clone(),
                 target: from.target,
                 relation,
+                columns: None,
+                texts: Vec::new(),
             },
         };
         let Connected { target, url } = &self.database;

@@ -70,6 +70,10 @@ pub enum Input {
         shown: String,
         /// What is read of it.
         relation: Relation,
+        /// The columns that are read; none for all that the database does not compute.
+        columns: Option<Vec<String>>,
+        /// Those that come as the database's own text, whatever they hold.
+        texts: Vec<String>,
     },
 }
 
@@ -146,12 +150,17 @@ async fn prepare(
             target,
             shown,
             relation,
+            columns,
+            texts,
         } => {
             if !load.add.is_empty() {
                 return Err(Error::config("--add is for files")
                     .hint("a query makes the column: --source-query 'SELECT .., .. AS name FROM ..'"));
             }
-            let request = request(relation, None, jobs);
+            let request = ScanRequest {
+                texts,
+                ..request(relation, columns, jobs)
+            };
             let snapshot = target.scan(&request).await?;
             Opened::Database(schema_of_snapshot(&shown, &snapshot), Box::new(snapshot))
         }

@@ -453,6 +453,7 @@ impl Target for Memory {
             unique_keys: None,
             statement_splitting: None,
             local_ledger: None,
+            schemas: None,
             instruments: None,
         }
     }
