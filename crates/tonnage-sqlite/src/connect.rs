@@ -25,7 +25,8 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rusqlite::{Connection, OpenFlags};
@@ -41,6 +42,9 @@ const BUSY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// The longest wait that can be asked for.
 const BUSY_TIMEOUT_MS_MAX: u64 = 3_600_000;
+
+/// How long is waited before a file is made anew that another process makes at the same time.
+const RETRY_AFTER: Duration = Duration::from_millis(5);
 
 /// Page cache of a writer, in KiB.
 const CACHE_KIB: u32 = 65_536;
@@ -207,17 +211,14 @@ impl Location {
     /// Opens the file, and makes it, in WAL mode, where it is missing or empty.
     pub(super) fn open_or_create(&self) -> Result<Connection> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
-        let failed = |failure| self.failed(failure);
-        let pages: i64 = connection
-            .query_row("PRAGMA page_count", [], |row| row.get(0))
-            .map_err(failed)?;
-        if pages == 0 {
-            connection
-                .execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))
-                .map_err(failed)?;
-            connection
-                .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
-                .map_err(failed)?;
+        let until = Instant::now() + self.busy_timeout;
+        while let Err(failure) = make_if_empty(&connection) {
+            // Two that make the file at once each hold what the other waits for. SQLite then refuses without waiting.
+            let is_busy = errors::code(&failure) & 0xff == rusqlite::ffi::SQLITE_BUSY;
+            if !is_busy || Instant::now() >= until {
+                return Err(self.failed(failure));
+            }
+            thread::sleep(RETRY_AFTER);
         }
         Ok(connection)
     }
@@ -277,6 +278,16 @@ impl FileFormat {
     }
 }
 
+/// Makes a file that has nothing in it one in WAL mode.
+fn make_if_empty(connection: &Connection) -> rusqlite::Result<()> {
+    let pages: i64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
+    if pages == 0 {
+        connection.execute_batch(&format!("PRAGMA page_size = {PAGE_BYTES}"))?;
+        connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    }
+    Ok(())
+}
+
 /// Whether the file keeps a write-ahead log.
 pub(super) fn is_wal(connection: &Connection) -> rusqlite::Result<bool> {
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
@@ -333,6 +344,22 @@ pub(super) fn set_up_writer(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_may_make_a_file_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..100 {
+            let location = Location::of(directory.path().join(round.to_string()));
+            thread::scope(|scope| {
+                let opening: Vec<_> = (0..8)
+                    .map(|_| scope.spawn(|| location.open_or_create()))
+                    .collect();
+                for opened in opening {
+                    assert!(is_wal(&opened.join().unwrap().unwrap()).unwrap());
+                }
+            });
+        }
+    }
 
     #[test]
     fn urls() {
