@@ -1,0 +1,33 @@
+//! Places with files: the disk, object stores, HTTP.
+//!
+//! [`is_url`] tells a URL from a path. [`find`] is what a URL names: one object, a prefix, a glob. An [`Object`] is one
+//! version of one object: every range of it is asked for with the condition that it has not changed. [`File`] is a
+//! file of any place, read from a position; [`Positioned`] the same for readers that jump. [`ObjectWriter`] uploads in
+//! parts and shows nothing before it is finished. All requests run on threads of this crate, so that whoever reads
+//! may block.
+//!
+//! Bounds: a file that is read from end to end holds at most [`READ_BYTES_MAX`]; one that is written
+//! [`WRITE_BYTES_MAX`] up to 40 GB, and twice that for each further 80 GB, 160 GB and so on.
+
+mod aws;
+mod error;
+mod file;
+mod http;
+mod listing;
+mod object;
+mod reader;
+mod runtime;
+mod store;
+mod url;
+mod writer;
+
+pub use self::{
+    error::of_io,
+    file::{File, Positioned, ReadFrom},
+    listing::{OBJECTS_MAX, find},
+    object::Object,
+    reader::{ObjectReader, READ_BYTES_MAX},
+    store::{exists, remove},
+    url::{is_url, name_of, redacted, url_of},
+    writer::{ObjectWriter, WRITE_BYTES_MAX, write_whole},
+};

@@ -1,0 +1,204 @@
+//! What a URL names: one object, all directly behind a prefix, or what a glob matches.
+
+use futures::TryStreamExt;
+use glob::{MatchOptions, Pattern};
+use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
+use tonnage_core::{
+    error::{Error, Result},
+    report::Grouped,
+    table::nearest,
+};
+
+use super::{
+    error::{Doing, of_store},
+    object::Object,
+    runtime,
+    store::{Located, locate},
+    url::is_http,
+};
+
+/// The most objects that one URL may name: each is an input of the run, which the ledger keeps. Of those that do not
+/// match any number may lie beside them; lists are read page by page.
+pub const OBJECTS_MAX: usize = 100_000;
+
+/// Names of the neighbours of an object that is not there, among which the nearest are looked for.
+const NEIGHBOURS_MAX: usize = 1_000;
+
+/// As a shell has it: `*` does not cross a slash, nor does it match names that begin with a point.
+const GLOB: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+const WILD: [char; 3] = ['*', '?', '['];
+
+/// The objects that `url` names, by the order of their keys. Of a prefix, which ends in a slash, those directly behind
+/// it whose names `is_wanted` accepts; names that begin with a point or an underscore are skipped there.
+///
+/// `Config` where the URL or the environment does not say which store, or more than [`OBJECTS_MAX`] are named; `Input`
+/// where there is none, or the store does not give it.
+pub fn find(url: &str, is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static) -> Result<Vec<Object>> {
+    let url = url.to_owned();
+    let found = runtime::wait(async move {
+        match is_http(&url) {
+            true => of_http(&url).await.map(|object| vec![object]),
+            false => {
+                let located = locate(&url).await?;
+                of_store_url(&url, &located, &is_wanted).await
+            }
+        }
+    });
+    found.map_err(Error::bug)?
+}
+
+async fn of_http(url: &str) -> Result<Object> {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    if path.contains(['*', '[']) {
+        return Err(
+            Error::config(format!("'{path}': HTTP has no lists, so no glob can be matched"))
+                .hint("name each file by its URL"),
+        );
+    }
+    Object::of_http(url).await
+}
+
+async fn of_store_url(
+    url: &str,
+    located: &Located,
+    is_wanted: &(dyn Fn(&str) -> bool + Sync),
+) -> Result<Vec<Object>> {
+    let key = &located.key;
+    if key.is_empty() || key.ends_with('/') {
+        let found = list(url, located, key, |name, rest| {
+            !rest.contains('/') && !name.starts_with(['.', '_']) && is_wanted(name)
+        });
+        let found = found.await?;
+        return match found.is_empty() {
+            true => Err(
+                Error::input(format!("{url}: no object directly behind it can be read")).hint(format!(
+                    "names must tell their formats; for what lies deeper: {url}**/*.csv"
+                )),
+            ),
+            false => Ok(found),
+        };
+    }
+    if key.contains(WILD) {
+        if let Ok(path) = located.path()
+            && let Ok(meta) = located.store.head(&path).await
+        {
+            return Ok(vec![Object::of_meta(located, meta)]);
+        }
+        return matching(url, located).await;
+    }
+    match located.store.head(&located.path()?).await {
+        Ok(meta) => Ok(vec![Object::of_meta(located, meta)]),
+        Err(object_store::Error::NotFound { .. }) => Err(missing(url, located).await),
+        Err(cause) => Err(of_store(Doing::Read, url, &cause)),
+    }
+}
+
+async fn matching(url: &str, located: &Located) -> Result<Vec<Object>> {
+    let key = &located.key;
+    let pattern = Pattern::new(key).map_err(|cause| {
+        Error::config(format!("'{url}' is not a glob: {}", cause.msg)).hint("*, ?, [a-z] and ** are known")
+    })?;
+    let before = key.find(WILD).unwrap_or(0);
+    let prefix = &key[..key[..before].rfind('/').map_or(0, |slash| slash + 1)];
+    let found = list(url, located, prefix, |_, rest| {
+        pattern.matches_with(&format!("{prefix}{rest}"), GLOB)
+    });
+    let found = found.await?;
+    match found.is_empty() {
+        true => Err(Error::input(format!("no object matches '{url}'"))
+            .hint("* does not cross a slash, ** does: prefix/**/*.csv")),
+        false => Ok(found),
+    }
+}
+
+/// Objects behind `prefix`, which is empty or ends in a slash, that are `wanted` by their name and by all of the key
+/// behind the prefix.
+async fn list(
+    url: &str,
+    located: &Located,
+    prefix: &str,
+    wanted: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<Object>> {
+    let plain = prefix.trim_end_matches('/');
+    let within = match plain.is_empty() {
+        true => None,
+        false => Some(super::store::path(&located.root, plain)?),
+    };
+    let mut pages = located.store.list(within.as_ref());
+    let mut found: Vec<(Path, Object)> = Vec::new();
+    while let Some(meta) = pages
+        .try_next()
+        .await
+        .map_err(|cause| of_store(Doing::List, url, &cause))?
+    {
+        let key = meta.location.as_ref();
+        let Some(rest) = key.strip_prefix(prefix) else {
+            continue;
+        };
+        let name = rest.rsplit('/').next().unwrap_or(rest);
+        if !wanted(name, rest) {
+            continue;
+        }
+        if found.len() == OBJECTS_MAX {
+            return Err(Error::config(format!(
+                "'{url}' names more than {} objects",
+                Grouped(OBJECTS_MAX as u64)
+            ))
+            .hint("load them by several narrower prefixes or globs"));
+        }
+        found.push((meta.location.clone(), Object::of_meta(located, meta)));
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(found.into_iter().map(|(_, object)| object).collect())
+}
+
+/// What to say of an object that is not there: the nearest names, or that it is a prefix.
+async fn missing(url: &str, located: &Located) -> Error {
+    let (directory, name) = located.key.rsplit_once('/').unwrap_or(("", &located.key));
+    let error = Error::input(format!("{url}: there is no such object"));
+    let within = (!directory.is_empty())
+        .then(|| Path::parse(directory).ok())
+        .flatten();
+    let neighbours: Result<Vec<ObjectMeta>, _> = {
+        use futures::StreamExt;
+        located
+            .store
+            .list(within.as_ref())
+            .take(NEIGHBOURS_MAX)
+            .try_collect()
+            .await
+    };
+    let neighbours = match neighbours {
+        Ok(neighbours) => neighbours,
+        // That the bucket is not there is told by this request only.
+        Err(object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }) => {
+            return error.hint("names are exact, capitals included; a prefix ends in /");
+        }
+        Err(cause) => return of_store(Doing::Read, url, &cause),
+    };
+    let prefix = format!("{}/", located.key);
+    if neighbours
+        .iter()
+        .any(|meta| meta.location.as_ref().starts_with(&prefix))
+    {
+        return error.hint(format!(
+            "it is a prefix: {url}/ names what lies directly behind it"
+        ));
+    }
+    let names: Vec<&str> = neighbours
+        .iter()
+        .filter_map(|meta| meta.location.filename())
+        .collect();
+    match nearest(name, names.iter().copied()).first() {
+        Some(near) => {
+            let base = url.strip_suffix(name).unwrap_or(url);
+            error.hint(format!("did you mean {base}{near}?"))
+        }
+        None => error.hint("names are exact, capitals included; a prefix ends in /"),
+    }
+}

@@ -1,0 +1,305 @@
+//! From a URL to the store that it leads to. Stores are kept, so that connections are.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use object_store::{
+    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig,
+    aws::{AmazonS3Builder, S3ConditionalPut, resolve_bucket_region},
+    azure::{AzureConfigKey, MicrosoftAzureBuilder},
+    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
+    path::Path,
+};
+use tonnage_core::{
+    error::{Error, Result},
+    sync::Lock,
+};
+
+use super::{
+    aws,
+    error::{Doing, of_store},
+    runtime,
+    url::{is_http, redacted},
+};
+
+/// The longest that a request may take with its body: at most 128 MiB.
+const REQUEST_SECONDS_MAX: Duration = Duration::from_secs(120);
+const CONNECT_SECONDS_MAX: Duration = Duration::from_secs(10);
+
+/// How often a request is repeated after an answer that may be another one next time (5xx, 429, a lost connection), and
+/// for how long at most.
+const RETRIES_MAX: usize = 8;
+const RETRY_SECONDS_MAX: Duration = Duration::from_secs(90);
+
+/// Where machines of all clouds are told who they are.
+const METADATA_ADDRESS: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 169, 254)),
+    80,
+);
+const METADATA_SECONDS_MAX: Duration = Duration::from_secs(1);
+
+/// What a URL names.
+#[derive(Clone)]
+pub(crate) struct Located {
+    pub store: Arc<dyn ObjectStore>,
+    /// The bucket as a URL, without a slash at the end.
+    pub root: Arc<str>,
+    /// All behind the bucket, as written: a key, a prefix or a glob.
+    pub key: String,
+}
+
+impl Located {
+    /// The URL of an object of the same store.
+    pub fn url(&self, path: &Path) -> String {
+        format!("{}/{path}", self.root)
+    }
+
+    /// The key as the store's library has it. `Config` for names that it does not have: empty parts, `.` and `..`.
+    pub fn path(&self) -> Result<Path> {
+        path(&self.root, &self.key)
+    }
+}
+
+/// A key as a path.
+pub(crate) fn path(root: &str, key: &str) -> Result<Path> {
+    Path::parse(key).map_err(|cause| {
+        Error::config(format!("{root}/{key}: this key cannot be asked for: {cause}"))
+            .hint("keys with empty parts (//), . or .. between slashes have no place here; copy the object to another key")
+    })
+}
+
+static STORES: LazyLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = LazyLock::new(Mutex::default);
+
+/// The store that a URL (not of HTTP) leads to. `Config` where the URL or the environment does not say which.
+pub(crate) async fn locate(url: &str) -> Result<Located> {
+    let cannot = |what: &str| {
+        Error::config(format!("'{url}' {what}"))
+            .hint("s3://bucket/key, gs://bucket/key, az://container/key, https://host/path")
+    };
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| cannot("is no URL"))?;
+    let scheme = scheme.to_ascii_lowercase();
+    let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err(cannot("names no bucket"));
+    }
+    let root = format!("{scheme}://{bucket}");
+    let known = STORES.locked().get(&root).cloned();
+    let store = match known {
+        Some(store) => store,
+        None => {
+            let store = connect(&scheme, bucket, &root).await?;
+            STORES.locked().entry(root.clone()).or_insert(store).clone()
+        }
+    };
+    Ok(Located {
+        store,
+        root: root.into(),
+        key: key.to_owned(),
+    })
+}
+
+async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn ObjectStore>> {
+    let wrong = |cause: object_store::Error| of_store(Doing::Read, root, &cause);
+    Ok(match scheme {
+        "s3" | "s3a" => {
+            let mut builder = aws::builder(bucket).await?;
+            let value = |builder: &AmazonS3Builder, key: &str| builder.get_config_value(&key.parse().ok()?);
+            let is_set = |key: &str| value(&builder, key).is_some();
+            let has_endpoint = is_set("aws_endpoint") || is_set("aws_endpoint_url_s3");
+            if !has_endpoint && !is_set("aws_region") && !is_set("aws_default_region") {
+                let plain = ClientOptions::default();
+                let region = resolve_bucket_region(bucket, &plain).await;
+                builder = builder.with_region(region.map_err(wrong)?);
+            }
+            let allow_http = value(&builder, "aws_allow_http").is_some_and(|said| said == "true");
+            Arc::new(
+                builder
+                    .with_client_options(options().with_allow_http(allow_http))
+                    .with_retry(retries())
+                    .with_conditional_put(S3ConditionalPut::ETagMatch)
+                    .build()
+                    .map_err(wrong)?,
+            )
+        }
+        "gs" | "gcs" => {
+            let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+            // As Google's own tools have it; it speaks http unless it says otherwise.
+            let emulator = env("STORAGE_EMULATOR_HOST");
+            if let Some(host) = &emulator {
+                let url = match host.contains("://") {
+                    true => host.clone(),
+                    false => format!("http://{host}"),
+                };
+                builder = builder
+                    .with_config(GoogleConfigKey::BaseUrl, url)
+                    .with_skip_signature(true);
+            }
+            let adc = env("HOME").is_some_and(|home| {
+                std::path::Path::new(&home)
+                    .join(".config/gcloud/application_default_credentials.json")
+                    .is_file()
+            });
+            let named = [
+                "GOOGLE_SERVICE_ACCOUNT",
+                "GOOGLE_SERVICE_ACCOUNT_PATH",
+                "GOOGLE_SERVICE_ACCOUNT_KEY",
+                "GOOGLE_APPLICATION_CREDENTIALS",
+                "GOOGLE_SKIP_SIGNATURE",
+            ];
+            let named = named.iter().any(|variable| env(variable).is_some());
+            if !(named || adc || emulator.is_some() || metadata_answers().await) {
+                return Err(none_found(
+                    root,
+                    "GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth application-default login; for a public bucket GOOGLE_SKIP_SIGNATURE=true",
+                ));
+            }
+            Arc::new(
+                builder
+                    .with_client_options(options().with_allow_http(emulator.is_some()))
+                    .with_retry(retries())
+                    .build()
+                    .map_err(wrong)?,
+            )
+        }
+        _ => {
+            let mut builder = MicrosoftAzureBuilder::from_env();
+            // As Azure's own tools call them.
+            for (variable, key) in [
+                ("AZURE_STORAGE_ACCOUNT", AzureConfigKey::AccountName),
+                ("AZURE_STORAGE_KEY", AzureConfigKey::AccessKey),
+                ("AZURE_STORAGE_SAS_TOKEN", AzureConfigKey::SasKey),
+            ] {
+                if let Some(value) = env(variable) {
+                    builder = builder.with_config(key, value);
+                }
+            }
+            let mut allow_http =
+                env("AZURE_ALLOW_HTTP").is_some() || env("AZURE_STORAGE_USE_EMULATOR").is_some();
+            for (name, value) in env("AZURE_STORAGE_CONNECTION_STRING")
+                .iter()
+                .flat_map(|text| text.split(';').filter_map(|part| part.split_once('=')))
+            {
+                let key = match name.trim() {
+                    "AccountName" => AzureConfigKey::AccountName,
+                    "AccountKey" => AzureConfigKey::AccessKey,
+                    "SharedAccessSignature" => AzureConfigKey::SasKey,
+                    "BlobEndpoint" => {
+                        allow_http |= value.starts_with("http://");
+                        AzureConfigKey::Endpoint
+                    }
+                    _ => continue,
+                };
+                builder = builder.with_config(key, value);
+            }
+            builder = match bucket.contains('@') {
+                true => builder.with_url(root),
+                false => builder.with_container_name(bucket),
+            };
+            let has = |key: AzureConfigKey| builder.get_config_value(&key).is_some();
+            if !has(AzureConfigKey::AccountName) && !bucket.contains('@') && !allow_http {
+                return Err(Error::config(format!("{root}: no storage account is named"))
+                    .hint("set AZURE_STORAGE_ACCOUNT, or name it in the URL: abfss://container@account.dfs.core.windows.net/key"));
+            }
+            let keys = [
+                AzureConfigKey::AccessKey,
+                AzureConfigKey::SasKey,
+                AzureConfigKey::Token,
+                AzureConfigKey::ClientSecret,
+                AzureConfigKey::FederatedTokenFile,
+            ];
+            let known = keys.into_iter().any(has)
+                || env("AZURE_SKIP_SIGNATURE").is_some()
+                || env("AZURE_USE_AZURE_CLI").is_some()
+                || env("AZURE_STORAGE_USE_EMULATOR").is_some();
+            if !(known || metadata_answers().await) {
+                return Err(none_found(
+                    root,
+                    "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, or AZURE_USE_AZURE_CLI=true after az login; for a public container AZURE_SKIP_SIGNATURE=true",
+                ));
+            }
+            Arc::new(
+                builder
+                    .with_client_options(options().with_allow_http(allow_http))
+                    .with_retry(retries())
+                    .build()
+                    .map_err(wrong)?,
+            )
+        }
+    })
+}
+
+fn none_found(root: &str, set: &str) -> Error {
+    Error::config(format!("{root}: no credentials were found")).hint(format!("set {set}"))
+}
+
+fn options() -> ClientOptions {
+    ClientOptions::default()
+        .with_timeout(REQUEST_SECONDS_MAX)
+        .with_connect_timeout(CONNECT_SECONDS_MAX)
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig::default(),
+        max_retries: RETRIES_MAX,
+        retry_timeout: RETRY_SECONDS_MAX,
+    }
+}
+
+/// A variable that is set to something.
+pub(crate) fn env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether this is a machine of a cloud. Without asking, a request for credentials would take a minute to fail.
+pub(crate) async fn metadata_answers() -> bool {
+    let connect = tokio::net::TcpStream::connect(METADATA_ADDRESS);
+    matches!(
+        tokio::time::timeout(METADATA_SECONDS_MAX, connect).await,
+        Ok(Ok(_))
+    )
+}
+
+/// Whether there is an object with this URL. `Config` for HTTP, to which nothing is written.
+pub fn exists(url: &str) -> Result<bool> {
+    refuse_http(url)?;
+    let (owned, shown) = (url.to_owned(), redacted(url));
+    let asked = runtime::wait(async move {
+        let located = locate(&owned).await?;
+        match located.store.head(&located.path()?).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(cause) => Err(of_store(Doing::Write, &shown, &cause)),
+        }
+    });
+    asked.map_err(Error::bug)?
+}
+
+/// Removes an object that was written; one that is not there is no error.
+pub fn remove(url: &str) -> Result<()> {
+    refuse_http(url)?;
+    let (owned, shown) = (url.to_owned(), redacted(url));
+    let asked = runtime::wait(async move {
+        let located = locate(&owned).await?;
+        match located.store.delete(&located.path()?).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(cause) => Err(of_store(Doing::Write, &shown, &cause)),
+        }
+    });
+    asked.map_err(Error::bug)?
+}
+
+/// Nothing is written over HTTP: there is no common way to ask a server for it.
+pub(crate) fn refuse_http(url: &str) -> Result<()> {
+    match is_http(url) {
+        true => Err(
+            Error::config(format!("{}: nothing can be written over HTTP", redacted(url)))
+                .hint("write to s3://, gs:// or az://, or to a file"),
+        ),
+        false => Ok(()),
+    }
+}
