@@ -6,7 +6,7 @@
 use std::{
     ffi::OsStr,
     fs::{self, File, Metadata, OpenOptions},
-    io::{BufReader, ErrorKind as IoKind},
+    io::{BufReader, ErrorKind as IoKind, Read},
     path::{Path, PathBuf},
 };
 
@@ -16,6 +16,7 @@ use tonnage::{
     sources::{Format, files},
     targets,
 };
+use tonnage_places::url_of;
 
 /// The name that stands for a standard stream.
 const STREAM: &str = "-";
@@ -47,9 +48,15 @@ pub struct Paths {
 impl Paths {
     /// Files, globs and directories whose rows are read; those that cannot be found are refused where they are opened.
     pub fn sources(&mut self, inputs: &[String], format: Option<Format>) {
-        let (databases, inputs): (Vec<_>, Vec<_>) = inputs
+        let (urls, inputs): (Vec<_>, Vec<_>) = inputs
             .iter()
             .cloned()
+            .partition(|input| tonnage_places::is_url(input));
+        for url in &urls {
+            self.add("the source", Path::new(url), Use::Read);
+        }
+        let (databases, inputs): (Vec<_>, Vec<_>) = inputs
+            .into_iter()
             .partition(|input| targets::driver(input).is_ok() && !Path::new(input).is_dir());
         self.databases(&databases);
         for input in &inputs {
@@ -208,6 +215,20 @@ struct Marks {
 /// file has nothing to lose.
 pub fn can_report(path: &Path) -> Result<()> {
     let refused = |why: &dyn std::fmt::Display| Error::config(format!("--report {}: {why}", path.display()));
+    let no_report = || {
+        refused(&"the file exists and is no earlier report")
+            .hint("name another file, or remove this one first")
+    };
+    if let Some(url) = url_of(path) {
+        if !tonnage_places::exists(url)? {
+            return Ok(());
+        }
+        let found = tonnage_places::find(url, |_| true)?;
+        return match found.as_slice() {
+            [object] if is_report(tonnage_places::File::of_object(object)) => Ok(()),
+            _ => Err(no_report()),
+        };
+    }
     let found = match fs::metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == IoKind::NotFound => {
@@ -231,19 +252,19 @@ pub fn can_report(path: &Path) -> Result<()> {
         .write(true)
         .open(path)
         .map_err(|error| refused(&error))?;
-    let marks = File::open(path).map(|file| serde_json::from_reader::<_, Marks>(BufReader::new(file)));
-    let is_report = found.len() == 0
-        || marks.is_ok_and(|marks| {
-            marks.is_ok_and(|marks| {
-                let earlier = [marks.target, marks.seconds, marks.peak_memory_bytes];
-                marks.tonnage.is_some() || earlier.iter().all(Option::is_some)
-            })
-        });
-    match is_report {
+    match found.len() == 0 || File::open(path).is_ok_and(is_report) {
         true => Ok(()),
-        false => Err(refused(&"the file exists and is no earlier report")
-            .hint("name another file, or remove this one first")),
+        false => Err(no_report()),
     }
+}
+
+/// Whether what is read is an earlier report.
+fn is_report(file: impl Read) -> bool {
+    let marks = serde_json::from_reader::<_, Marks>(BufReader::new(file));
+    marks.is_ok_and(|marks| {
+        let earlier = [marks.target, marks.seconds, marks.peak_memory_bytes];
+        marks.tonnage.is_some() || earlier.iter().all(Option::is_some)
+    })
 }
 
 #[cfg(test)]

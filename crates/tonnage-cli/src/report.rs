@@ -3,7 +3,8 @@
 use std::{io::Write, path::Path};
 
 use serde::Serialize;
-use tonnage::{Error, ErrorKind, Result};
+use tonnage::{Error, ErrorKind, Result, sinks};
+use tonnage_places::url_of;
 
 use crate::{Ending, paths::can_report};
 
@@ -33,6 +34,7 @@ pub fn write_report(path: &Path, report: &impl Serialize) -> Result<()> {
     json.push('\n');
     let written = match path == Path::new("-") {
         true => std::io::stdout().write_all(json.as_bytes()),
+        false if url_of(path).is_some() => return sinks::write_whole(path, json.as_bytes()),
         false => std::fs::write(path, json),
     };
     written.map_err(|e| Error::new(ErrorKind::Refused, format!("report {}: {e}", path.display())))

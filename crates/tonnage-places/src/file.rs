@@ -37,7 +37,7 @@ impl File {
     }
 
     /// Its size in bytes.
-    pub fn bytes(&self) -> io::Result<u64> {
+    pub fn size(&self) -> io::Result<u64> {
         match self {
             Self::Disk(file) => Ok(file.metadata()?.len()),
             Self::Object(reader) => Ok(reader.object().bytes().unwrap_or(0)),
@@ -101,7 +101,7 @@ pub enum Positioned {
 
 impl Positioned {
     /// Its size in bytes.
-    pub fn bytes(&self) -> io::Result<u64> {
+    pub fn size(&self) -> io::Result<u64> {
         match self {
             Self::Disk(file) => Ok(file.metadata()?.len()),
             Self::Object(reader) => Ok(reader.locked().object().bytes().unwrap_or(0)),
@@ -156,7 +156,7 @@ impl Read for ReadFrom {
 
 impl Seek for ReadFrom {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.position = sought(to, self.position, self.file.bytes()?)?;
+        self.position = sought(to, self.position, self.file.size()?)?;
         Ok(self.position)
     }
 }

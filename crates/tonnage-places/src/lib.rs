@@ -24,7 +24,7 @@ mod writer;
 pub use self::{
     error::of_io,
     file::{File, Positioned, ReadFrom},
-    listing::{OBJECTS_MAX, find},
+    listing::{OBJECTS_MAX, find, names},
     object::Object,
     reader::{ObjectReader, READ_BYTES_MAX},
     store::{exists, remove},

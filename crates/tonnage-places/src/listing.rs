@@ -13,8 +13,8 @@ use super::{
     error::{Doing, of_store},
     object::Object,
     runtime,
-    store::{Located, locate},
-    url::is_http,
+    store::{Located, locate, refuse_http},
+    url::{is_http, redacted},
 };
 
 /// The most objects that one URL may name: each is an input of the run, which the ledger keeps. Of those that do not
@@ -34,7 +34,7 @@ const GLOB: MatchOptions = MatchOptions {
 const WILD: [char; 3] = ['*', '?', '['];
 
 /// The objects that `url` names, by the order of their keys. Of a prefix, which ends in a slash, those directly behind
-/// it whose names `is_wanted` accepts; names that begin with a point or an underscore are skipped there.
+/// it whose names `is_wanted` accepts; names that begin with a point are skipped there.
 ///
 /// `Config` where the URL or the environment does not say which store, or more than [`OBJECTS_MAX`] are named; `Input`
 /// where there is none, or the store does not give it.
@@ -50,6 +50,29 @@ pub fn find(url: &str, is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static)
         }
     });
     found.map_err(Error::bug)?
+}
+
+/// Names directly behind `url`, which ends in a slash, sorted; none where nothing is there.
+///
+/// `Config` for HTTP, which has no lists; `Refused` where the store does not give the list.
+pub fn names(url: &str) -> Result<Vec<String>> {
+    refuse_http(url)?;
+    let url = url.to_owned();
+    let names = runtime::wait(async move {
+        let located = locate(&url).await?;
+        let key = located.key.trim_end_matches('/');
+        let within = match key.is_empty() {
+            true => None,
+            false => Some(super::store::path(&located.root, key)?),
+        };
+        let found = located.store.list_with_delimiter(within.as_ref()).await;
+        let found = found.map_err(|cause| of_store(Doing::Write, &redacted(&url), &cause))?;
+        let names = found.objects.iter().filter_map(|meta| meta.location.filename());
+        let mut names: Vec<String> = names.map(ToOwned::to_owned).collect();
+        names.sort_unstable();
+        Ok(names)
+    });
+    names.map_err(Error::bug)?
 }
 
 async fn of_http(url: &str) -> Result<Object> {
@@ -71,7 +94,7 @@ async fn of_store_url(
     let key = &located.key;
     if key.is_empty() || key.ends_with('/') {
         let found = list(url, located, key, |name, rest| {
-            !rest.contains('/') && !name.starts_with(['.', '_']) && is_wanted(name)
+            !rest.contains('/') && !name.starts_with('.') && is_wanted(name)
         });
         let found = found.await?;
         return match found.is_empty() {

@@ -148,6 +148,12 @@ impl Object {
         etag.or_else(|| Some(format!("modified:{}", self.0.modified_seconds?)))
     }
 
+    /// The name by which the store tells this version from every other, byte for byte; none where it has none.
+    pub fn strong_etag(&self) -> Option<&str> {
+        let etag = self.0.version.etag.as_deref();
+        etag.filter(|etag| !etag.starts_with("W/"))
+    }
+
     /// When it was written, in nanoseconds since 1970, exact to the second; 0 where nobody says.
     pub fn modified_nanos(&self) -> i128 {
         i128::from(self.0.modified_seconds.unwrap_or(0)) * 1_000_000_000

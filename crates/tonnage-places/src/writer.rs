@@ -51,8 +51,8 @@ pub struct ObjectWriter {
 }
 
 impl ObjectWriter {
-    /// Of the object that `url` names. `Config` where it is there and not to be replaced.
-    pub fn create(url: &str, overwrite: bool) -> Result<Self> {
+    /// Refuses what [`ObjectWriter::create`] would refuse; makes nothing.
+    pub fn check(url: &str, overwrite: bool) -> Result<()> {
         refuse_http(url)?;
         let shown = redacted(url);
         if url.ends_with('/') {
@@ -62,6 +62,13 @@ impl ObjectWriter {
         if !overwrite && super::store::exists(url)? {
             return Err(exists(&shown));
         }
+        Ok(())
+    }
+
+    /// Of the object that `url` names. `Config` where it is there and not to be replaced.
+    pub fn create(url: &str, overwrite: bool) -> Result<Self> {
+        Self::check(url, overwrite)?;
+        let shown = redacted(url);
         let owned = url.to_owned();
         let located = runtime::wait(async move { locate(&owned).await }).map_err(Error::bug)??;
         Ok(Self {
@@ -76,7 +83,8 @@ impl ObjectWriter {
         })
     }
 
-    /// Uploads what has been written so far, so that [`ObjectWriter::finish`] has one request left. An object that fits one part waits.
+    /// Uploads what has been written so far, so that [`ObjectWriter::finish`] has one request left. An object that fits
+    /// one part waits.
     pub fn settle(&mut self) -> Result<()> {
         if self.upload.is_none() {
             return Ok(());

@@ -100,6 +100,7 @@ fn output(args: &GenerateArgs) -> Result<Output> {
         format,
         compression: None,
         overwrite: args.overwrite,
+        checksum: false,
         csv: CsvOptions {
             delimiter: None,
             header: !args.no_header,

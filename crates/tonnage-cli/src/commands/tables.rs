@@ -15,6 +15,7 @@ use tonnage::{
     sinks::{self, Output, Sink, finish_all},
     sources::Format,
 };
+use tonnage_places::url_of;
 
 /// What stands for a table's name.
 const NAME: &str = "{}";
@@ -167,7 +168,8 @@ fn outputs(plan: &GetPlan, rows: &Output) -> Result<Vec<Output>> {
 
 /// Makes a directory that is not there; what was made.
 fn make(directory: &Path) -> Result<Option<PathBuf>> {
-    if directory.as_os_str().is_empty() || directory.exists() {
+    // A store has no directories.
+    if directory.as_os_str().is_empty() || url_of(directory).is_some() || directory.exists() {
         return Ok(None);
     }
     match fs::create_dir(directory) {

@@ -119,6 +119,10 @@ pub struct UnloadArgs {
     #[arg(long, help_heading = "How to write")]
     overwrite: bool,
 
+    /// Write _manifest.json beside the files, last: their names, rows, bytes and SHA-256
+    #[arg(long, help_heading = "How to write")]
+    manifest: bool,
+
     #[command(flatten)]
     connection: ConnectionArgs,
 
@@ -220,6 +224,7 @@ fn options(args: &UnloadArgs) -> Result<UnloadOptions> {
         limit: args.limit,
         split_by: args.split_by.clone(),
         jobs: args.jobs,
+        manifest: args.manifest,
         ..UnloadOptions::new(relation, output(args)?)
     })
 }

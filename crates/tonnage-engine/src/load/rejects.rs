@@ -37,6 +37,7 @@ use tonnage_core::{
     reject::{Reject, RejectData},
     sync::Lock,
 };
+use tonnage_places::url_of;
 
 /// How often a file is looked at that another process holds.
 const LOOK: Duration = Duration::from_millis(20);
@@ -66,6 +67,11 @@ impl RejectsFile {
     /// Refuses a path that holds something, or that cannot be written to. A file that is there, empty, is given back.
     pub fn check(path: &Path) -> Result<Option<File>> {
         let shown = path.display();
+        if url_of(path).is_some() {
+            return Err(Error::config(format!("rejects file {shown} is an object"))
+                .hint("a store cannot add to an object, and a reject is on disk before the rows behind it are committed: name \
+                     a file, and copy it to the store afterwards"));
+        }
         let found = match fs::metadata(path) {
             Ok(found) if found.is_dir() => {
                 return Err(

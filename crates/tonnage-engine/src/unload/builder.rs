@@ -61,6 +61,13 @@ impl Unload {
         self
     }
 
+    /// Writes a list of the files beside them, last: `_manifest.json`.
+    #[must_use]
+    pub fn manifest(mut self) -> Self {
+        self.options.manifest = true;
+        self
+    }
+
     /// The columns, in order.
     #[must_use]
     pub fn columns<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {

@@ -14,9 +14,10 @@ use tonnage_core::{
     reader::BeyondArrow,
 };
 use tonnage_formats::{
-    sinks::{Compression, Output, ending, is_text, kind},
+    sinks::{self, Compression, MANIFEST, Output, ending, is_text, kind},
     sources::Format,
 };
+use tonnage_places::url_of;
 
 /// What stands for a part's number in a pattern.
 const NUMBER: &str = "{}";
@@ -27,6 +28,11 @@ pub(super) enum Files {
     One(Output),
     /// A file a job.
     Parts(Parts),
+}
+
+/// Whether rows go into files in `path`, and not into a file of that name.
+pub fn is_directory(path: &Path) -> bool {
+    path.to_string_lossy().ends_with('/') || path.is_dir()
 }
 
 /// Files of one name but for their number.
@@ -58,7 +64,7 @@ impl Files {
     /// `part-{}`. Writes nothing.
     pub(super) fn of(output: &Output) -> Result<Self> {
         let shown = output.path.display().to_string();
-        let is_directory = shown.ends_with('/') || output.path.is_dir();
+        let is_directory = is_directory(&output.path);
         let name = output
             .path
             .file_name()
@@ -124,13 +130,35 @@ impl Files {
         }
     }
 
+    /// Where the list of the files goes. `Config` for standard output.
+    pub(super) fn manifest(&self) -> Result<PathBuf> {
+        match self {
+            Self::One(output) if output.path.as_os_str() == "-" => {
+                Err(Error::config("standard output has no place for a manifest")
+                    .hint("name a file with -o, or leave --manifest out"))
+            }
+            Self::One(output) => Ok(output.path.with_file_name(MANIFEST)),
+            Self::Parts(parts) => Ok(parts.directory.join(MANIFEST)),
+        }
+    }
+
+    /// Removes the list of the files of an earlier unload, before one of them is replaced.
+    pub(super) fn withdraw_manifest(&self) -> Result<()> {
+        match self {
+            Self::Parts(parts) if parts.earlier.iter().any(|path| path.ends_with(MANIFEST)) => {
+                sinks::remove(&parts.directory.join(MANIFEST))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Removes what an earlier unload has left, once `written` stand.
     pub(super) fn finish(&self, written: &[PathBuf]) -> Result<()> {
         let Self::Parts(parts) = self else {
             return Ok(());
         };
         for path in parts.earlier.iter().filter(|path| !written.contains(path)) {
-            fs::remove_file(path).map_err(|e| cannot("remove", path, &e))?;
+            sinks::remove(path)?;
         }
         Ok(())
     }
@@ -157,26 +185,13 @@ impl Parts {
 
     /// Finds earlier files, and whether the directory has to be made.
     fn look(&mut self, is_directory: bool) -> Result<()> {
-        let place = match self.directory.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => &self.directory,
-        };
-        let entries = match fs::read_dir(place) {
-            Ok(entries) => entries,
-            Err(error) if is_directory && error.kind() == io::ErrorKind::NotFound => {
-                self.made = true;
-                return Ok(());
-            }
-            Err(error) => return Err(cannot("read", place, &error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(|e| cannot("read", place, &e))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
+        for name in self.names(is_directory)? {
             let number = name
                 .strip_prefix(&self.prefix)
                 .and_then(|rest| rest.strip_suffix(&self.suffix));
-            let is_earlier =
-                number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
+            let is_earlier = name == MANIFEST
+                || number
+                    .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()));
             // Whoever loads a directory loads all of it.
             let is_in_the_way = is_earlier || (is_directory && !name.starts_with('.'));
             if is_in_the_way && !self.output.overwrite {
@@ -197,6 +212,30 @@ impl Parts {
             }
         }
         Ok(())
+    }
+
+    /// What is there already: names in the directory, or of objects directly behind the prefix.
+    fn names(&mut self, is_directory: bool) -> Result<Vec<String>> {
+        if let Some(url) = url_of(&self.directory) {
+            return tonnage_places::names(&format!("{}/", url.trim_end_matches('/')));
+        }
+        let place = match self.directory.as_os_str().is_empty() {
+            true => Path::new("."),
+            false => &self.directory,
+        };
+        let entries = match fs::read_dir(place) {
+            Ok(entries) => entries,
+            Err(error) if is_directory && error.kind() == io::ErrorKind::NotFound => {
+                self.made = true;
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(cannot("read", place, &error)),
+        };
+        let name = |entry: io::Result<fs::DirEntry>| {
+            let entry = entry.map_err(|e| cannot("read", place, &e))?;
+            Ok(entry.file_name().to_string_lossy().into_owned())
+        };
+        entries.map(name).collect()
     }
 }
 

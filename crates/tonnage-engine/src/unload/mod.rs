@@ -12,7 +12,7 @@ mod stream;
 mod tests;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     thread,
     time::Instant,
@@ -28,7 +28,7 @@ use tonnage_core::{
     stop::Stop,
     target::Target,
 };
-use tonnage_formats::sinks::{Output, Sink, create, finish_all};
+use tonnage_formats::sinks::{self, Output, Sink, create, finish_all};
 
 use self::{
     files::Files,
@@ -64,8 +64,10 @@ pub struct UnloadOptions {
     pub split_by: Option<String>,
     /// Connections that read at once; none takes one a processor, at most 4.
     pub jobs: Option<usize>,
-    /// Where to. A directory, or a name with `{}` in it, gets a file a job.
+    /// Where to. A directory, a prefix of objects, or a name with `{}` in it, gets a file a job.
     pub output: Output,
+    /// Whether a list of the files is written beside them, last: `_manifest.json`.
+    pub manifest: bool,
 }
 
 impl UnloadOptions {
@@ -80,6 +82,7 @@ impl UnloadOptions {
             split_by: None,
             jobs: None,
             output,
+            manifest: false,
         }
     }
 
@@ -149,6 +152,56 @@ pub struct UnloadedFile {
     pub rows: u64,
     /// Its size.
     pub bytes: u64,
+    /// The SHA-256 of its bytes, where there is a manifest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// The list of the files of an unload.
+#[derive(Serialize)]
+struct Manifest<'a> {
+    /// The version that wrote it.
+    tonnage: &'static str,
+    table: Option<&'a str>,
+    query: Option<&'a str>,
+    rows: u64,
+    bytes: u64,
+    files: Vec<ManifestFile<'a>>,
+}
+
+#[derive(Serialize)]
+struct ManifestFile<'a> {
+    /// Beside the manifest.
+    name: &'a str,
+    rows: u64,
+    bytes: u64,
+    sha256: Option<&'a str>,
+}
+
+impl<'a> Manifest<'a> {
+    fn of(report: &'a UnloadReport) -> Self {
+        let file = |file: &'a UnloadedFile| ManifestFile {
+            name: file.path.rsplit('/').next().unwrap_or_default(),
+            rows: file.rows,
+            bytes: file.bytes,
+            sha256: file.sha256.as_deref(),
+        };
+        Self {
+            tonnage: env!("CARGO_PKG_VERSION"),
+            table: report.table.as_deref(),
+            query: report.query.as_deref(),
+            rows: report.rows,
+            bytes: report.bytes,
+            files: report.files.iter().map(file).collect(),
+        }
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        let mut json = serde_json::to_vec_pretty(self)
+            .map_err(|cause| Error::bug(format!("the manifest cannot be written as JSON: {cause}")))?;
+        json.push(b'\n');
+        sinks::write_whole(path, &json).map_err(|error| error.hint("the files themselves are whole"))
+    }
 }
 
 /// Unloads. `url` is only shown, so it must be redacted. `progress` counts rows as they are
@@ -165,7 +218,17 @@ pub async fn unload(
     stop: Stop,
 ) -> Result<UnloadReport> {
     let started = Instant::now();
-    let files = Files::of(&options.output)?;
+    let files = Files::of(&Output {
+        checksum: options.manifest,
+        ..options.output.clone()
+    })?;
+    let manifest = options.manifest.then(|| files.manifest()).transpose()?;
+    if let Some(path) = &manifest {
+        sinks::check(&Output {
+            overwrite: options.output.overwrite,
+            ..Output::new(path)
+        })?;
+    }
     let request = ScanRequest {
         beyond_arrow: files.beyond_arrow()?,
         ..options.request()?
@@ -180,6 +243,9 @@ pub async fn unload(
         }
     };
     files.finish(&written)?;
+    if let Some(path) = manifest {
+        Manifest::of(&report).write(&path)?;
+    }
     report.target = url;
     report.seconds = started.elapsed().as_secs_f64();
     report.rows_per_second = report.rows as f64 / report.seconds.max(1e-9);
@@ -242,6 +308,7 @@ async fn run(
     if !closed {
         splits.check_complete()?;
     }
+    files.withdraw_manifest()?;
     let (filled, paths) = name_all(written, &outputs)?;
     let report = UnloadReport {
         target: String::new(),
@@ -273,15 +340,16 @@ async fn run(
 fn name_all(written: Vec<Filled>, outputs: &[Output]) -> Result<(Vec<UnloadedFile>, Vec<PathBuf>)> {
     let rows: Vec<u64> = written.iter().map(|filled| filled.rows).collect();
     let paths: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
-    let bytes = finish_all(written.into_iter().map(|filled| filled.sink).zip(paths.clone()))?;
+    let finished = finish_all(written.into_iter().map(|filled| filled.sink).zip(paths.clone()))?;
     let finished = paths
         .iter()
         .zip(rows)
-        .zip(bytes)
-        .map(|((path, rows), bytes)| UnloadedFile {
+        .zip(finished)
+        .map(|((path, rows), written)| UnloadedFile {
             path: path.display().to_string(),
             rows,
-            bytes,
+            bytes: written.bytes,
+            sha256: written.sha256,
         });
     Ok((finished.collect(), paths))
 }

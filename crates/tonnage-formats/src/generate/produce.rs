@@ -89,7 +89,7 @@ pub fn write(generation: &Generation, mut sink: Box<dyn Sink>) -> Result<Generat
     let closed = sink.is_closed();
     Ok(Generated {
         rows: written,
-        bytes: sink.finish()?,
+        bytes: sink.finish()?.bytes,
         closed,
     })
 }

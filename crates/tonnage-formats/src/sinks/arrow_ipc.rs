@@ -13,7 +13,10 @@ use arrow::{
 };
 use tonnage_core::error::{Error, ErrorKind, Result};
 
-use super::{Sink, destination::Destination};
+use super::{
+    Settled, Sink,
+    destination::{Destination, written},
+};
 
 /// Writes the file form, its buffers compressed with LZ4.
 pub(super) struct ArrowSink {
@@ -39,11 +42,11 @@ impl Sink for ArrowSink {
         written.map_err(|cause| failed(&self.shown, cause))
     }
 
-    fn finish(self: Box<Self>) -> Result<u64> {
+    fn settle(self: Box<Self>) -> Result<Settled> {
         let Self { writer, shown } = *self;
         // This writes the footer too.
         let destination = writer.into_inner().map_err(|cause| failed(&shown, cause))?;
-        destination.finish()
+        destination.settle()
     }
 
     fn is_closed(&self) -> bool {
@@ -52,6 +55,9 @@ impl Sink for ArrowSink {
 }
 
 fn failed(shown: &str, cause: ArrowError) -> Error {
+    if let ArrowError::IoError(_, cause) = cause {
+        return written(shown, cause);
+    }
     let message = format!("cannot write {shown} as Arrow: {cause}");
     Error::new(ErrorKind::Refused, message).caused_by(cause)
 }

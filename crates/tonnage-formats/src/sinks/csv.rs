@@ -16,7 +16,7 @@ use std::io::Write;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tonnage_core::error::{Error, Result};
 
-use super::{Sink, destination::Destination};
+use super::{Settled, Sink, destination::Destination};
 
 pub(super) mod cells;
 
@@ -175,7 +175,7 @@ impl CsvSink {
     fn send(&mut self) -> Result<()> {
         let sent = self.destination.write_all(&self.buffer);
         self.buffer.clear();
-        sent.map_err(|e| self.destination.error(&e))
+        sent.map_err(|e| self.destination.error(e))
     }
 }
 
@@ -194,9 +194,9 @@ impl Sink for CsvSink {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64> {
+    fn settle(mut self: Box<Self>) -> Result<Settled> {
         self.send()?;
-        self.destination.finish()
+        self.destination.settle()
     }
 
     fn is_closed(&self) -> bool {

@@ -1,8 +1,9 @@
-//! The file or pipe below a sink.
+//! The file, object or pipe below a sink.
 //!
 //! Invariants: a regular file is written as `.NAME.PID.partial` beside its final place and renamed when
-//! finished; dropping the destination before that removes it. Standard output and special files (`/dev/null`,
-//! a named pipe) are written in place. A pipe whose reader has gone swallows the rest.
+//! published; an object is uploaded in parts that are put together then; dropping the destination before that takes
+//! away what was written. Standard output and special files (`/dev/null`, a named pipe) are written in place. A pipe
+//! whose reader has gone swallows the rest.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,9 +13,11 @@ use std::{
 };
 
 use flate2::write::GzEncoder;
+use sha2::{Digest, Sha256};
 use tonnage_core::error::{Error, ErrorKind, Result};
+use tonnage_places::{ObjectWriter, of_io, url_of};
 
-use super::growing::Growing;
+use super::{Output, growing::Growing};
 
 /// How a text file is compressed as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,8 @@ enum Stream {
 struct Raw {
     place: OutputKind,
     bytes: u64,
+    /// Of the bytes, where it is asked for.
+    sha256: Option<Sha256>,
     closed: bool,
 }
 
@@ -50,6 +55,41 @@ enum OutputKind {
     Stdout(io::Stdout),
     Special(File),
     Regular(Partial),
+    Object(Box<ObjectWriter>),
+}
+
+/// What was written, whole and in its place, but not seen there.
+pub struct Settled {
+    shown: String,
+    raw: Raw,
+}
+
+/// One file that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Its bytes, after compression.
+    pub bytes: u64,
+    /// Their SHA-256 in hexadecimal digits, where [`Output::checksum`] asks for it.
+    pub sha256: Option<String>,
+}
+
+impl Settled {
+    /// Gives the file its name. `Config` where another one has taken it meanwhile and is not to be replaced.
+    pub fn publish(self) -> Result<Written> {
+        match self.raw.place {
+            OutputKind::Regular(partial) => partial.publish(&self.shown)?,
+            OutputKind::Object(writer) => writer.finish()?,
+            OutputKind::Stdout(_) | OutputKind::Special(_) => {}
+        }
+        let sha256 = self.raw.sha256.map(|hash| {
+            let hash = hash.finalize();
+            hash.iter().map(|byte| format!("{byte:02x}")).collect()
+        });
+        Ok(Written {
+            bytes: self.raw.bytes,
+            sha256,
+        })
+    }
 }
 
 /// A file under its temporary name.
@@ -71,7 +111,7 @@ impl Destination {
         }
         Self::compressed(
             "standard output".to_owned(),
-            Raw::new(OutputKind::Stdout(stdout)),
+            Raw::new(OutputKind::Stdout(stdout), false),
             compression,
         )
     }
@@ -79,6 +119,9 @@ impl Destination {
     /// Refuses a file that stands in the way.
     pub(super) fn check(path: &Path, overwrite: bool) -> Result<()> {
         let shown = path.display().to_string();
+        if let Some(url) = url_of(path) {
+            return ObjectWriter::check(url, overwrite);
+        }
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(Error::config(format!("'{shown}' is a directory"))
                 .hint(format!("name a file in it: {}", path.join("rows.csv").display()))),
@@ -87,9 +130,15 @@ impl Destination {
         }
     }
 
-    /// A file, or whatever else has a path.
-    pub(super) fn file(path: &Path, overwrite: bool, compression: Compression) -> Result<Self> {
+    /// A file, an object, or whatever else has a path.
+    pub(super) fn file(output: &Output, compression: Compression) -> Result<Self> {
+        let (path, overwrite) = (&*output.path, output.overwrite);
         let shown = path.display().to_string();
+        if let Some(url) = url_of(path) {
+            let writer = ObjectWriter::create(url, overwrite)?;
+            let place = OutputKind::Object(Box::new(writer));
+            return Self::compressed(shown, Raw::new(place, output.checksum), compression);
+        }
         Self::check(path, overwrite)?;
         let place = match fs::metadata(path) {
             Ok(found) if !found.is_file() => {
@@ -103,7 +152,7 @@ impl Destination {
             }
             Err(_) => OutputKind::Regular(Partial::create(path.to_owned(), overwrite, &shown)?),
         };
-        Self::compressed(shown, Raw::new(place), compression)
+        Self::compressed(shown, Raw::new(place, output.checksum), compression)
     }
 
     fn compressed(shown: String, raw: Raw, compression: Compression) -> Result<Self> {
@@ -119,8 +168,8 @@ impl Destination {
     }
 
     /// An error of writing here.
-    pub(super) fn error(&self, cause: &io::Error) -> Error {
-        cannot(&self.shown, "write", cause)
+    pub(super) fn error(&self, cause: io::Error) -> Error {
+        written(&self.shown, cause)
     }
 
     /// What the user called it.
@@ -137,20 +186,22 @@ impl Destination {
         }
     }
 
-    /// Ends the compression, syncs, renames; returns the bytes that arrived.
-    pub(super) fn finish(self) -> Result<u64> {
+    /// Ends the compression and brings all of it to its place: a file is synced, an object uploaded.
+    pub(super) fn settle(self) -> Result<Settled> {
         let Self { shown, stream } = self;
-        let failed = |e: io::Error| cannot(&shown, "write", &e);
+        let failed = |e: io::Error| written(&shown, e);
         let mut raw = match stream {
             Stream::Plain(raw) => raw,
             Stream::Gzip(encoder) => encoder.finish().map_err(failed)?,
             Stream::Zstd(encoder) => encoder.finish().map_err(failed)?,
         };
         raw.flush().map_err(failed)?;
-        if let OutputKind::Regular(partial) = raw.place {
-            partial.finish(&shown)?;
+        match &mut raw.place {
+            OutputKind::Regular(partial) => partial.file.sync().map_err(failed)?,
+            OutputKind::Object(writer) => writer.settle()?,
+            OutputKind::Stdout(_) | OutputKind::Special(_) => {}
         }
-        Ok(raw.bytes)
+        Ok(Settled { shown, raw })
     }
 }
 
@@ -173,10 +224,11 @@ impl Write for Destination {
 }
 
 impl Raw {
-    fn new(place: OutputKind) -> Self {
+    fn new(place: OutputKind, checksum: bool) -> Self {
         Self {
             place,
             bytes: 0,
+            sha256: checksum.then(Sha256::new),
             closed: false,
         }
     }
@@ -194,6 +246,7 @@ impl Raw {
             OutputKind::Stdout(stdout) => work(stdout),
             OutputKind::Special(file) => work(file),
             OutputKind::Regular(partial) => work(&mut partial.file),
+            OutputKind::Object(writer) => work(writer),
         };
         match done {
             Err(e) if e.kind() == IoKind::BrokenPipe => {
@@ -210,6 +263,9 @@ impl Write for Raw {
         let written = self.unless_closed(bytes.len(), |out| out.write(bytes))?;
         if !self.closed {
             self.bytes += written as u64;
+            if let Some(hash) = &mut self.sha256 {
+                hash.update(&bytes[..written]);
+            }
         }
         Ok(written)
     }
@@ -241,9 +297,8 @@ impl Partial {
         Ok(partial)
     }
 
-    fn finish(mut self, shown: &str) -> Result<()> {
+    fn publish(mut self, shown: &str) -> Result<()> {
         let failed = |e: io::Error| cannot(shown, "write", &e);
-        self.file.sync().map_err(failed)?;
         if !self.overwrite && self.place.exists() {
             return Err(exists(shown));
         }
@@ -264,6 +319,11 @@ impl Drop for Partial {
 
 fn exists(shown: &str) -> Error {
     Error::config(format!("'{shown}' exists")).hint("replace it with --overwrite, or name another file")
+}
+
+/// The error of writing: what a store says itself, or a failure of the file system.
+pub(super) fn written(shown: &str, cause: io::Error) -> Error {
+    of_io(cause).unwrap_or_else(|cause| cannot(shown, "write", &cause))
 }
 
 /// A failure of the file system, with what helps where that is known.
@@ -289,7 +349,7 @@ mod tests {
         let file = File::from(std::os::fd::OwnedFd::from(writer));
         let mut destination = Destination {
             shown: "a pipe".to_owned(),
-            stream: Stream::Plain(Raw::new(OutputKind::Special(file))),
+            stream: Stream::Plain(Raw::new(OutputKind::Special(file), false)),
         };
         destination.write_all(b"seen").unwrap();
         assert!(!destination.is_closed());
@@ -297,6 +357,6 @@ mod tests {
         destination.write_all(b"not seen").unwrap();
         assert!(destination.is_closed());
         destination.write_all(b"nor this").unwrap();
-        assert_eq!(destination.finish().unwrap(), 4);
+        assert_eq!(destination.settle().unwrap().publish().unwrap().bytes, 4);
     }
 }

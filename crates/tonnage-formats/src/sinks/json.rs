@@ -19,7 +19,7 @@ use tonnage_core::{
 };
 
 use super::{
-    Sink,
+    Settled, Sink,
     csv::{
         BUFFER_BYTES,
         cells::{self, Cells, Style},
@@ -390,7 +390,7 @@ impl JsonSink {
     fn send(&mut self) -> Result<()> {
         let sent = self.destination.write_all(&self.buffer);
         self.buffer.clear();
-        sent.map_err(|e| self.destination.error(&e))
+        sent.map_err(|e| self.destination.error(e))
     }
 }
 
@@ -409,9 +409,9 @@ impl Sink for JsonSink {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64> {
+    fn settle(mut self: Box<Self>) -> Result<Settled> {
         self.send()?;
-        self.destination.finish()
+        self.destination.settle()
     }
 
     fn is_closed(&self) -> bool {

@@ -1,6 +1,6 @@
-//! Where batches of rows are written: CSV, JSON lines, Parquet and Arrow IPC, to a file or standard output.
+//! Where batches of rows are written: CSV, JSON lines, Parquet and Arrow IPC, to a file, an object or standard output.
 //!
-//! Invariants: nothing stands under a file's final name before [`Sink::finish`] has renamed it there,
+//! Invariants: nothing stands under a file's final name before [`Settled::publish`] has put it there,
 //! complete and synced; a sink dropped unfinished takes its temporary file away; a file that exists is
 //! replaced only on request; and memory is bounded, by [`csv::BUFFER_BYTES`] or
 //! [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tonnage_core::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     table::nearest,
 };
+use tonnage_places::url_of;
 
 use crate::sources::Format;
 
@@ -30,16 +31,23 @@ use self::{
     parquet::{ParquetOptions, ParquetSink},
 };
 
-pub use self::destination::Compression;
+pub use self::destination::{Compression, Settled, Written};
+
+/// The name of what lists the files of an unload. It is not read as one of them.
+pub const MANIFEST: &str = "_manifest.json";
 
 /// Takes batches of one schema.
 pub trait Sink: Send {
     /// Writes a batch. An error leaves the sink good for nothing but to be dropped.
     fn write(&mut self, batch: &RecordBatch) -> Result<()>;
 
-    /// Writes what is held back, syncs the file and gives it its name. Returns the bytes written, after
-    /// compression.
-    fn finish(self: Box<Self>) -> Result<u64>;
+    /// Writes what is held back and brings all of it to its place, where it is not seen yet.
+    fn settle(self: Box<Self>) -> Result<Settled>;
+
+    /// Settles the file and gives it its name.
+    fn finish(self: Box<Self>) -> Result<Written> {
+        self.settle()?.publish()
+    }
 
     /// Whether the other end of a pipe was closed. What is written from then on goes nowhere, without an
     /// error: a reader that has seen enough (`head`) is no failure, but the caller had better stop.
@@ -51,7 +59,7 @@ pub trait Sink: Send {
 /// What to write and how.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Output {
-    /// The file; `-` is standard output.
+    /// The file, or the URL of an object; `-` is standard output.
     pub path: PathBuf,
     /// The format; none takes it from the file's ending, and CSV for standard output.
     pub format: Option<Format>,
@@ -59,6 +67,8 @@ pub struct Output {
     pub compression: Option<Compression>,
     /// Whether a file that exists is replaced.
     pub overwrite: bool,
+    /// Whether the SHA-256 of a file is computed while it is written.
+    pub checksum: bool,
     /// Used for CSV and TSV.
     pub csv: CsvOptions,
     /// Used for Parquet.
@@ -73,6 +83,7 @@ impl Output {
             format: None,
             compression: None,
             overwrite: false,
+            checksum: false,
             csv: CsvOptions::default(),
             parquet: ParquetOptions::default(),
         }
@@ -125,7 +136,7 @@ pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
             matches!(format, Format::Parquet | Format::Arrow) || compression != Compression::None,
             compression,
         ),
-        false => Destination::file(&output.path, output.overwrite, compression),
+        false => Destination::file(output, compression),
     };
     match format {
         Format::Csv | Format::Tsv => {
@@ -158,29 +169,62 @@ pub fn check(output: &Output) -> Result<()> {
     }
 }
 
-/// Finishes all of `sinks`, each with the path that it writes to, and returns the bytes of each. If one cannot be
-/// finished, files that were are removed again: a part of what belongs together never stands where all is looked for.
-pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<u64>> {
-    let (mut finished, mut bytes) = (Vec::new(), Vec::new());
-    for (sink, path) in sinks {
-        match sink.finish() {
+/// Finishes all of `sinks`, each with the path that it writes to. None of the files is seen before all are in their
+/// places. If one cannot be given its name, files that were are removed again: a part of what belongs together never
+/// stands where all is looked for.
+pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<Written>> {
+    let settled = sinks.into_iter().map(|(sink, path)| Ok((sink.settle()?, path)));
+    let settled: Vec<_> = settled.collect::<Result<_>>()?;
+    let (mut finished, mut all) = (Vec::new(), Vec::new());
+    for (settled, path) in settled {
+        match settled.publish() {
             Ok(written) => {
                 finished.push(path);
-                bytes.push(written);
+                all.push(written);
             }
             Err(error) => {
                 for path in finished.iter().filter(|path| path.as_os_str() != "-") {
-                    // Devices and pipes are not ours; what a link leads to is what was written.
-                    if let Some(file) = path.canonicalize().ok().filter(|file| file.is_file()) {
-                        // What does not go is whole by itself; the error says that there is no more.
-                        let _ = std::fs::remove_file(file);
-                    }
+                    // What does not go is whole by itself; the error says that there is no more.
+                    let _ = remove(path);
                 }
                 return Err(error);
             }
         }
     }
-    Ok(bytes)
+    Ok(all)
+}
+
+/// Writes a small file or object at once, in the place of one that is there.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    if let Some(url) = url_of(path) {
+        return tonnage_places::write_whole(url, bytes.to_vec());
+    }
+    let output = Output {
+        overwrite: true,
+        ..Output::new(path)
+    };
+    let mut destination = Destination::file(&output, Compression::None)?;
+    let written = std::io::Write::write_all(&mut destination, bytes);
+    written.map_err(|cause| destination.error(cause))?;
+    destination.settle()?.publish()?;
+    Ok(())
+}
+
+/// Removes a file or an object that was written. Devices and pipes are not ours; of a link, what it leads to is removed,
+/// as that is what was written.
+pub fn remove(path: &Path) -> Result<()> {
+    if let Some(url) = url_of(path) {
+        return tonnage_places::remove(url);
+    }
+    match path.canonicalize() {
+        Ok(file) if file.is_file() => std::fs::remove_file(&file).map_err(|cause| {
+            Error::new(
+                ErrorKind::Refused,
+                format!("cannot remove {}: {cause}", path.display()),
+            )
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The format and compression of an output, from what was asked for and the file's endings.

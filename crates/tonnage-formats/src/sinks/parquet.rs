@@ -8,7 +8,7 @@
 //! away in every row group, and Snappy runs over random text for an eighth of its size: together a third of the processor
 //! time of unloading such text.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, io};
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch},
@@ -24,7 +24,10 @@ use parquet::{
 };
 use tonnage_core::error::{Error, ErrorKind, Result};
 
-use super::{Sink, destination::Destination};
+use super::{
+    Settled, Sink,
+    destination::{Destination, written},
+};
 
 /// How the pages of a Parquet file are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +125,7 @@ impl Sink for ParquetSink {
         written.map_err(|e| failed(&self.shown, ErrorKind::Refused, e))
     }
 
-    fn finish(mut self: Box<Self>) -> Result<u64> {
+    fn settle(mut self: Box<Self>) -> Result<Settled> {
         self.writer(None)?;
         let Self { state, shown, .. } = *self;
         let State::Writing(writer) = state else {
@@ -131,7 +134,7 @@ impl Sink for ParquetSink {
         let destination = writer
             .into_inner()
             .map_err(|e| failed(&shown, ErrorKind::Refused, e))?;
-        destination.finish()
+        destination.settle()
     }
 
     fn is_closed(&self) -> bool {
@@ -217,5 +220,13 @@ fn is_dense(text: &[u8]) -> bool {
 }
 
 fn failed(shown: &str, kind: ErrorKind, cause: ParquetError) -> Error {
+    let cause = match cause {
+        // What the place says by itself.
+        ParquetError::External(cause) if cause.is::<io::Error>() => match cause.downcast::<io::Error>() {
+            Ok(cause) => return written(shown, *cause),
+            Err(cause) => ParquetError::External(cause),
+        },
+        cause => cause,
+    };
     Error::new(kind, format!("cannot write {shown} as Parquet: {cause}")).caused_by(cause)
 }

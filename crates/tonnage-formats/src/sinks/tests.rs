@@ -274,7 +274,7 @@ fn write_file(output: &Output, batches: &[RecordBatch]) -> Result<u64> {
     for batch in batches {
         sink.write(batch)?;
     }
-    sink.finish()
+    Ok(sink.finish()?.bytes)
 }
 
 #[test]

@@ -4,13 +4,13 @@
 //! so that its bytes are counted and hashed as they lie on the disk.
 
 use std::{
-    fs::File,
     io::{self, BufReader, Read},
     sync::Arc,
 };
 
 use flate2::{CrcReader, read::DeflateDecoder};
 use tonnage_core::error::{Error, Result};
+use tonnage_places::File;
 use zip::{CompressionMethod, ZipArchive};
 
 /// What an archive begins with.

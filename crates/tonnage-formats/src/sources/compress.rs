@@ -5,8 +5,7 @@
 //! that ends early is an error, never a short file.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader, Cursor, Read, Seek},
+    io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -18,6 +17,7 @@ use tonnage_core::{
     error::{Error, Result},
     sync::Lock,
 };
+use tonnage_places::{File, Object};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::{
@@ -25,6 +25,7 @@ use super::{
     archive::{self, MemberReader, ZIP_MAGIC},
     damage::caught,
     excel,
+    pinned::Pinned,
 };
 
 /// Bytes looked at to recognise a file.
@@ -103,6 +104,10 @@ pub struct ByteStream {
     taken: Arc<Mutex<Taken>>,
     /// The file that is read, if it is one.
     file: Option<File>,
+    /// The object that it is, if it is one.
+    object: Option<Object>,
+    /// A step was put behind decompression.
+    mapped: bool,
 }
 
 /// What was taken from a file so far, as it lies on the disk.
@@ -119,20 +124,29 @@ impl ByteStream {
             let error = format!("{}: cannot be opened: {}", file.shown, plain(&cause));
             Error::input(error).caused_by(cause)
         };
-        match &file.path {
-            Some(path) => {
-                let opened = File::open(path);
+        match (&file.path, &file.object) {
+            (None, None) => Self::of_reader(file.shown.clone(), io::stdin()),
+            (None, Some(object)) if !object.has_ranges() => {
+                let read = object.stream().map_err(unopened)?;
+                let stream = Self::of_reader(file.shown.clone(), read);
+                let mut stream = stream.map_err(|error| object.failure().unwrap_or(error))?;
+                stream.object = Some(object.clone());
+                Ok(stream)
+            }
+            _ => {
+                let opened = file.opened();
                 let opened = opened.map_err(|cause| file.check().err().unwrap_or_else(|| unopened(cause)))?;
                 file.check_open(Some(&opened))?;
                 let read = opened.try_clone().map_err(unopened)?;
-                let mut stream = match file.identity {
-                    Some(_) => Self::of_file(file, read)?,
-                    None => Self::of_reader(file.shown.clone(), read)?,
+                let stream = match file.identity {
+                    Some(_) => Self::of_file(file, read),
+                    None => Self::of_reader(file.shown.clone(), read),
                 };
+                let mut stream = stream.map_err(|error| file.check().err().unwrap_or(error))?;
                 stream.file = Some(opened);
+                stream.object.clone_from(&file.object);
                 Ok(stream)
             }
-            None => Self::of_reader(file.shown.clone(), io::stdin()),
         }
     }
 
@@ -183,6 +197,8 @@ impl ByteStream {
             compression,
             taken,
             file: None,
+            object: None,
+            mapped: false,
         })
     }
 
@@ -226,6 +242,8 @@ impl ByteStream {
             compression,
             taken,
             file: None,
+            object: None,
+            mapped: false,
         })
     }
 
@@ -266,7 +284,30 @@ impl ByteStream {
         }
         start.truncate(filled);
         let again = Cursor::new(start.clone());
-        Ok((self.map(|reader| Box::new(again.chain(reader))), start))
+        self.reader = Box::new(again.chain(self.reader));
+        Ok((self, start))
+    }
+
+    /// Goes on at `offset` without reading what lies before; false where it cannot: on a disk, behind decompression or
+    /// a further step. What is then hashed is no longer all of the file.
+    pub fn go_to(&mut self, offset: u64) -> Result<bool> {
+        let Some(file @ File::Object(_)) = &self.file else {
+            return Ok(false);
+        };
+        if self.compression != Compression::None || self.mapped {
+            return Ok(false);
+        }
+        let reader = file.try_clone().and_then(|mut file| {
+            let there = file.seek(SeekFrom::Start(offset))?;
+            Ok((file, there))
+        });
+        let (reader, there) = reader.map_err(|cause| self.failed(cause))?;
+        lock(&self.taken).bytes = there;
+        self.reader = Box::new(Counted {
+            reader,
+            taken: self.taken.clone(),
+        });
+        Ok(true)
     }
 
     /// Puts a further step behind decompression.
@@ -274,6 +315,7 @@ impl ByteStream {
     pub fn map(self, step: impl FnOnce(Box<dyn Read + Send>) -> Box<dyn Read + Send>) -> Self {
         Self {
             reader: step(self.reader),
+            mapped: true,
             ..self
         }
     }
@@ -293,6 +335,9 @@ impl ByteStream {
     }
 
     fn failed(&self, cause: io::Error) -> Error {
+        if let Some(error) = self.object.as_ref().and_then(Object::failure) {
+            return error;
+        }
         let (shown, name) = (&self.shown, self.compression.name());
         let error = match (self.compression, cause.kind()) {
             (Compression::None, _) => Error::input(format!("{shown}: cannot be read: {}", plain(&cause)))
@@ -454,10 +499,10 @@ pub(crate) fn digest_of(file: &InputFile) -> Result<u64> {
         let error = format!("{}: cannot be read: {}", file.shown, plain(&cause));
         file.check().err().unwrap_or(Error::input(error).caused_by(cause))
     };
-    let Some(path) = &file.path else {
-        return Err(Error::bug("what standard input held before cannot be read again"));
-    };
-    let mut opened = File::open(path).map_err(unreadable)?;
+    if let Some(pinned) = Pinned::of(file) {
+        return Ok(pinned.whole());
+    }
+    let mut opened = file.opened().map_err(unreadable)?;
     let mut hash = Xxh3Default::new();
     let mut buffer = vec![0; COMPRESSED_READ_BYTES];
     loop {
@@ -628,6 +673,7 @@ mod tests {
             let file = InputFile {
                 shown: "f".into(),
                 path: Some(path.clone()),
+                object: None,
                 identity: None,
                 state: None,
                 sheet: None,

@@ -1,4 +1,4 @@
-//! From what a user names to the files that are read: paths, globs, directories, standard input.
+//! From what a user names to the files that are read: paths, URLs, globs, directories, standard input.
 //!
 //! All inputs of a run have one format. The order is that of the arguments, within a glob or directory that
 //! of the names, so that it is the same on every attempt.
@@ -18,6 +18,7 @@ use tonnage_core::{
     ledger::InputIdentity,
     table::nearest,
 };
+use tonnage_places::Object;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
     compress::{ByteStream, PARQUET_MAGIC, plain},
     state::FileState,
 };
+use crate::sinks::MANIFEST;
 
 /// Bytes by which the format of a file is told whose name does not tell it.
 const LOOKED_AT_BYTES: usize = 4 << 10;
@@ -74,6 +76,10 @@ pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>
     for input in inputs {
         if input == STDIN {
             files.push(stdin());
+        } else if tonnage_places::is_url(input) {
+            let is_wanted = move |name: &str| is_of(Path::new(name), format);
+            let objects = tonnage_places::find(input, is_wanted)?;
+            files.extend(objects.into_iter().map(of_object));
         } else if Path::new(input).is_dir() {
             directory(input, format, &mut files)?;
         } else if input.contains(['*', '?', '[']) && !Path::new(input).exists() {
@@ -84,7 +90,7 @@ pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>
     }
     if files.is_empty() {
         return Err(Error::config("no input is named")
-            .hint("name a file, a directory, a glob or - for standard input"));
+            .hint("name a file, a directory, a glob, a URL or - for standard input"));
     }
     refuse_repeats(&files)?;
     let format = match format {
@@ -113,6 +119,7 @@ fn stdin() -> InputFile {
     InputFile {
         shown: STDIN_SHOWN.into(),
         path: None,
+        object: None,
         identity: None,
         state: None,
         sheet: None,
@@ -143,10 +150,31 @@ fn file(path: &Path) -> Result<InputFile> {
     Ok(InputFile {
         shown,
         path: Some(path.to_owned()),
+        object: None,
         identity,
         state,
         sheet: None,
     })
+}
+
+/// One object. It is known again by its URL, its size and its version.
+fn of_object(object: Object) -> InputFile {
+    // What is read from its beginning only cannot be read again with certainty.
+    let bytes = object.bytes().filter(|_| object.has_ranges());
+    InputFile {
+        shown: object.url().into(),
+        path: None,
+        identity: bytes.map(|bytes| InputIdentity {
+            path: object.url().to_owned(),
+            bytes,
+            modified_nanos: object.modified_nanos(),
+            named: None,
+            sample: object.version(),
+        }),
+        object: Some(object),
+        state: None,
+        sheet: None,
+    }
 }
 
 /// The path goes into the ledger and into rejects, which are text.
@@ -255,8 +283,7 @@ fn directory(shown: &str, format: Option<Format>, files: &mut Vec<InputFile>) ->
     let before = files.len();
     for name in names {
         let path = directory.join(name);
-        let Some(found) = format_of(&path) else { continue };
-        if format.is_some_and(|wanted| !alike(wanted, found)) || path.is_dir() {
+        if !is_of(&path, format) || path.is_dir() {
             continue;
         }
         files.push(file(&path)?);
@@ -270,6 +297,12 @@ fn directory(shown: &str, format: Option<Format>, files: &mut Vec<InputFile>) ->
         );
     }
     Ok(())
+}
+
+/// Whether a file of a directory has a known ending, and one of `format` if given.
+fn is_of(path: &Path, format: Option<Format>) -> bool {
+    let is_manifest = path.file_name().is_some_and(|name| name == MANIFEST);
+    !is_manifest && format_of(path).is_some_and(|found| format.is_none_or(|wanted| alike(wanted, found)))
 }
 
 /// Whether files of the one format may be read as the other: all that is delimited text.
@@ -366,10 +399,16 @@ fn refuse_repeats(files: &[InputFile]) -> Result<()> {
     let mut paths = HashMap::new();
     let mut places = HashMap::new();
     for file in files {
-        let path = match (&file.identity, &file.path) {
-            (Some(identity), _) => PathBuf::from(&identity.path),
-            (None, Some(path)) => path.clone(),
-            (None, None) => PathBuf::from(STDIN),
+        let path = match (&file.object, &file.identity, &file.path) {
+            // What follows a question mark is not shown, and may name another file.
+            (Some(object), ..) => PathBuf::from(format!(
+                "{} {}",
+                object.url(),
+                object.version().unwrap_or_default()
+            )),
+            (None, Some(identity), _) => PathBuf::from(&identity.path),
+            (None, None, Some(path)) => path.clone(),
+            (None, None, None) => PathBuf::from(STDIN),
         };
         let shown = &file.shown;
         let error = match paths.insert(path, shown) {
@@ -396,18 +435,26 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
     let mut common: Option<(Format, &InputFile)> = None;
     for file in files {
         // What has no identity is a pipe, whose name says nothing: /dev/fd/63.
-        let (Some(_), Some(path)) = (&file.identity, &file.path) else {
-            continue;
+        let name = match (&file.object, &file.identity, &file.path) {
+            (Some(object), ..) => PathBuf::from(object.name()),
+            (None, Some(_), Some(path)) => path.clone(),
+            _ => continue,
         };
-        let format = match format_of(path) {
+        let known = match format_of(&name) {
+            // It would have to be asked for twice.
+            None if file.identity.is_none() => None,
+            None => by_content(file)?,
+            known => known,
+        };
+        let format = match known {
             Some(format) => format,
-            None => by_content(file)?.ok_or_else(|| {
-                Error::config(format!(
+            None => {
+                return Err(Error::config(format!(
                     "{}: neither its ending nor its content tells its format",
                     file.shown
                 ))
-                .hint("name it with --format: csv, tsv, json, parquet or arrow")
-            })?,
+                .hint("name it with --format: csv, tsv, json, parquet or arrow"));
+            }
         };
         match common {
             None => common = Some((format, file)),

@@ -14,18 +14,20 @@ pub mod files;
 pub(crate) mod infer;
 pub mod json;
 pub mod parquet;
+mod pinned;
 pub mod rows;
 pub mod state;
 pub(crate) mod text;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use tonnage_core::{
     error::{Error, Result},
     ledger::InputIdentity,
     parse::ValueFormats,
-    source::Source,
+    source::{PIPE, Source},
 };
+use tonnage_places::{File, Object};
 
 /// Opens what a user names as one source: paths, globs, directories, `-` for standard input. `format` is told
 /// by the files' endings where it is not given.
@@ -70,14 +72,36 @@ fn refuse_text(files: &[InputFile]) -> Result<()> {
 pub struct InputFile {
     /// As the user named it; goes into messages and rejects.
     pub shown: Arc<str>,
-    /// Where it is; `None` is standard input.
+    /// Where it is on a disk; `None` for standard input and for an object.
     pub path: Option<PathBuf>,
-    /// Absolute path, size and time; `None` for what cannot be read again.
+    /// The object that it is; `None` for standard input and on a disk.
+    pub object: Option<Object>,
+    /// Absolute path or URL, size and time; `None` for what cannot be read again.
     pub identity: Option<InputIdentity>,
-    /// What it was when it was found; `None` for what cannot be read again.
+    /// What it was on a disk when it was found; `None` for what cannot be read again, and for objects.
     pub state: Option<state::FileState>,
     /// The sheet to read, where it is an Excel file; none for the first.
     pub sheet: Option<Arc<str>>,
+}
+
+impl InputFile {
+    /// Opens it for reading from any position; `Unsupported` where it can only be read from its beginning to its end.
+    pub(crate) fn opened(&self) -> io::Result<File> {
+        match (&self.path, &self.object) {
+            (Some(path), _) => File::open(path),
+            (None, Some(object)) if object.has_ranges() => Ok(File::of_object(object)),
+            (None, _) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// What the files are that cannot be read a second time.
+fn not_rereadable(files: &[InputFile]) -> &'static str {
+    let is_object = |file: &InputFile| file.identity.is_none() && file.object.is_some();
+    match files.iter().any(is_object) {
+        true => "the server gives a file from its beginning only",
+        false => PIPE,
+    }
 }
 
 /// A file's format.

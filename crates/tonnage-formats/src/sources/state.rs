@@ -5,7 +5,7 @@
 //! changed by then.
 
 use std::{
-    fs::{self, File, Metadata},
+    fs::{self, Metadata},
     io,
     path::Path,
     time::UNIX_EPOCH,
@@ -15,6 +15,7 @@ use tonnage_core::{
     error::{Error, Result},
     report::Grouped,
 };
+use tonnage_places::File;
 
 use super::{InputFile, compress::plain};
 
@@ -54,7 +55,7 @@ impl FileState {
     }
 
     /// The same of a file that is read as `open`: it may be removed meanwhile, but not replaced.
-    pub fn check_open(&self, open: &File, path: &Path, shown: &str) -> Result<()> {
+    pub fn check_open(&self, open: &fs::File, path: &Path, shown: &str) -> Result<()> {
         let unreadable = |cause: io::Error| {
             Error::input(format!("{shown}: cannot be read: {}", plain(&cause))).caused_by(cause)
         };
@@ -100,17 +101,20 @@ fn inode(_: &Metadata) -> Option<(u64, u64)> {
 }
 
 impl InputFile {
-    /// `Input` where the file is no longer what it was when it was found. Of a pipe nothing can be said.
+    /// `Input` where the file is no longer what it was when it was found, or an object could not be read. Of a pipe
+    /// nothing can be said.
     pub(crate) fn check(&self) -> Result<()> {
-        match (&self.state, &self.path) {
-            (Some(state), Some(path)) => state.check(path, &self.shown),
+        match (&self.state, &self.path, &self.object) {
+            (Some(state), Some(path), _) => state.check(path, &self.shown),
+            // Each request asks for the version that was found.
+            (.., Some(object)) => object.failure().map_or(Ok(()), Err),
             _ => Ok(()),
         }
     }
 
     /// The same of a file that is read as `open`.
     pub(crate) fn check_open(&self, open: Option<&File>) -> Result<()> {
-        match (&self.state, &self.path, open) {
+        match (&self.state, &self.path, open.and_then(File::disk)) {
             (Some(state), Some(path), Some(open)) => state.check_open(open, path, &self.shown),
             _ => self.check(),
         }

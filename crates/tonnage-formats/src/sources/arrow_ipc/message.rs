@@ -7,7 +7,6 @@
 use std::{
     collections::HashMap,
     fmt::Display,
-    fs::File,
     io::{self, Read, Seek, SeekFrom},
     sync::Arc,
 };
@@ -20,12 +19,14 @@ use arrow::{
     ipc::{self, MessageHeader, MetadataVersion, convert::fb_to_schema, reader::FileDecoder},
 };
 use tonnage_core::error::{Error, Result};
+use tonnage_places::File;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::sources::{
     InputFile,
     compress::{ByteStream, Compression},
     damage::{HELD_BYTES_MAX, METADATA_BYTES_MAX, guarded, is_room, no_memory},
+    pinned::Pinned,
 };
 
 /// At both ends of the file form.
@@ -105,6 +106,8 @@ struct Indexed {
     bytes: u64,
     /// Of the footer, the dictionaries and the batches that were read or skipped.
     hash: Xxh3Default,
+    /// The version that stands for the hash of the batches, where there is one.
+    pinned: Option<Pinned>,
     dictionaries: Vec<ipc::Block>,
     batches: Vec<ipc::Block>,
     next: usize,
@@ -117,10 +120,8 @@ impl Messages {
         let mut ahead = Vec::new();
         fill(&mut bytes, &mut ahead, HEAD_BYTES as u64)?;
         let has_magic = ahead.starts_with(MAGIC);
-        if let (true, Compression::None, Some(_), Some(path)) =
-            (has_magic, bytes.compression(), &input.identity, &input.path)
-        {
-            return Self::open_indexed(&input.shown, path);
+        if let (true, Compression::None, Some(_)) = (has_magic, bytes.compression(), &input.identity) {
+            return Self::open_indexed(input);
         }
         if has_magic {
             // Zeros fill the head up to where the first message may begin.
@@ -173,15 +174,18 @@ impl Messages {
         })
     }
 
-    fn open_indexed(shown: &Arc<str>, path: &std::path::Path) -> Result<Self> {
-        let cannot =
-            |cause: io::Error| Error::input(format!("cannot read {shown}: {cause}")).caused_by(cause);
+    fn open_indexed(input: &InputFile) -> Result<Self> {
+        let shown = &input.shown;
+        let cannot = |cause: io::Error| {
+            let error = Error::input(format!("cannot read {shown}: {cause}")).caused_by(cause);
+            input.check().err().unwrap_or(error)
+        };
         let incomplete = |why: String| {
             Error::input(format!("{shown} is not a complete Arrow file: {why}"))
                 .hint("it may still be being written, or a copy of it was cut short: copy or write it again")
         };
-        let mut file = File::open(path).map_err(cannot)?;
-        let bytes = file.metadata().map_err(cannot)?.len();
+        let mut file = input.opened().map_err(cannot)?;
+        let bytes = file.size().map_err(cannot)?;
         let Some(room) = bytes.checked_sub(TAIL_BYTES + HEAD_BYTES as u64) else {
             return Err(incomplete(format!("it has {bytes} bytes only")));
         };
@@ -239,6 +243,7 @@ impl Messages {
                 file,
                 bytes,
                 hash,
+                pinned: Pinned::of(input),
                 dictionaries,
                 batches,
                 next: 0,
@@ -317,12 +322,13 @@ impl Messages {
                 if skipped + count > rows {
                     break;
                 }
-                let message = indexed
-                    .read(&block)
-                    .map_err(|flaw| flaw.at(&self.shown, at_row))?;
+                if indexed.pinned.is_none() {
+                    let message = indexed.read(&block);
+                    let message = message.map_err(|flaw| flaw.at(&self.shown, at_row))?;
+                    indexed.hash.update(&message.bytes);
+                }
                 skipped += count;
                 indexed.next += 1;
-                indexed.hash.update(&message.bytes);
             }
             self.rows += skipped;
         }
@@ -332,6 +338,11 @@ impl Messages {
     /// Of the footer, the dictionaries and the batches so far, or of all that was read of a stream.
     pub fn hash(&self) -> u64 {
         match &self.form {
+            Container::File(Indexed {
+                pinned: Some(pinned),
+                next,
+                ..
+            }) => pinned.before(*next as u64),
             Container::File(indexed) => indexed.hash.digest(),
             Container::Stream(stream) => stream.hash.digest(),
         }
@@ -370,7 +381,9 @@ impl Indexed {
             let message = self.read(&block)?;
             message.check(held)?;
             self.next += 1;
-            self.hash.update(&message.bytes);
+            if self.pinned.is_none() {
+                self.hash.update(&message.bytes);
+            }
             if let Some(batch) = guarded(|| decoder.read_record_batch(&message.block, &message.bytes))? {
                 return Ok(Some(batch));
             }

@@ -34,7 +34,7 @@ use tonnage_core::{
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, Origin, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
+    source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
 
 use self::message::Messages;
@@ -42,6 +42,7 @@ use super::{
     InputFile,
     columns::merge_columns,
     damage::{changed_before, guarded, has_changed},
+    not_rereadable,
     text::window::chained,
 };
 
@@ -281,7 +282,7 @@ impl Source for ArrowSource {
     }
 
     fn not_rereadable(&self) -> &'static str {
-        PIPE
+        not_rereadable(&self.files)
     }
 
     fn extents(&self) -> &[Extent] {

@@ -615,6 +615,7 @@ fn a_pipe_is_read_once_and_cannot_be_resumed() {
         .map(|index| InputFile {
             shown: format!("pipe{index}").into(),
             path: Some(files.names[index].clone()),
+            object: None,
             identity: None,
             state: None,
             sheet: None,

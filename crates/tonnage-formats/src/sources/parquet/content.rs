@@ -6,15 +6,15 @@
 
 use std::{
     collections::VecDeque,
-    fs::File,
     io::{self, Read, Seek, SeekFrom},
 };
 
 use tonnage_core::{error::Result, source::ReadRequest};
+use tonnage_places::File;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::file::{Footer, ParquetFile, damaged};
-use crate::sources::damage::guarded;
+use crate::sources::{damage::guarded, pinned::Pinned};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -24,6 +24,8 @@ pub(super) struct Content {
     pub file: File,
     groups: VecDeque<Group>,
     hash: Xxh3Default,
+    /// The version that stands for what was hashed, where there is one, and the row groups before.
+    pinned: Option<(Pinned, u64)>,
     /// Bytes that may still be hashed: a footer may point to the same ones many times.
     left: u64,
     buffer: Vec<u8>,
@@ -63,7 +65,7 @@ impl Content {
             let chunks = guarded(|| Ok::<_, String>(wanted.map(|(_, chunk)| chunk.byte_range()).collect()));
             groups.push_back(Group {
                 rows_before,
-                chunks: chunks.map_err(|why| damaged(&file.shown, rows_before, why))?,
+                chunks: chunks.map_err(|why| damaged(&file.input.shown, rows_before, why))?,
             });
             rows_before += rows;
         }
@@ -73,6 +75,7 @@ impl Content {
             file: open,
             groups,
             hash,
+            pinned: Pinned::of(&file.input).map(|pinned| (pinned, 0)),
             left: file.bytes,
             buffer: vec![0; READ_BYTES],
         })
@@ -83,18 +86,25 @@ impl Content {
         while self.groups.front().is_some_and(|group| group.rows_before < row)
             && let Some(group) = self.groups.pop_front()
         {
+            if let Some((_, begun)) = &mut self.pinned {
+                *begun += 1;
+                continue;
+            }
             for (offset, bytes) in group.chunks {
                 self.take(offset, bytes)?;
             }
         }
-        Ok(self.hash.digest())
+        Ok(match self.pinned {
+            Some((pinned, begun)) => pinned.before(begun),
+            None => self.hash.digest(),
+        })
     }
 
     fn take(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
         let bytes = bytes.min(self.left);
         self.left -= bytes;
         self.file.seek(SeekFrom::Start(offset))?;
-        let mut chunk = (&self.file).take(bytes);
+        let mut chunk = (&mut self.file).take(bytes);
         loop {
             match chunk.read(&mut self.buffer) {
                 Ok(0) => return Ok(()),

@@ -1,14 +1,9 @@
 //! One Parquet file: its footer, and what is wrong with files.
 
-use std::{
-    fmt::Display,
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{fmt::Display, io, sync::Arc};
 
 use arrow::datatypes::{DataType, FieldRef, Schema, TimeUnit};
+use bytes::Bytes;
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     basic::{LogicalType, Type as PhysicalType},
@@ -18,18 +13,17 @@ use parquet::{
 use tonnage_core::{
     convert::suggested,
     error::{Error, Result},
-    ledger::InputIdentity,
     reader::BeyondArrow,
     source::{ReadRequest, SourceColumn},
     types::ColumnType,
 };
+use tonnage_places::File;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::claims::check_footer;
 use crate::sources::{
     InputFile,
     damage::{METADATA_BYTES_MAX, guarded, has_changed},
-    state::FileState,
 };
 
 /// At either end of every file.
@@ -41,6 +35,9 @@ const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 /// The length of the footer, then the magic.
 const TAIL_BYTES: u64 = 8;
 
+/// The end of an object that is asked for at once.
+const END_BYTES: u64 = 64 << 10;
+
 /// The most bytes that values of a fixed length may take in a block: room is made for as many as a block has rows,
 /// also where all of them are null.
 const FIXED_BLOCK_BYTES_MAX: u64 = 256 << 20;
@@ -48,11 +45,7 @@ const FIXED_BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// What is kept of a file while others are read: little, because there may be thousands.
 #[derive(Debug)]
 pub(super) struct ParquetFile {
-    /// As the user named it.
-    pub shown: Arc<str>,
-    pub identity: Option<InputIdentity>,
-    path: PathBuf,
-    state: Option<FileState>,
+    pub input: InputFile,
     /// Size of the file.
     pub bytes: u64,
     /// Rows of all row groups.
@@ -87,23 +80,30 @@ pub(super) struct Footer {
 impl ParquetFile {
     /// Opens the file and reads its footer.
     pub fn open(input: InputFile) -> Result<(Self, Footer)> {
-        let Some(path) = input.path.clone() else {
-            return Err(Error::config("Parquet cannot be read from standard input")
-                .hint("save it to a file first: a Parquet file is read from its end"));
-        };
+        const FROM_ITS_END: &str = "save it to a file first: a Parquet file is read from its end";
+        match (&input.path, &input.object) {
+            (None, None) => {
+                return Err(Error::config("Parquet cannot be read from standard input").hint(FROM_ITS_END));
+            }
+            (None, Some(object)) if !object.has_ranges() => {
+                let error = format!(
+                    "{}: the server gives the file from its beginning only",
+                    input.shown
+                );
+                return Err(Error::config(error).hint(FROM_ITS_END));
+            }
+            _ => {}
+        }
         let read = || {
-            let (mut file, bytes) = open(&path, &input.shown)?;
-            let footer = Footer::read(&mut file, bytes, &input.shown)?;
+            let (file, bytes) = open(&input)?;
+            let footer = Footer::read(&file, bytes, &input.shown)?;
             Ok((bytes, footer))
         };
         let read = read();
         input.check()?;
         let (bytes, footer) = read?;
         let file = Self {
-            shown: input.shown,
-            identity: input.identity,
-            path,
-            state: input.state,
+            input,
             bytes,
             rows: footer.group_rows.iter().sum(),
             bytes_uncompressed: footer.bytes_uncompressed,
@@ -115,35 +115,31 @@ impl ParquetFile {
 
     /// `Input` if the file is no longer what it was when it was found.
     pub fn check(&self) -> Result<()> {
-        match &self.state {
-            Some(state) => state.check(&self.path, &self.shown),
-            None => Ok(()),
-        }
+        self.input.check()
     }
 
     /// The same of the file read as `open`.
     pub fn check_open(&self, open: &File) -> Result<()> {
-        match &self.state {
-            Some(state) => state.check_open(open, &self.path, &self.shown),
-            None => Ok(()),
-        }
+        self.input.check_open(Some(open))
     }
 
     /// Opens the file once more.
     pub fn file(&self) -> Result<File> {
-        Ok(open(&self.path, &self.shown)?.0)
+        Ok(open(&self.input)?.0)
     }
 
     /// Opens the file again to read rows. `Input` if it is not what it was.
     pub fn reopen(&self) -> Result<(File, Footer)> {
         self.check()?;
-        let (mut file, bytes) = open(&self.path, &self.shown)?;
+        let shown = &self.input.shown;
+        let (file, bytes) = open(&self.input)?;
         if bytes != self.bytes {
-            return Err(has_changed(&self.shown));
+            return Err(has_changed(shown));
         }
-        let footer = Footer::read(&mut file, bytes, &self.shown)?;
+        let footer = Footer::read(&file, bytes, shown);
+        let footer = footer.map_err(|error| self.check().err().unwrap_or(error))?;
         if footer.hash != self.footer_hash {
-            return Err(has_changed(&self.shown));
+            return Err(has_changed(shown));
         }
         Ok((file, footer))
     }
@@ -165,20 +161,22 @@ impl ParquetFile {
     }
 }
 
-fn open(path: &std::path::Path, shown: &str) -> Result<(File, u64)> {
-    let cannot =
-        |cause: std::io::Error| Error::input(format!("cannot open {shown}: {cause}")).caused_by(cause);
-    let file = File::open(path).map_err(cannot)?;
-    let metadata = file.metadata().map_err(cannot)?;
-    if !metadata.is_file() {
+fn open(input: &InputFile) -> Result<(File, u64)> {
+    let shown = &input.shown;
+    let cannot = |cause: io::Error| Error::input(format!("cannot open {shown}: {cause}")).caused_by(cause);
+    let file = input.opened().map_err(cannot)?;
+    if let Some(open) = file.disk()
+        && !open.metadata().map_err(cannot)?.is_file()
+    {
         return Err(Error::input(format!("{shown} is not a file"))
             .hint("Parquet is read from its end, so a pipe or a directory will not do"));
     }
-    Ok((file, metadata.len()))
+    let bytes = file.size().map_err(cannot)?;
+    Ok((file, bytes))
 }
 
 impl Footer {
-    fn read(file: &mut File, bytes: u64, shown: &str) -> Result<Self> {
+    fn read(file: &File, bytes: u64, shown: &str) -> Result<Self> {
         let encoded = footer_bytes(file, bytes, shown)?;
         check_footer(&encoded)
             .map_err(|why| incomplete(shown, format_args!("its footer makes no sense: {why}")))?;
@@ -214,36 +212,40 @@ impl Footer {
 }
 
 /// The footer as it is in the file.
-fn footer_bytes(file: &mut File, bytes: u64, shown: &str) -> Result<Vec<u8>> {
-    let cannot =
-        |cause: std::io::Error| Error::input(format!("cannot read {shown}: {cause}")).caused_by(cause);
-    let mut head = [0; MAGIC.len()];
-    let mut tail = [0; TAIL_BYTES as usize];
+fn footer_bytes(file: &File, bytes: u64, shown: &str) -> Result<Bytes> {
+    let cannot = |cause: io::Error| Error::input(format!("cannot read {shown}: {cause}")).caused_by(cause);
     if bytes == 0 {
         return Err(incomplete(shown, "it is empty"));
     }
     if bytes < TAIL_BYTES + MAGIC.len() as u64 {
         return Err(incomplete(shown, format_args!("it has {bytes} bytes only")));
     }
-    file.read_exact(&mut head).map_err(cannot)?;
-    file.seek(SeekFrom::Start(bytes - TAIL_BYTES)).map_err(cannot)?;
-    file.read_exact(&mut tail).map_err(cannot)?;
-    let [l0, l1, l2, l3, magic @ ..] = tail;
-    if &magic == MAGIC_ENCRYPTED {
+    // Of an object both ends come at once, and most footers with them.
+    let ends = vec![0..MAGIC.len() as u64, bytes.saturating_sub(END_BYTES)..bytes];
+    let file = file.positioned(ends, 1).map_err(cannot)?;
+    let head = file.bytes_at(0, MAGIC.len()).map_err(cannot)?;
+    let tail = file
+        .bytes_at(bytes - TAIL_BYTES, TAIL_BYTES as usize)
+        .map_err(cannot)?;
+    let (length, magic) = tail.split_at(4);
+    if magic == MAGIC_ENCRYPTED {
         return Err(
             Error::input(format!("{shown} is encrypted, which cannot be read yet"))
                 .hint("decrypt it first, with the tool that wrote it"),
         );
     }
-    if &head != MAGIC {
+    if head != MAGIC.as_slice() {
         return Err(
             Error::input(format!("{shown} is not a Parquet file")).hint("name its format with --format")
         );
     }
-    if &magic != MAGIC {
+    if magic != MAGIC {
         return Err(incomplete(shown, "its end is missing"));
     }
-    let length = u64::from(u32::from_le_bytes([l0, l1, l2, l3]));
+    let length = length
+        .iter()
+        .rev()
+        .fold(0, |length, byte| length << 8 | u64::from(*byte));
     let room = bytes - TAIL_BYTES - MAGIC.len() as u64;
     if length > room {
         return Err(incomplete(
@@ -257,11 +259,8 @@ fn footer_bytes(file: &mut File, bytes: u64, shown: &str) -> Result<Vec<u8>> {
             format_args!("its footer of {length} bytes is longer than {METADATA_BYTES_MAX}"),
         ));
     }
-    file.seek(SeekFrom::Start(bytes - TAIL_BYTES - length))
-        .map_err(cannot)?;
-    let mut encoded = vec![0; length as usize];
-    file.read_exact(&mut encoded).map_err(cannot)?;
-    Ok(encoded)
+    file.bytes_at(bytes - TAIL_BYTES - length, length as usize)
+        .map_err(cannot)
 }
 
 /// Some writers say that the dictionary of a column without one is at place 0, where the file has its magic.

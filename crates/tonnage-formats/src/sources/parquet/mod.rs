@@ -88,11 +88,21 @@ impl ParquetSource {
             match (opened.first(), differing) {
                 (None, _) => columns = footer.columns,
                 (Some(first), DifferingColumns::United) => {
-                    unite(&mut columns, &first.shown, &footer.columns, &file.shown)?;
+                    unite(
+                        &mut columns,
+                        &first.input.shown,
+                        &footer.columns,
+                        &file.input.shown,
+                    )?;
                 }
                 (Some(first), DifferingColumns::Refused) => {
-                    merge_columns(&mut columns, &first.shown, &footer.columns, &file.shown)
-                        .map_err(|error| error.hint(OTHER_COLUMNS))?;
+                    merge_columns(
+                        &mut columns,
+                        &first.input.shown,
+                        &footer.columns,
+                        &file.input.shown,
+                    )
+                    .map_err(|error| error.hint(OTHER_COLUMNS))?;
                 }
             }
             // Files are many, and mostly alike.
@@ -114,7 +124,7 @@ impl ParquetSource {
         let Some(first) = opened.first() else {
             return Err(Error::config("there is no Parquet file to read"));
         };
-        let shown = first.shown.clone();
+        let shown = first.input.shown.clone();
         Ok(Self {
             files: opened,
             schema: SourceSchema {
@@ -192,7 +202,10 @@ impl Source for ParquetSource {
     }
 
     fn identity(&self) -> Option<Vec<InputIdentity>> {
-        self.files.iter().map(|file| file.identity.clone()).collect()
+        self.files
+            .iter()
+            .map(|file| file.input.identity.clone())
+            .collect()
     }
 
     fn not_rereadable(&self) -> &'static str {
@@ -258,11 +271,11 @@ impl Source for ParquetSource {
             .hint("give the files that the run began with, or --restart"));
         };
         if mark.offset > file.rows {
-            return Err(has_changed(&file.shown));
+            return Err(has_changed(&file.input.shown));
         }
         let before: u64 = self.files[..number].iter().map(|file| file.rows).sum();
         if mark.rows != before + mark.offset {
-            return Err(has_changed(format_args!("a file before {}", file.shown)));
+            return Err(has_changed(format_args!("a file before {}", file.input.shown)));
         }
         let mut hash = self.hash_before(number)?;
         let file = &self.files[number];
@@ -272,7 +285,7 @@ impl Source for ParquetSource {
         }
         if mark.hash != 0 && mark.hash != hash {
             return Err(changed_before(
-                |number| Some(&self.files.get(number)?.shown),
+                |number| Some(&self.files.get(number)?.input.shown),
                 mark,
             ));
         }
@@ -287,7 +300,7 @@ impl Source for ParquetSource {
             return Err(Error::bug(format!(
                 "block {index} does not begin at row {} of {}",
                 mark.offset + 1,
-                file.shown
+                file.input.shown
             )));
         }
         self.at = BlockStart {
@@ -317,7 +330,7 @@ impl Source for ParquetSource {
         };
         let mut read = || {
             // A block's rows fit 32 bits, as was checked when they were requested.
-            let read = reader.read(rows as usize, &file.shown, self.at.row)?;
+            let read = reader.read(rows as usize, &file.input.shown, self.at.row)?;
             let hash = hash_at(file, &mut reader.content, self.at.row + rows, before)?;
             Ok((read, hash))
         };
@@ -361,7 +374,7 @@ impl Source for ParquetSource {
 fn hash_at(file: &ParquetFile, content: &mut Content, row: u64, before: u64) -> Result<u64> {
     let hash = content
         .hash_before(row)
-        .map_err(|cause| damaged(&file.shown, row, &cause))?;
+        .map_err(|cause| damaged(&file.input.shown, row, &cause))?;
     Ok(chained(before, hash))
 }
 

@@ -1,7 +1,6 @@
 //! The pages of a file, whose claims are checked before they are read.
 
 use std::{
-    fs::File,
     io::BufReader,
     sync::{Arc, Mutex},
 };
@@ -19,15 +18,18 @@ use parquet::{
     schema::types::ColumnDescPtr,
 };
 use tonnage_core::sync::Lock;
+use tonnage_places::{File, Positioned, ReadFrom};
 
 use super::claims::{PAGE_BYTES_MAX, PageHead, check_deltas};
 
 /// Some row groups of a file.
 pub(super) struct Groups {
-    pub file: Arc<File>,
+    pub file: File,
     pub metadata: Arc<ParquetMetaData>,
     /// Their numbers, ascending.
     pub groups: Vec<usize>,
+    /// Columns that are read at once.
+    pub columns: usize,
 }
 
 impl RowGroups for Groups {
@@ -37,8 +39,12 @@ impl RowGroups for Groups {
     }
 
     fn column_chunks(&self, column: usize) -> ParquetResult<Box<dyn PageIterator>> {
+        let ranges = self.row_groups().map(|group| {
+            let (offset, bytes) = group.column(column).byte_range();
+            offset..offset.saturating_add(bytes)
+        });
         Ok(Box::new(Chunks {
-            file: self.file.clone(),
+            file: Arc::new(self.file.positioned(ranges.collect(), self.columns)?),
             metadata: self.metadata.clone(),
             groups: self.groups.clone().into_iter(),
             column,
@@ -56,7 +62,7 @@ impl RowGroups for Groups {
 
 /// The chunks of one column, group by group.
 struct Chunks {
-    file: Arc<File>,
+    file: Arc<Positioned>,
     metadata: Arc<ParquetMetaData>,
     groups: std::vec::IntoIter<usize>,
     column: usize,
@@ -69,8 +75,13 @@ impl Iterator for Chunks {
         let group = self.metadata.row_group(self.groups.next()?);
         let chunk = group.column(self.column);
         let column = chunk.column_descr_ptr();
+        let file_bytes = match self.file.size() {
+            Ok(bytes) => bytes,
+            Err(cause) => return Some(Err(cause.into())),
+        };
         let bytes = ChunkBytes {
             file: self.file.clone(),
+            file_bytes,
             compression: chunk.compression(),
             repeated: column.max_rep_level() > 0,
             page: Mutex::new(None),
@@ -84,7 +95,8 @@ impl PageIterator for Chunks {}
 
 /// The bytes of one chunk, which are read page after page: a head, then the page.
 struct ChunkBytes {
-    file: Arc<File>,
+    file: Arc<Positioned>,
+    file_bytes: u64,
     compression: Compression,
     repeated: bool,
     /// Where the page begins whose head was read last, and that head.
@@ -93,15 +105,15 @@ struct ChunkBytes {
 
 impl Length for ChunkBytes {
     fn len(&self) -> u64 {
-        Length::len(&*self.file)
+        self.file_bytes
     }
 }
 
 impl ChunkReader for ChunkBytes {
-    type T = BufReader<File>;
+    type T = BufReader<ReadFrom>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        let mut bytes = self.file.get_read(start)?;
+        let mut bytes = self.file.from(start);
         let mut page = self.page.locked();
         // Where a page begins it is not read this way, only asked for.
         if page.is_none_or(|(begin, _)| begin != start) {
@@ -119,7 +131,7 @@ impl ChunkReader for ChunkBytes {
         if length as u64 > PAGE_BYTES_MAX || end.is_none_or(|end| end > Length::len(self)) {
             return Err(ParquetError::EOF("a page lies beyond the end".to_owned()));
         }
-        let bytes = self.file.get_bytes(start, length)?;
+        let bytes = self.file.bytes_at(start, length)?;
         let page = *self.page.locked();
         if let Some((_, head)) = page.filter(|(begin, _)| *begin == start) {
             let checked = head.check_page(&bytes, self.compression);

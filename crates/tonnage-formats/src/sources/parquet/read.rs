@@ -1,6 +1,6 @@
 //! Rows of one Parquet file, block by block.
 
-use std::{fs::File, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
@@ -25,6 +25,7 @@ use tonnage_core::{
     reject::{Problem, Reject, RejectData},
     source::{Origin, ReadRequest},
 };
+use tonnage_places::File;
 
 use super::{
     content::Content,
@@ -95,14 +96,14 @@ impl BlockReader {
                         .collect()
                 };
                 Some(Int96Reader {
-                    rows: RowReader::open(open, &file.shown, &footer, &footer.nanos, times, start)?,
+                    rows: RowReader::open(open, &file.input.shown, &footer, &footer.nanos, times, start)?,
                     requested: times.iter().map(places).collect(),
                 })
             }
         };
         Ok(Self {
             content: Content::new(file, file.file()?, &footer, &read)?,
-            rows: RowReader::open(open, &file.shown, &footer, &footer.metadata, &read, start)?,
+            rows: RowReader::open(open, &file.input.shown, &footer, &footer.metadata, &read, start)?,
             order,
             schema: Arc::new(Schema::new(schema)),
             times,
@@ -259,10 +260,12 @@ impl RowReader {
                     groups.push(group);
                 }
             }
+            let leaves = 0..metadata.parquet_schema().num_columns();
             let groups = Groups {
-                file: Arc::new(open),
+                file: open,
                 metadata: metadata.metadata().clone(),
                 groups,
+                columns: leaves.filter(|leaf| mask.leaf_included(*leaf)).count(),
             };
             // Fewer rows than a row group has, and than a block has.
             let passed = (start.row - skipped) as usize;

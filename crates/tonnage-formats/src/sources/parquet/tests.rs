@@ -26,6 +26,7 @@ fn input(path: &Path) -> InputFile {
     InputFile {
         shown: Arc::from(shown),
         path: Some(path.to_owned()),
+        object: None,
         identity: Some(InputIdentity {
             path: path.display().to_string(),
             bytes: 0,

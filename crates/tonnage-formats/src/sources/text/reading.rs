@@ -18,7 +18,7 @@ use tonnage_core::{
     reject::Reject,
     report::Counted,
     slot::BlockMark,
-    source::{Block, Origin, PIPE, ReadRequest, Source, SourceSchema, SourceTableInfo},
+    source::{Block, Origin, ReadRequest, Source, SourceSchema, SourceTableInfo},
 };
 
 use super::{
@@ -30,6 +30,7 @@ use crate::sources::{
     InputFile,
     compress::digest_of,
     damage::{changed_before, has_changed},
+    not_rereadable,
 };
 
 /// What tells one format of text from another.
@@ -220,7 +221,7 @@ impl<F: TextFormat> Source for TextSource<F> {
     }
 
     fn not_rereadable(&self) -> &'static str {
-        PIPE
+        not_rereadable(&self.files)
     }
 
     fn table_info(&self) -> Option<&SourceTableInfo> {

@@ -3,15 +3,15 @@
 //! The window holds what has been read and not yet consumed: a block and a little more. Everything consumed
 //! goes through the rolling hash, so that at any place the hash says what lay before it.
 
-use std::fs::File;
-
 use tonnage_core::error::Result;
+use tonnage_places::File;
 use xxhash_rust::xxh3::{Xxh3Default, xxh3_64_with_seed};
 
 use super::opening::{Opened, Opening};
 use crate::sources::{
     InputFile,
     compress::{ByteStream, Compression},
+    pinned::Pinned,
 };
 
 /// The least that is read at a time: enough to make a call cheap, little enough to stay in a cache.
@@ -44,13 +44,18 @@ pub(crate) struct Window {
     /// The hash of the files before; 0 where there are none.
     before: u64,
     hash: Xxh3Default,
+    /// The version that stands for the hash, where there is one.
+    pinned: Option<Pinned>,
     blank_lines: u64,
 }
 
 impl Window {
     /// Opens `file` as `opening` says.
     pub fn open(file: &InputFile, opening: &Opening) -> Result<Self> {
-        Ok(Self::of(opening.text(ByteStream::open(file)?)?))
+        Ok(Self {
+            pinned: Pinned::of(file),
+            ..Self::of(opening.text(ByteStream::open(file)?)?)
+        })
     }
 
     fn of(opened: Opened) -> Self {
@@ -66,6 +71,7 @@ impl Window {
             offset: 0,
             before: 0,
             hash: Xxh3Default::new(),
+            pinned: None,
             blank_lines: 0,
         }
     }
@@ -130,9 +136,10 @@ impl Window {
 
     /// The rolling hash of the files before and of everything consumed of this one.
     pub fn hash(&self) -> u64 {
-        match self.offset {
-            0 => self.before,
-            _ => chained(self.before, self.hash.digest()),
+        match (self.offset, self.pinned) {
+            (0, _) => self.before,
+            (offset, Some(pinned)) => chained(self.before, pinned.before(offset)),
+            (_, None) => chained(self.before, self.hash.digest()),
         }
     }
 
@@ -148,7 +155,8 @@ impl Window {
 
     /// The hash of the files before and of this one, which has been read to its end.
     pub fn hash_behind(&self) -> u64 {
-        chained(self.before, self.stream.digest())
+        let own = self.pinned.map(Pinned::whole);
+        chained(self.before, own.unwrap_or_else(|| self.stream.digest()))
     }
 
     /// Takes note of lines that are blank and no rows.
@@ -205,13 +213,25 @@ impl Window {
     /// Moves the window `count` bytes on.
     pub fn consume(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
-        self.hash.update(&self.buffer[self.start..self.start + count]);
+        if self.pinned.is_none() {
+            self.hash.update(&self.buffer[self.start..self.start + count]);
+        }
         self.start += count;
         self.offset += count as u64;
     }
 
     /// Moves the window on to `offset`. False if the file ends before, or the window is beyond.
     pub fn consume_to(&mut self, offset: u64) -> Result<bool> {
+        let is_beyond = offset > self.offset + self.text().len() as u64;
+        if is_beyond
+            && self.pinned.is_some()
+            && !self.decoded
+            && !self.shortened
+            && self.stream.go_to(offset)?
+        {
+            (self.start, self.end, self.whole) = (0, 0, false);
+            self.offset = offset;
+        }
         while self.offset < offset {
             if self.text().is_empty() {
                 self.read(READ_BYTES)?;
