@@ -2,7 +2,7 @@
 
 use futures::TryStreamExt;
 use glob::{MatchOptions, Pattern};
-use object_store::{ObjectMeta, ObjectStoreExt, path::Path};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt, path::Path};
 use tonnage_core::{
     error::{Error, Result},
     report::Grouped,
@@ -117,7 +117,15 @@ async fn of_store_url(
     match located.store.head(&located.path()?).await {
         Ok(meta) => Ok(vec![Object::of_meta(located, meta)]),
         Err(object_store::Error::NotFound { .. }) => Err(missing(url, located).await),
-        Err(cause) => Err(of_store(Doing::Read, url, &cause)),
+        Err(cause) => {
+            // The answer to a question for the head has no text that says why.
+            let range = GetOptions {
+                range: Some(GetRange::Bounded(0..1)),
+                ..GetOptions::default()
+            };
+            let again = located.store.get_opts(&located.path()?, range).await;
+            Err(of_store(Doing::Read, url, &again.err().unwrap_or(cause)))
+        }
     }
 }
 

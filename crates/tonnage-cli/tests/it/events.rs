@@ -260,6 +260,13 @@ impl Events {
         command
     }
 
+    /// Brings the files elsewhere: `put` says where each one is from then on.
+    pub fn bring(&mut self, put: impl Fn(&Path) -> String) {
+        for file in &mut self.files {
+            *file = put(file).into();
+        }
+    }
+
     pub fn rejects(&self) -> PathBuf {
         self.directory.path().join("rejects.jsonl")
     }

@@ -32,6 +32,7 @@ mod keyspace;
 mod kill;
 mod mistakes;
 mod names;
+mod objects;
 mod odd;
 mod options;
 mod packets;

@@ -9,7 +9,7 @@ use tonnage_core::types::TYPE_METADATA;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
-use crate::sinks::{Sink, csv};
+use crate::sinks::{Settled, Sink, csv};
 
 fn csv_text(batch: &RecordBatch) -> Vec<u8> {
     let mut encoder = csv::Encoder::new(&batch.schema(), &csv::CsvOptions::default()).unwrap();
@@ -263,8 +263,8 @@ impl Sink for Collector {
         self.batches.send(batch.clone()).map_err(Error::bug)
     }
 
-    fn finish(self: Box<Self>) -> Result<u64> {
-        Ok(42)
+    fn settle(self: Box<Self>) -> Result<Settled> {
+        Ok(Settled::of_bytes(42))
     }
 
     fn is_closed(&self) -> bool {

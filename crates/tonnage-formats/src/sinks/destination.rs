@@ -74,6 +74,16 @@ pub struct Written {
 }
 
 impl Settled {
+    /// For sinks of tests: what says that so many bytes were written.
+    #[cfg(test)]
+    pub(crate) fn of_bytes(bytes: u64) -> Self {
+        let raw = Raw::new(OutputKind::Stdout(io::stdout()), false);
+        Self {
+            shown: "nothing".to_owned(),
+            raw: Raw { bytes, ..raw },
+        }
+    }
+
     /// Gives the file its name. `Config` where another one has taken it meanwhile and is not to be replaced.
     pub fn publish(self) -> Result<Written> {
         match self.raw.place {

@@ -79,7 +79,9 @@ pub fn find(inputs: &[String], format: Option<Format>) -> Result<(Vec<InputFile>
         } else if tonnage_places::is_url(input) {
             let is_wanted = move |name: &str| is_of(Path::new(name), format);
             let objects = tonnage_places::find(input, is_wanted)?;
-            files.extend(objects.into_iter().map(of_object));
+            for object in objects {
+                files.push(of_object(object)?);
+            }
         } else if Path::new(input).is_dir() {
             directory(input, format, &mut files)?;
         } else if input.contains(['*', '?', '[']) && !Path::new(input).exists() {
@@ -143,7 +145,11 @@ fn file(path: &Path) -> Result<InputFile> {
             bytes: found.bytes,
             modified_nanos: found.modified_nanos,
             named: named(path, &absolute),
-            sample: Some(sample(path, found.bytes).map_err(unreadable)?),
+            sample: Some(
+                fs::File::open(path)
+                    .and_then(|mut file| sample(&mut file, found.bytes))
+                    .map_err(unreadable)?,
+            ),
         });
         state = Some(found);
     }
@@ -157,24 +163,37 @@ fn file(path: &Path) -> Result<InputFile> {
     })
 }
 
-/// One object. It is known again by its URL, its size and its version.
-fn of_object(object: Object) -> InputFile {
-    // What is read from its beginning only cannot be read again with certainty.
-    let bytes = object.bytes().filter(|_| object.has_ranges());
-    InputFile {
+/// One object. It is known again by its URL, its size and its version, or where that has no name by its content.
+fn of_object(object: Object) -> Result<InputFile> {
+    let mut file = InputFile {
         shown: object.url().into(),
         path: None,
-        identity: bytes.map(|bytes| InputIdentity {
+        object: Some(object.clone()),
+        identity: None,
+        state: None,
+        sheet: None,
+    };
+    // What is read from its beginning only cannot be read again with certainty.
+    if let Some(bytes) = object.bytes().filter(|_| object.has_ranges()) {
+        let sample = match object.strong_etag() {
+            Some(etag) => format!("etag:{etag}"),
+            None => {
+                let sampled = file.opened().and_then(|mut open| sample(&mut open, bytes));
+                sampled.map_err(|cause| {
+                    let error = Error::input(format!("{}: cannot be read: {cause}", file.shown));
+                    file.check().err().unwrap_or(error)
+                })?
+            }
+        };
+        file.identity = Some(InputIdentity {
             path: object.url().to_owned(),
             bytes,
             modified_nanos: object.modified_nanos(),
             named: None,
-            sample: object.version(),
-        }),
-        object: Some(object),
-        state: None,
-        sheet: None,
+            sample: Some(sample),
+        });
     }
+    Ok(file)
 }
 
 /// The path goes into the ledger and into rejects, which are text.
@@ -199,8 +218,7 @@ pub const SAMPLE_BYTES: u64 = 64 << 10;
 const SAMPLE_PARTS: u64 = 4;
 
 /// Hash by which a file is known again under another name.
-fn sample(path: &Path, bytes: u64) -> io::Result<String> {
-    let mut file = fs::File::open(path)?;
+fn sample(file: &mut (impl Read + Seek), bytes: u64) -> io::Result<String> {
     let mut hash = Xxh3::new();
     let part = match bytes <= SAMPLE_BYTES {
         true => bytes,
@@ -214,7 +232,7 @@ fn sample(path: &Path, bytes: u64) -> io::Result<String> {
         let offset = if at + 1 == parts { bytes - part } else { offset };
         file.seek(SeekFrom::Start(offset))?;
         buffer.clear();
-        Read::by_ref(&mut file).take(part).read_to_end(&mut buffer)?;
+        Read::by_ref(file).take(part).read_to_end(&mut buffer)?;
         hash.update(&buffer);
     }
     Ok(format!("{:032x}", hash.digest128()))

@@ -1,0 +1,389 @@
+//! Objects as sources.
+
+use std::time::Duration;
+
+use super::{
+    assert_same, done,
+    faulty::{Fault, Faulty, Rule},
+    run, sbtest,
+    stores::{Bucket, KEY, SECRET},
+};
+use crate::{
+    database,
+    events::{Chance, Events, Mode, Size},
+    process::Running,
+    support::{Database, TestDatabase},
+};
+
+/// What files of the same rows are called, by format.
+const FILES: [&str; 6] = [
+    "r.csv",
+    "r.csv.gz",
+    "r.jsonl",
+    "r.jsonl.zst",
+    "r.parquet",
+    "r.arrow",
+];
+
+#[test]
+fn every_format_comes_from_every_store_and_goes_there() {
+    let place = sbtest(20_000);
+    for bucket in Bucket::everywhere() {
+        for (at, file) in FILES.iter().enumerate() {
+            let url = bucket.url(&format!("in/{file}"));
+            done(&place, &bucket, &format!("unload {{db}} -t sbtest -o {url}"));
+            let table = format!("t{at}");
+            let load = format!("load {url} {{db}} -t {table} --create=replace --key id --method array");
+            done(&place, &bucket, &load);
+            assert_same(&place, &table);
+        }
+        assert_eq!(bucket.uploads(), 0, "nothing is left of the uploads");
+        let keys = bucket.keys();
+        assert!(
+            FILES.iter().all(|file| keys.contains(&format!("in/{file}"))),
+            "{keys:?}"
+        );
+    }
+}
+
+#[test]
+fn prefixes_and_globs_name_objects_in_the_order_of_their_keys() {
+    for bucket in Bucket::everywhere() {
+        let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+        for (key, row) in [
+            ("p/b.csv", "b"),
+            ("p/a.csv", "a"),
+            ("p/.hidden.csv", "hidden"),
+            ("p/_manifest.json", "manifest"),
+            ("p/notes.md", "notes"),
+            ("p/deep/c.csv", "c"),
+            ("p/a.tsv", "t"),
+            ("q/d.csv", "d"),
+        ] {
+            bucket.put(key, format!("a\n{row}\n"));
+        }
+        let loaded = |input: &str, expected: &str| {
+            let ran = run(
+                &place,
+                &bucket,
+                &format!("load '{}' {{db}} -t t --format csv", bucket.url(input)),
+            );
+            assert_eq!(ran.code, Some(0), "{input}: {}", ran.stderr);
+            let rows = place.sql("SELECT a FROM t ORDER BY rowid; DELETE FROM t");
+            assert_eq!(rows.concat(), expected, "{input}");
+        };
+        loaded("p/", "atb");
+        loaded("p/*.csv", "ab");
+        loaded("p/**/*.csv", "abc");
+        loaded("**/[cd].csv", "cd");
+        loaded("?/a.csv", "a");
+        for (input, error, hint) in [
+            (
+                "none/",
+                "no object directly behind it can be read",
+                "names must tell their formats",
+            ),
+            ("p/x*.csv", "no object matches", "* does not cross a slash"),
+            ("p/a.cvs", "there is no such object", "did you mean"),
+            ("p", "there is no such object", "it is a prefix"),
+        ] {
+            if input == "p" && bucket.is_directory() {
+                continue;
+            }
+            let ran = run(
+                &place,
+                &bucket,
+                &format!("load '{}' {{db}} -t t", bucket.url(input)),
+            );
+            assert_eq!(ran.code, Some(1), "{input}: {}", ran.stderr);
+            assert!(
+                ran.stderr.contains(error) && ran.stderr.contains(hint),
+                "{input}: {}",
+                ran.stderr
+            );
+        }
+    }
+}
+
+/// What servers and networks do, and what of a load goes on all the same.
+const PASSING: &[(&str, usize, usize, Fault)] = &[
+    (
+        "an error of the server",
+        1,
+        3,
+        Fault::Status(500, "<Error><Code>InternalError</Code></Error>"),
+    ),
+    (
+        "too many requests",
+        0,
+        3,
+        Fault::Status(503, "<Error><Code>SlowDown</Code></Error>"),
+    ),
+    ("a cut body", 0, 4, Fault::Cut(70_000)),
+    ("a connection that breaks before an answer", 1, 2, Fault::Unheard),
+    ("a body that is too short", 1, 2, Fault::Short(10_000)),
+    (
+        "slow bytes",
+        0,
+        2,
+        Fault::Slow(32 << 10, Duration::from_millis(20)),
+    ),
+];
+
+#[test]
+fn what_goes_wrong_for_a_while_costs_no_row() {
+    let place = sbtest(30_000);
+    for bucket in Bucket::everywhere() {
+        let proxy = Faulty::before(&bucket.endpoint);
+        for file in ["r.csv", "r.csv.gz", "r.parquet", "r.arrow"] {
+            let url = bucket.url(file);
+            done(&place, &bucket, &format!("unload {{db}} -t sbtest -o {url}"));
+            let load = format!("load {url} {{db}} -t t --create=replace --key id");
+            let by = bucket.environment_by(&proxy.url);
+            // A store that is far away.
+            proxy.delay(Duration::from_millis(70));
+            let ran = place.run_with(&load, &by, b"");
+            assert_eq!(ran.code, Some(0), "{file}: {}", ran.stderr);
+            assert_same(&place, "t");
+            proxy.delay(Duration::ZERO);
+            for (what, after, times, fault) in PASSING {
+                let part = if file == "r.csv" { "/r.csv" } else { "/r." };
+                proxy.set(&[Rule {
+                    part,
+                    after: *after,
+                    times: *times,
+                    fault: fault.clone(),
+                }]);
+                let ran = place.run_with(&load, &by, b"");
+                assert_eq!(ran.code, Some(0), "{file}, {what}: {}", ran.stderr);
+                assert!(proxy.left() < *times, "{file}: {what} did not come about");
+                assert_same(&place, "t");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_object_that_changes_ends_the_load_and_never_mixes_versions() {
+    let place = sbtest(60_000);
+    for bucket in Bucket::everywhere() {
+        let proxy = Faulty::before(&bucket.endpoint);
+        for file in ["r.csv", "r.parquet", "r.arrow", "r.csv.gz"] {
+            let url = bucket.url(file);
+            done(&place, &bucket, &format!("unload {{db}} -t sbtest -o {url}"));
+            proxy.set(&[Rule {
+                part: "GET",
+                after: 1,
+                times: 1_000,
+                fault: Fault::Etag("\"another\""),
+            }]);
+            let load = format!("load {url} {{db}} -t t --create=replace --key id --batch-rows 1000");
+            let ran = place.run_with(&load, &bucket.environment_by(&proxy.url), b"");
+            assert_eq!(ran.code, Some(1), "{file}: {}", ran.stderr);
+            assert!(ran.stderr.contains("has changed"), "{file}: {}", ran.stderr);
+            assert!(ran.stderr.contains("hint: "), "{file}: {}", ran.stderr);
+        }
+        // And where the store itself has another one.
+        let url = bucket.url("r.csv");
+        let text = bucket.get("r.csv").expect("the object");
+        proxy.set(&[Rule {
+            part: "GET",
+            after: 1,
+            times: 40,
+            fault: Fault::Slow(256 << 10, Duration::from_millis(100)),
+        }]);
+        let mut command = crate::process::tonnage();
+        command
+            .current_dir(place.path("."))
+            .envs(bucket.environment_by(&proxy.url));
+        command.args(["load", &url, "shop.db", "-t", "t", "--create=replace"]);
+        let running = Running::start(&mut command);
+        while proxy.requests().len() < 4 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bucket.put("r.csv", [text.as_slice(), b"1,1,x,y\n"].concat());
+        let ended = running.wait();
+        ended.expect(1);
+        assert!(ended.stderr.contains("has changed"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_a_store_refuses_is_said_with_what_to_do() {
+    let bucket = Bucket::of_s3s();
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    bucket.put("r.csv", "a\n1\n");
+    let url = bucket.url("r.csv");
+    let load = format!("load {url} {{db}} -t t");
+    let with = |name: &'static str, value: &'static str| {
+        let mut environment = bucket.environment();
+        environment.retain(|(known, _)| *known != name);
+        environment.push((name, value));
+        place.run_with(&load, &environment, b"")
+    };
+    let proxy = Faulty::before(&bucket.endpoint);
+    let answered = |status: u16, text: &'static str| {
+        proxy.set(&[Rule {
+            part: "/r.csv",
+            after: 0,
+            times: 1_000,
+            fault: Fault::Status(status, text),
+        }]);
+        place.run_with(&load, &bucket.environment_by(&proxy.url), b"")
+    };
+    for (ran, error, hint) in [
+        (
+            with("AWS_SECRET_ACCESS_KEY", "wrong"),
+            "r.csv",
+            "AWS_SECRET_ACCESS_KEY",
+        ),
+        (
+            with("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+            "r.csv",
+            "AWS_ENDPOINT_URL",
+        ),
+        (
+            answered(
+                403,
+                "<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
+            ),
+            "r.csv",
+            "listing the bucket",
+        ),
+        (
+            answered(
+                400,
+                "<Error><Code>ExpiredToken</Code><Message>old</Message></Error>",
+            ),
+            "r.csv",
+            "",
+        ),
+        (
+            answered(
+                403,
+                "<Error><Code>RequestTimeTooSkewed</Code><Message>late</Message></Error>",
+            ),
+            "clock",
+            "",
+        ),
+        (
+            answered(
+                301,
+                "<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>",
+            ),
+            "region",
+            "AWS_REGION",
+        ),
+    ] {
+        assert_eq!(ran.code, Some(1), "{error}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(error) && ran.stderr.contains("hint: "),
+            "{error}: {}",
+            ran.stderr
+        );
+        assert!(ran.stderr.contains(hint), "{hint}: {}", ran.stderr);
+        for secret in [KEY, SECRET] {
+            assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
+        }
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+}
+
+/// Where the parts begin in which an object is read from its beginning.
+const PARTS: [u64; 4] = [0, 256 << 10, 1280 << 10, 5376 << 10];
+
+#[test]
+fn a_load_goes_on_elsewhere_from_where_it_was_stopped() {
+    for bucket in Bucket::everywhere() {
+        let place = sbtest(30_000);
+        let proxy = Faulty::before(&bucket.endpoint);
+        let environment = bucket.environment_by(&proxy.url);
+        for (at, file) in ["r.csv", "r.parquet", "r.arrow", "r.csv.gz"]
+            .into_iter()
+            .enumerate()
+        {
+            let url = bucket.url(file);
+            done(&place, &bucket, &format!("unload {{db}} -t sbtest -o {url}"));
+            let table = format!("t{at}");
+            place.sql(&format!("CREATE TABLE {table} AS SELECT * FROM sbtest LIMIT 0"));
+            let load = format!("load {url} shop.db -t {table} --batch-rows 500 --resume");
+            let mut command = crate::process::tonnage();
+            command.current_dir(place.path(".")).envs(environment.clone());
+            command.args(load.split(' ')).args(["--rate", "20k/s"]);
+            let running = Running::start(&mut command);
+            let count = || {
+                place.sql(&format!("SELECT count(*) FROM {table}"))[0]
+                    .parse::<u64>()
+                    .expect("a number")
+            };
+            while count() < 20_000 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(running.kill());
+            assert!(count() < 30_000, "{file}: it was killed in the middle");
+            proxy.set(&[]);
+            let ran = place.run_with(&load, &environment, b"");
+            assert_eq!(ran.code, Some(0), "{file}: {}", ran.stderr);
+            assert_same(&place, &table);
+            // What can be gone on within is not read from its beginning, where the store has a name for the version.
+            if file == "r.csv" && !bucket.is_directory() {
+                let starts = proxy.starts_asked(file);
+                assert!(starts.iter().any(|start| !PARTS.contains(start)), "{starts:?}");
+            }
+            // One more time there is nothing to do.
+            let ran = place.run_with(&load, &environment, b"");
+            assert!(ran.code == Some(0), "{file}: {}", ran.stderr);
+            assert_same(&place, &table);
+        }
+        // Another object under the name is not gone on with.
+        let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+        bucket.put("one.csv", "a\n1\n");
+        let load = format!("load {} {{db}} -t t --resume", bucket.url("one.csv"));
+        done(&place, &bucket, &load);
+        bucket.put("one.csv", "a\n2\n");
+        let ran = run(&place, &bucket, &load);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert_eq!(place.sql("SELECT a FROM t"), ["1"]);
+    }
+}
+
+#[test]
+fn kills_with_resume_from_a_store_lose_and_double_nothing() {
+    let rounds = std::env::var("TONNAGE_FAULT_ROUNDS")
+        .ok()
+        .and_then(|asked| asked.parse().ok())
+        .unwrap_or(6);
+    for database in [database::Database::sqlite(), database::Database::postgres()] {
+        let bucket = Bucket::of_s3s();
+        let mut chance = Chance::new();
+        let size = Size {
+            files: 6,
+            rows_each: 3_000,
+        };
+        let mut events = Events::generate(Mode::Insert, size, &mut chance);
+        events.bring(|path| {
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            bucket.put(&name, std::fs::read(path).expect("a file"));
+            bucket.url(&name)
+        });
+        events.prepare(&database);
+        for kill in 0..rounds {
+            let mut command = events.load(&database.url());
+            command
+                .envs(bucket.environment())
+                .args(["--resume", "--batch-rows", "100", "--rate", "6k/s"]);
+            let running = Running::start(&mut command);
+            std::thread::sleep(Duration::from_micros(60_000 + chance.below(200_000)));
+            let ended = running.kill();
+            assert!(
+                ended.status.code().is_none_or(|code| code == 3),
+                "kill {kill}: {}",
+                ended.stderr
+            );
+        }
+        let mut command = events.load(&database.url());
+        command.envs(bucket.environment()).arg("--resume");
+        Running::start(&mut command).wait().expect(3);
+        events.check(&database);
+    }
+}

@@ -1,0 +1,181 @@
+//! Objects as outputs: all of them or none, and nothing left that costs money.
+
+use std::time::Duration;
+
+use super::{
+    done,
+    faulty::{Fault, Faulty, Rule},
+    run, sbtest,
+    stores::Bucket,
+};
+use crate::process::Running;
+
+#[test]
+fn an_unload_is_listed_in_a_manifest_and_loads_again() {
+    let place = sbtest(5_000);
+    for bucket in Bucket::everywhere() {
+        let out = bucket.url("out/");
+        let unload = format!("unload {{db}} -t sbtest -o {out} --jobs 2 --manifest --format csv");
+        done(&place, &bucket, &unload);
+        let manifest = bucket.get("out/_manifest.json").expect("a manifest");
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+        assert_eq!(manifest["rows"], 5_000);
+        let files = manifest["files"].as_array().expect("files");
+        let mut rows = 0;
+        for file in files {
+            let name = file["name"].as_str().expect("a name");
+            let bytes = bucket.get(&format!("out/{name}")).expect("the object");
+            assert_eq!(file["bytes"], bytes.len());
+            place.write("copy", &bytes);
+            let sum = std::process::Command::new("sha256sum")
+                .arg(place.path("copy"))
+                .output();
+            let sum = String::from_utf8(sum.expect("sha256sum").stdout).expect("text");
+            assert!(
+                sum.starts_with(file["sha256"].as_str().expect("a sum")),
+                "{sum} {file}"
+            );
+            rows += file["rows"].as_u64().expect("rows");
+        }
+        assert_eq!(rows, 5_000);
+        let ran = run(&place, &bucket, &unload);
+        assert_eq!(ran.code, Some(2));
+        assert!(
+            ran.stderr.contains("exists") && ran.stderr.contains("--overwrite"),
+            "{}",
+            ran.stderr
+        );
+        // Fewer files than before: what is left of the earlier ones goes.
+        done(
+            &place,
+            &bucket,
+            &unload.replace("--jobs 2", "--jobs 1 --overwrite"),
+        );
+        assert_eq!(bucket.keys(), ["out/_manifest.json", "out/part-00000.csv"]);
+        done(
+            &place,
+            &bucket,
+            &format!("load {out} {{db}} -t again --create=replace --key id"),
+        );
+        super::assert_same(&place, "again");
+        bucket.put("out/mine.txt", "mine");
+        let ran = run(&place, &bucket, &format!("{unload} --overwrite"));
+        assert!(ran.stderr.contains("which is not of an unload"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn uploads_go_on_over_errors_that_pass() {
+    // More than one part.
+    let place = sbtest(120_000);
+    for bucket in Bucket::everywhere() {
+        let proxy = Faulty::before(&bucket.endpoint);
+        for (what, part, fault) in [
+            ("an error", "partNumber=", Fault::Status(500, "")),
+            (
+                "too many requests",
+                "partNumber=",
+                Fault::Status(503, "<Error><Code>SlowDown</Code></Error>"),
+            ),
+            ("an answer that is not heard", "partNumber=", Fault::Unheard),
+            ("an error at the beginning", "?uploads", Fault::Status(500, "")),
+        ] {
+            proxy.set(&[Rule {
+                part,
+                after: 0,
+                times: 1,
+                fault,
+            }]);
+            let unload = format!("unload {{db}} -t sbtest -o {} --overwrite", bucket.url("big.csv"));
+            let ran = place.run_with(&unload, &bucket.environment_by(&proxy.url), b"");
+            assert_eq!(ran.code, Some(0), "{what}: {}", ran.stderr);
+            assert_eq!(proxy.left(), 0, "{what} did not come about");
+            let load = format!(
+                "load {} {{db}} -t again --create=replace --key id",
+                bucket.url("big.csv")
+            );
+            done(&place, &bucket, &load);
+            super::assert_same(&place, "again");
+            assert_eq!(bucket.uploads(), 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
+    let place = sbtest(200_000);
+    for bucket in Bucket::everywhere() {
+        let proxy = Faulty::before(&bucket.endpoint);
+        let unload = format!(
+            "unload {{db}} -t sbtest -o {} --jobs 2 --format csv",
+            bucket.url("out/")
+        );
+        for (what, part) in [("a part", "partNumber="), ("the end", "POST .csv?uploadId=")] {
+            proxy.set(&[Rule {
+                part,
+                after: 0,
+                times: 1_000,
+                fault: Fault::Status(
+                    403,
+                    "<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
+                ),
+            }]);
+            let ran = place.run_with(&unload, &bucket.environment_by(&proxy.url), b"");
+            assert_eq!(ran.code, Some(1), "{what}: {}", ran.stderr);
+            assert!(ran.stderr.contains("hint: "), "{what}: {}", ran.stderr);
+            assert_eq!(bucket.keys(), Vec::<String>::new(), "{what}");
+            assert_eq!(bucket.uploads(), 0, "{what}");
+        }
+        // What cannot be taken back is named.
+        proxy.set(&[
+            Rule {
+                part: "partNumber=",
+                after: 0,
+                times: 1_000,
+                fault: Fault::Status(403, "<Error><Code>AccessDenied</Code></Error>"),
+            },
+            Rule {
+                part: "DELETE",
+                after: 0,
+                times: 1_000,
+                fault: Fault::Status(403, "<Error><Code>AccessDenied</Code></Error>"),
+            },
+        ]);
+        let ran = place.run_with(&unload, &bucket.environment_by(&proxy.url), b"");
+        assert!(ran.stderr.contains("could not be taken back"), "{}", ran.stderr);
+        assert!(ran.stderr.contains(&bucket.url("out/")), "{}", ran.stderr);
+        assert_eq!(bucket.keys(), Vec::<String>::new());
+
+        // Killed: nobody can take anything back, but nothing is seen.
+        proxy.set(&[Rule {
+            part: "partNumber=",
+            after: 0,
+            times: 1_000,
+            fault: Fault::Wait(Duration::from_secs(20)),
+        }]);
+        for signal in ["kill", "interrupt"] {
+            let uploads = bucket.uploads();
+            let mut command = crate::process::tonnage();
+            command
+                .current_dir(place.path("."))
+                .envs(bucket.environment_by(&proxy.url));
+            command.args(["unload", "shop.db", "-t", "sbtest", "--format", "csv", "-o"]);
+            command.arg(bucket.url(&format!("{signal}/")));
+            let running = Running::start(&mut command);
+            while !proxy.requests().iter().any(|line| line.contains("partNumber=")) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            match signal {
+                "kill" => drop(running.kill()),
+                _ => {
+                    running.signal(2);
+                    drop(running.wait());
+                }
+            }
+            assert_eq!(bucket.keys(), Vec::<String>::new(), "{signal}");
+            if signal == "interrupt" {
+                assert_eq!(bucket.uploads(), uploads, "what was uploaded is taken back");
+            }
+        }
+    }
+}
