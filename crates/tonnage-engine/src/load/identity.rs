@@ -690,6 +690,15 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
         if before.modified_nanos != after.modified_nanos {
             return Some(format!("{} has been written to since the run began", after.path));
         }
+        // Times of a store are whole seconds, and those of a disk can be set.
+        if let (Some(before), Some(now)) = (&before.sample, &after.sample)
+            && before != now
+        {
+            return Some(format!(
+                "{} has changed since the run began: it holds something else",
+                after.path
+            ));
+        }
     }
     let differs = |what: &str, before: &str, after: &str| {
         Some(format!(

@@ -342,7 +342,7 @@ fn a_load_goes_on_elsewhere_from_where_it_was_stopped() {
         done(&place, &bucket, &load);
         bucket.put("one.csv", "a\n2\n");
         let ran = run(&place, &bucket, &load);
-        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(matches!(ran.code, Some(1 | 2)), "{}", ran.stderr);
         assert_eq!(place.sql("SELECT a FROM t"), ["1"]);
     }
 }
