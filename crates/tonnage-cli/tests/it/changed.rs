@@ -104,7 +104,9 @@ fn files_that_are_done_are_compared_too() {
     let resumed = place.run(&format!("{load} --resume"));
     assert_eq!(resumed.code, Some(1), "{}", resumed.stderr);
     assert!(
-        resumed.stderr.contains("a file before in/c.csv has changed"),
+        resumed
+            .stderr
+            .contains("in/a.csv has changed since the run began"),
         "{}",
         resumed.stderr
     );
