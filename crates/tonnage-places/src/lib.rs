@@ -26,7 +26,7 @@ pub use self::{
     file::{File, Positioned, ReadFrom},
     listing::{OBJECTS_MAX, find, names},
     object::Object,
-    reader::{ObjectReader, READ_BYTES_MAX},
+    reader::{COLUMNS_BYTES_MAX, ObjectReader, READ_BYTES_MAX},
     store::{exists, remove},
     url::{is_url, name_of, redacted, url_of},
     writer::{ObjectWriter, WRITE_BYTES_MAX, write_whole},

@@ -29,7 +29,7 @@ const PARTS_HELD: usize = 2;
 pub const READ_BYTES_MAX: u64 = (PARTS_AHEAD + PARTS_HELD) as u64 * PART_BYTES;
 
 /// The most that all readers of one file's columns hold together, unless there are more than a thousand columns.
-const COLUMNS_BYTES_MAX: u64 = 64 << 20;
+pub const COLUMNS_BYTES_MAX: u64 = 64 << 20;
 const COLUMN_PART_BYTES_MIN: u64 = 16 << 10;
 const COLUMN_PARTS_AHEAD: usize = 2;
 

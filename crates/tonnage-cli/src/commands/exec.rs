@@ -14,7 +14,7 @@ use crate::{Ending, options::pair, paths::Paths};
   tonnage exec moves.csv shop.db --sql 'update stock set quantity = quantity + :moved where id = :id'
   tonnage exec gone.parquet postgresql://app@db/shop --sql @archive.sql --key customer -j 4")]
 pub struct ExecArgs {
-    /// Files, globs or directories (- is standard input), or a database, and the database to write to last: a URL, a
+    /// Files, globs, directories or URLs (- is standard input), or a database, and the database to write to last: a URL, a
     /// file, or @NAME of targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,

@@ -52,7 +52,7 @@ pub struct GetArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to get")]
     key: Vec<String>,
 
-    /// Files, globs or directories of keys; - is standard input. Columns are found by name, others are not used
+    /// Files, globs, directories or URLs of keys; - is standard input. Columns are found by name, others are not used
     #[arg(long, value_name = "SOURCE", help_heading = "What to get")]
     keys: Vec<String>,
 

@@ -19,7 +19,7 @@ use crate::{Ending, options::pair, paths::Paths};
   tonnage load 'orders/*.csv.gz' postgresql://app@db/shop -t orders --mode upsert --key id
   tonnage generate sbtest --rows 1M -o - | tonnage load - shop.db -t sbtest1 --create")]
 pub struct LoadArgs {
-    /// Files, globs or directories (- is standard input), or a database, and the database to load into last: a URL, a
+    /// Files, globs, directories or URLs (- is standard input), or a database, and the database to load into last: a URL, a
     /// file, or @NAME of targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,

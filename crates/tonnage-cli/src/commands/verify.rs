@@ -40,7 +40,7 @@ Examples:
   tonnage verify 'orders/*.parquet' postgresql://app@db/shop -t orders --key id --report verified.json
   tonnage verify old.db postgresql://app@db/shop -t orders --source-table orders")]
 pub struct VerifyArgs {
-    /// Files, globs or directories (- is standard input), or a database, and the database of the table last: a URL, a
+    /// Files, globs, directories or URLs (- is standard input), or a database, and the database of the table last: a URL, a
     /// file, or @NAME of targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
     places: Vec<String>,

@@ -95,6 +95,27 @@ impl InputFile {
     }
 }
 
+/// What a user should know of files that are objects, of each of which `bytes_max` are held. Of those that are `passed` over byte by byte a resume reads again
+/// what lies before.
+fn object_notes<'a>(
+    files: impl IntoIterator<Item = &'a InputFile>,
+    bytes_max: u64,
+    passed: bool,
+) -> Vec<String> {
+    let has_ranges = |file: &InputFile| file.object.as_ref().is_some_and(Object::has_ranges);
+    if !files.into_iter().any(has_ranges) {
+        return Vec::new();
+    }
+    let mut notes = vec![format!(
+        "objects are read ahead: at most {} MiB of one are held",
+        bytes_max >> 20
+    )];
+    if passed {
+        notes.push("a resume reads them again from the beginning, and passes over what is loaded".to_owned());
+    }
+    notes
+}
+
 /// What the files are that cannot be read a second time.
 fn not_rereadable(files: &[InputFile]) -> &'static str {
     let is_object = |file: &InputFile| file.identity.is_none() && file.object.is_some();

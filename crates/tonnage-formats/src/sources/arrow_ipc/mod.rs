@@ -42,9 +42,10 @@ use super::{
     InputFile,
     columns::merge_columns,
     damage::{changed_before, guarded, has_changed},
-    not_rereadable,
+    not_rereadable, object_notes,
     text::window::chained,
 };
+use tonnage_places::READ_BYTES_MAX;
 
 /// The most bytes that the dictionaries and runs of a block may stand for, of which the file has far fewer: as many
 /// as a block of rows has, over a hundred times.
@@ -113,15 +114,15 @@ impl ArrowSource {
         let shown = first.shown.clone();
         Ok(Self {
             current: Some(OpenFile::new(0, messages)),
-            files,
             schema: SourceSchema {
                 shown,
                 columns,
                 named: true,
                 text: false,
                 header: false,
-                notes: Vec::new(),
+                notes: object_notes(&files, READ_BYTES_MAX, false),
             },
+            files,
             wanted: None,
             index: 0,
             mark: BlockMark::default(),

@@ -37,6 +37,7 @@ use self::{
 use super::{
     DifferingColumns, Format, InputFile, Scan, TextOptions,
     infer::Guess,
+    object_notes,
     text::{
         BLOCK_BYTES_MAX, RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again,
         opening::{Layout, Opening},
@@ -44,6 +45,7 @@ use super::{
         window::{READ_BYTES, Window},
     },
 };
+use tonnage_places::READ_BYTES_MAX;
 
 const _: () = assert!(BLOCK_BYTES_MAX + RECORD_BYTES_LIMIT <= SPAN_BYTES_MAX);
 
@@ -90,6 +92,7 @@ impl CsvSource {
         let shown = first.shown.clone();
         let mut window = open_window(first, &opening)?;
         let mut notes = window.notes().to_vec();
+        notes.extend(object_notes(&files, READ_BYTES_MAX, !window.can_skip()));
         let (options, dialect, header_width) = look(&mut window, format, options, &mut notes)?;
         let mut csv = Csv {
             options,

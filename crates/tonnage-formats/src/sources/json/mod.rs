@@ -38,6 +38,7 @@ use self::{
 use super::{
     DifferingColumns, InputFile, Scan, TextOptions,
     infer::Guess,
+    object_notes,
     text::{
         RECORD_BYTES_LIMIT, SAMPLE_BYTES, SAMPLE_ROWS, again,
         opening::{Layout, Opening},
@@ -45,6 +46,7 @@ use super::{
         window::{READ_BYTES, Window},
     },
 };
+use tonnage_places::READ_BYTES_MAX;
 
 /// The most columns, and keys of an object. Objects with more keys than that have data for keys.
 const COLUMNS_MAX: usize = 4096;
@@ -146,7 +148,7 @@ impl JsonSource {
             named: true,
             text: true,
             header: false,
-            notes: window.notes().to_vec(),
+            notes: [window.notes(), &object_notes(&files, READ_BYTES_MAX, true)].concat(),
         };
         let json = Json {
             options: options.clone(),

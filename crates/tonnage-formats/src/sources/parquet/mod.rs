@@ -39,8 +39,10 @@ use super::{
     DifferingColumns, InputFile,
     columns::{FileColumns, merge_columns, unite},
     damage::{changed_before, has_changed},
+    object_notes,
     text::window::chained,
 };
+use tonnage_places::COLUMNS_BYTES_MAX;
 
 /// What to do about files of other columns.
 const OTHER_COLUMNS: &str =
@@ -125,6 +127,7 @@ impl ParquetSource {
             return Err(Error::config("there is no Parquet file to read"));
         };
         let shown = first.input.shown.clone();
+        let notes = object_notes(opened.iter().map(|file| &file.input), COLUMNS_BYTES_MAX, false);
         Ok(Self {
             files: opened,
             schema: SourceSchema {
@@ -133,7 +136,7 @@ impl ParquetSource {
                 named: true,
                 text: false,
                 header: false,
-                notes: Vec::new(),
+                notes,
             },
             united,
             request: None,

@@ -102,6 +102,12 @@ impl Window {
         self.decoded
     }
 
+    /// Whether a place in it can be gone to without reading what lies before.
+    pub fn can_skip(&self) -> bool {
+        let is_plain = self.stream.compression() == Compression::None && !self.decoded && !self.shortened;
+        self.pinned.is_some() && is_plain
+    }
+
     /// What has been read and not consumed.
     #[inline]
     pub fn text(&self) -> &[u8] {
@@ -223,12 +229,7 @@ impl Window {
     /// Moves the window on to `offset`. False if the file ends before, or the window is beyond.
     pub fn consume_to(&mut self, offset: u64) -> Result<bool> {
         let is_beyond = offset > self.offset + self.text().len() as u64;
-        if is_beyond
-            && self.pinned.is_some()
-            && !self.decoded
-            && !self.shortened
-            && self.stream.go_to(offset)?
-        {
+        if is_beyond && self.can_skip() && self.stream.go_to(offset)? {
             (self.start, self.end, self.whole) = (0, 0, false);
             self.offset = offset;
         }
