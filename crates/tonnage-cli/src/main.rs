@@ -117,6 +117,7 @@ fn main() -> ExitCode {
         .with_timer(Clock)
         .with_target(false)
         .init();
+    tonnage::targets::use_named_stores();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -9,14 +9,17 @@ use async_trait::async_trait;
 use ini::Ini;
 use jiff::Timestamp;
 use object_store::{
-    CredentialProvider,
+    CredentialProvider, StaticCredentialProvider,
     aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential},
 };
 use serde::Deserialize;
 use tokio::sync::Mutex;
 use tonnage_core::error::{Error, Result};
 
-use super::store::{env, metadata_answers};
+use super::{
+    named::StoreSettings,
+    store::{env, metadata_answers},
+};
 
 /// How long before their end credentials of a process are asked for anew.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
@@ -25,17 +28,22 @@ const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 const PROCESS_SECONDS_MAX: Duration = Duration::from_secs(60);
 
 /// A store as the environment and the profile say. `Config` where no credentials can be found.
-pub(crate) async fn builder(bucket: &str) -> Result<AmazonS3Builder> {
+pub(crate) async fn builder(bucket: &str, settings: &StoreSettings) -> Result<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
-    let profile = Profile::read()?;
-    if env("AWS_REGION").is_none()
+    let profile = Profile::read(settings.profile.as_deref())?;
+    if let Some(region) = &settings.region {
+        builder = builder.with_region(region);
+    } else if env("AWS_REGION").is_none()
         && env("AWS_DEFAULT_REGION").is_none()
         && let Some(region) = profile.get("region")
     {
         builder = builder.with_region(region);
     }
     // The one for S3 alone goes first, as in all tools.
-    let endpoint = env("AWS_ENDPOINT_URL_S3")
+    let endpoint = settings
+        .endpoint
+        .clone()
+        .or_else(|| env("AWS_ENDPOINT_URL_S3"))
         .or_else(|| env("AWS_ENDPOINT_URL"))
         .or_else(|| env("AWS_ENDPOINT"))
         .or_else(|| profile.get("endpoint_url").map(str::to_owned));
@@ -52,7 +60,19 @@ pub(crate) async fn builder(bucket: &str) -> Result<AmazonS3Builder> {
         || env("AWS_WEB_IDENTITY_TOKEN_FILE").is_some()
         || env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI").is_some()
         || env("AWS_CONTAINER_CREDENTIALS_FULL_URI").is_some();
-    if anonymous || by_variables {
+    if let (Some(user), Some(secret)) = (&settings.user, &settings.secret) {
+        // A session token of the environment belongs to other keys.
+        let credential = AwsCredential {
+            key_id: user.clone(),
+            secret_key: secret.clone(),
+            token: None,
+        };
+        return Ok(builder.with_credentials(Arc::new(StaticCredentialProvider::new(credential))));
+    }
+    if settings.anonymous {
+        return Ok(builder.with_skip_signature(true));
+    }
+    if settings.profile.is_none() && (anonymous || by_variables) {
         return Ok(builder);
     }
     if let Some(credentials) = profile.credentials()? {
@@ -78,9 +98,12 @@ struct Profile {
 }
 
 impl Profile {
-    /// The one that AWS_PROFILE names, else the default one, which need not be there.
-    fn read() -> Result<Self> {
-        let named = env("AWS_PROFILE").or_else(|| env("AWS_DEFAULT_PROFILE"));
+    /// The one that is asked for, or that AWS_PROFILE names, else the default one, which need not be there.
+    fn read(asked: Option<&str>) -> Result<Self> {
+        let named = asked
+            .map(str::to_owned)
+            .or_else(|| env("AWS_PROFILE"))
+            .or_else(|| env("AWS_DEFAULT_PROFILE"));
         let name = named.clone().unwrap_or_else(|| "default".to_owned());
         let file = |variable: &str, default: &str| {
             let home = || Some(PathBuf::from(env("HOME")?).join(".aws").join(default));

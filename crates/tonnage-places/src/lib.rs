@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod http;
 mod listing;
+mod named;
 mod object;
 mod reader;
 mod runtime;
@@ -25,6 +26,7 @@ pub use self::{
     error::of_io,
     file::{File, Positioned, ReadFrom},
     listing::{OBJECTS_MAX, find, names},
+    named::{Lookup, StoreSettings, set_names},
     object::Object,
     reader::{COLUMNS_BYTES_MAX, ObjectReader, READ_BYTES_MAX},
     store::{exists, remove},

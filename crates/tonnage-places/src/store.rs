@@ -22,6 +22,7 @@ use tonnage_core::{
 use super::{
     aws,
     error::{Doing, of_store},
+    named::{StoreSettings, resolved},
     runtime,
     url::{is_http, redacted},
 };
@@ -76,6 +77,17 @@ static STORES: LazyLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = LazyLock
 
 /// The store that a URL (not of HTTP) leads to. `Config` where the URL or the environment does not say which.
 pub(crate) async fn locate(url: &str) -> Result<Located> {
+    let named = resolved(url)?;
+    // Stores of one bucket may be spoken to in several ways.
+    let name = url
+        .split('/')
+        .next()
+        .filter(|_| named.is_some())
+        .unwrap_or_default();
+    let (url, settings) = match &named {
+        Some((url, settings)) => (url.as_str(), settings.clone()),
+        None => (url, StoreSettings::default()),
+    };
     let cannot = |what: &str| {
         Error::config(format!("'{url}' {what}"))
             .hint("s3://bucket/key, gs://bucket/key, az://container/key, https://host/path")
@@ -87,12 +99,13 @@ pub(crate) async fn locate(url: &str) -> Result<Located> {
         return Err(cannot("names no bucket"));
     }
     let root = format!("{scheme}://{bucket}");
-    let known = STORES.locked().get(&root).cloned();
+    let known_as = format!("{name} {root}");
+    let known = STORES.locked().get(&known_as).cloned();
     let store = match known {
         Some(store) => store,
         None => {
-            let store = connect(&scheme, bucket, &root).await?;
-            STORES.locked().entry(root.clone()).or_insert(store).clone()
+            let store = connect(&scheme, bucket, &root, &settings).await?;
+            STORES.locked().entry(known_as).or_insert(store).clone()
         }
     };
     Ok(Located {
@@ -102,11 +115,16 @@ pub(crate) async fn locate(url: &str) -> Result<Located> {
     })
 }
 
-async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn ObjectStore>> {
+async fn connect(
+    scheme: &str,
+    bucket: &str,
+    root: &str,
+    settings: &StoreSettings,
+) -> Result<Arc<dyn ObjectStore>> {
     let wrong = |cause: object_store::Error| of_store(Doing::Read, root, &cause);
     Ok(match scheme {
         "s3" | "s3a" => {
-            let mut builder = aws::builder(bucket).await?;
+            let mut builder = aws::builder(bucket, settings).await?;
             let value = |builder: &AmazonS3Builder, key: &str| builder.get_config_value(&key.parse().ok()?);
             let is_set = |key: &str| value(&builder, key).is_some();
             let has_endpoint = is_set("aws_endpoint") || is_set("aws_endpoint_url_s3");
@@ -138,6 +156,16 @@ async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn Objec
                     .with_config(GoogleConfigKey::BaseUrl, url)
                     .with_skip_signature(true);
             }
+            if let Some(endpoint) = &settings.endpoint {
+                builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
+            }
+            if let Some(path) = &settings.credentials_file {
+                builder = builder.with_service_account_path(path.display().to_string());
+            }
+            if settings.anonymous {
+                builder = builder.with_skip_signature(true);
+            }
+            let is_told = settings.credentials_file.is_some() || settings.anonymous;
             let adc = env("HOME").is_some_and(|home| {
                 std::path::Path::new(&home)
                     .join(".config/gcloud/application_default_credentials.json")
@@ -151,7 +179,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn Objec
                 "GOOGLE_SKIP_SIGNATURE",
             ];
             let named = named.iter().any(|variable| env(variable).is_some());
-            if !(named || adc || emulator.is_some() || metadata_answers().await) {
+            if !(is_told || named || adc || emulator.is_some() || metadata_answers().await) {
                 return Err(none_found(
                     root,
                     "GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth application-default login; for a public bucket GOOGLE_SKIP_SIGNATURE=true",
@@ -159,7 +187,9 @@ async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn Objec
             }
             Arc::new(
                 builder
-                    .with_client_options(options().with_allow_http(emulator.is_some()))
+                    .with_client_options(
+                        options().with_allow_http(emulator.is_some() || is_http_endpoint(settings)),
+                    )
                     .with_retry(retries())
                     .build()
                     .map_err(wrong)?,
@@ -177,8 +207,21 @@ async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn Objec
                     builder = builder.with_config(key, value);
                 }
             }
-            let mut allow_http =
-                env("AZURE_ALLOW_HTTP").is_some() || env("AZURE_STORAGE_USE_EMULATOR").is_some();
+            for (value, key) in [
+                (&settings.user, AzureConfigKey::AccountName),
+                (&settings.secret, AzureConfigKey::AccessKey),
+                (&settings.endpoint, AzureConfigKey::Endpoint),
+            ] {
+                if let Some(value) = value {
+                    builder = builder.with_config(key, value);
+                }
+            }
+            if settings.anonymous {
+                builder = builder.with_skip_signature(true);
+            }
+            let mut allow_http = is_http_endpoint(settings)
+                || env("AZURE_ALLOW_HTTP").is_some()
+                || env("AZURE_STORAGE_USE_EMULATOR").is_some();
             for (name, value) in env("AZURE_STORAGE_CONNECTION_STRING")
                 .iter()
                 .flat_map(|text| text.split(';').filter_map(|part| part.split_once('=')))
@@ -212,6 +255,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn Objec
                 AzureConfigKey::FederatedTokenFile,
             ];
             let known = keys.into_iter().any(has)
+                || settings.anonymous
                 || env("AZURE_SKIP_SIGNATURE").is_some()
                 || env("AZURE_USE_AZURE_CLI").is_some()
                 || env("AZURE_STORAGE_USE_EMULATOR").is_some();
@@ -230,6 +274,14 @@ async fn connect(scheme: &str, bucket: &str, root: &str) -> Result<Arc<dyn Objec
             )
         }
     })
+}
+
+/// Who names an endpoint of HTTP means it.
+fn is_http_endpoint(settings: &StoreSettings) -> bool {
+    settings
+        .endpoint
+        .as_deref()
+        .is_some_and(|endpoint| endpoint.starts_with("http://"))
 }
 
 fn none_found(root: &str, set: &str) -> Error {

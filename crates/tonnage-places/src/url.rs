@@ -2,17 +2,20 @@
 
 use std::path::Path;
 
+use super::named::is_named;
+
 /// How URLs of object stores begin, the last ones HTTP.
 const SCHEMES: &[&str] = &[
     "s3://", "s3a://", "gs://", "gcs://", "az://", "azure://", "abfs://", "abfss://", "http://", "https://",
 ];
 
-/// Whether `text` names an object by URL, and not a path.
+/// Whether `text` names an object by URL, or by the name of its store, and not a path.
 pub fn is_url(text: &str) -> bool {
-    SCHEMES.iter().any(|scheme| {
-        text.get(..scheme.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-    })
+    is_named(text)
+        || SCHEMES.iter().any(|scheme| {
+            text.get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        })
 }
 
 /// The URL that a path is, where it is one.

@@ -28,6 +28,12 @@ pub use tonnage_sqlite as sqlite;
 
 use self::named::{Named, NamedPlace};
 
+/// Lets `@NAME/..` be what lies in the store that a section of `targets.toml` describes. The command line does so when it
+/// starts, a library once before it names files that way.
+pub fn use_named_stores() {
+    tonnage_places::set_names(named::find_store);
+}
+
 /// Every database there is.
 pub const DRIVERS: &[Driver] = &[
     #[cfg(feature = "sqlite")]

@@ -29,6 +29,7 @@ use tonnage_core::{
     password::Password,
     table::nearest,
 };
+use tonnage_places::StoreSettings;
 
 /// What a name stands for.
 pub(super) struct Named {
@@ -87,6 +88,47 @@ const KEYS: [&str; 6] = [
     "members",
     "shard_by",
 ];
+
+const STORE_KEYS: [&str; 12] = [
+    "url",
+    "endpoint",
+    "region",
+    "profile",
+    "anonymous",
+    "access_key_id",
+    "secret_access_key_env",
+    "secret_access_key_file",
+    "account",
+    "account_key_env",
+    "account_key_file",
+    "credentials_file",
+];
+
+/// The store of this name; none where there is none. `Config` where it is not described well.
+pub fn find_store(name: &str) -> Result<Option<StoreSettings>> {
+    find_store_in(
+        name,
+        &Surroundings {
+            directory: Path::new(""),
+            variable: &process_variable,
+        },
+    )
+}
+
+fn find_store_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Option<StoreSettings>> {
+    for path in &paths(surroundings) {
+        // What cannot be read is told where a database is looked for; here it names no store.
+        let Ok(text) = std::fs::read_to_string(path) else {
+            continue;
+        };
+        let file = File { path, text: &text };
+        let document = file.parse()?;
+        if let Some((_, section)) = document.iter().find(|(key, _)| key.get_ref() == name) {
+            return file.store(name, section, surroundings);
+        }
+    }
+    Ok(None)
+}
 
 pub(super) fn find_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Named> {
     if name.is_empty() {
@@ -333,6 +375,83 @@ impl File<'_> {
             ),
             password,
         })
+    }
+
+    /// A section that describes a store; none where it is of a database.
+    fn store(
+        &self,
+        name: &str,
+        section: &Spanned<DeValue<'_>>,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<Option<StoreSettings>> {
+        let DeValue::Table(table) = section.get_ref() else {
+            return Ok(None);
+        };
+        let here = section.span().start;
+        let url = table.iter().find(|(key, _)| key.get_ref() == "url");
+        let is_store =
+            |url: &str| tonnage_places::is_url(url) && !url.to_ascii_lowercase().starts_with("http");
+        let Some(url) = url
+            .and_then(|(_, url)| url.get_ref().as_str())
+            .filter(|url| is_store(url))
+        else {
+            return Ok(None);
+        };
+        let mut settings = StoreSettings {
+            url: url.to_owned(),
+            ..StoreSettings::default()
+        };
+        for (key, value) in table {
+            let word = key.get_ref().as_ref();
+            if !STORE_KEYS.contains(&word) {
+                let error = self.wrong(key.span().start, format!("unknown key '{word}' in [{name}]"));
+                return Err(match nearest(word, STORE_KEYS).first() {
+                    Some(near) => error.hint(format!("did you mean {near}?")),
+                    None => error.hint(format!("keys of a store are {}", STORE_KEYS.join(", "))),
+                });
+            }
+            if word == "anonymous" {
+                settings.anonymous = value.get_ref().as_bool().ok_or_else(|| {
+                    self.wrong(value.span().start, "anonymous is neither true nor false")
+                        .hint("write anonymous = true")
+                })?;
+                continue;
+            }
+            let text = self.text_of(word, value)?.to_owned();
+            match word {
+                "endpoint" => settings.endpoint = Some(text),
+                "region" => settings.region = Some(text),
+                "profile" => settings.profile = Some(text),
+                "access_key_id" | "account" => settings.user = Some(text),
+                "credentials_file" => settings.credentials_file = Some(self.beside(&text, surroundings)),
+                "url" => {}
+                _ => {
+                    let place = match word.ends_with("_env") {
+                        true => PasswordPlace::Variable(text),
+                        false => PasswordPlace::File(self.beside(&text, surroundings)),
+                    };
+                    let kept = Named {
+                        place: NamedPlace::Url(url.to_owned()),
+                        file: self.shown(),
+                        described: format!("{} line {}: the key of [{name}]", self.shown(), self.line(here)),
+                        password: Some(place),
+                    };
+                    let key = kept.password_in(surroundings.variable)?;
+                    settings.secret = key.map(|key| key.reveal().to_owned());
+                }
+            }
+        }
+        match (&settings.user, &settings.secret) {
+            (Some(_), None) if url.starts_with("s3") => Err(self
+                .wrong(here, format!("[{name}] has the id of a key, and not the key"))
+                .hint(
+                    "secret_access_key_env names the variable, secret_access_key_file the file that holds it",
+                )),
+            (None, Some(_)) => Err(self
+                .wrong(here, format!("[{name}] has a key, and nothing says whose it is"))
+                .hint("access_key_id = \"..\" of S3, account = \"..\" of Azure")),
+            _ => Ok(Some(settings)),
+        }
     }
 
     fn text_of<'a>(&self, word: &str, value: &'a Spanned<DeValue<'_>>) -> Result<&'a str> {

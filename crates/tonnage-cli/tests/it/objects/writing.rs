@@ -6,7 +6,7 @@ use super::{
     done,
     faulty::{Fault, Faulty, Rule},
     run, sbtest,
-    stores::Bucket,
+    stores::{Bucket, KEY, SECRET},
 };
 use crate::process::Running;
 
@@ -61,6 +61,64 @@ fn an_unload_is_listed_in_a_manifest_and_loads_again() {
         bucket.put("out/mine.txt", "mine");
         let ran = run(&place, &bucket, &format!("{unload} --overwrite"));
         assert!(ran.stderr.contains("which is not of an unload"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_store_may_have_a_name() {
+    let place = sbtest(1_000);
+    let bucket = Bucket::of_s3s();
+    let targets = |lines: &str| {
+        let url = bucket.url("in");
+        place.write(
+            "targets.toml",
+            format!("[lake]\nurl = \"{url}\"\nregion = \"us-east-1\"\n{lines}"),
+        );
+    };
+    let endpoint = &bucket.endpoint;
+    targets(&format!(
+        "endpoint = \"{endpoint}\"\naccess_key_id = \"{KEY}\"\nsecret_access_key_env = \"LAKE_SECRET\"\n"
+    ));
+    let with = |arguments: &str| place.run_with(arguments, &[("LAKE_SECRET", SECRET)], b"");
+    for arguments in [
+        "unload {db} -t sbtest -o @lake/2026/ --manifest --format csv",
+        "load '@lake/2026/*.csv' {db} -t t --create --key id --report @lake/report.json",
+        "load @lake/2026/ {db} -t t --new-files",
+    ] {
+        let ran = with(arguments);
+        assert_eq!(ran.code, Some(0), "{arguments}: {}", ran.stderr);
+    }
+    super::assert_same(&place, "t");
+    assert!(
+        bucket.keys().contains(&"in/2026/part-00000.csv".to_owned()),
+        "{:?}",
+        bucket.keys()
+    );
+    let report = String::from_utf8(bucket.get("in/report.json").expect("a report")).expect("text");
+    let ledger = place.sql("SELECT detail FROM tonnage_runs").concat();
+    assert!(!report.contains(SECRET) && !ledger.contains(SECRET));
+    assert!(ledger.contains(&bucket.url("in/2026/part-00000.csv")), "{ledger}");
+    for (lines, error, hint) in [
+        (
+            "endpont = \"x\"",
+            "line 4: unknown key 'endpont'",
+            "did you mean endpoint?",
+        ),
+        ("access_key_id = \"x\"", "not the key", "secret_access_key_env"),
+        (
+            "secret_access_key_env = \"NOT_SET\"",
+            "NOT_SET, which is not set",
+            "export NOT_SET",
+        ),
+    ] {
+        targets(lines);
+        let ran = with("load @lake/2026/ {db} -t t");
+        assert_eq!(ran.code, Some(2), "{lines}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains(error) && ran.stderr.contains(hint),
+            "{lines}: {}",
+            ran.stderr
+        );
     }
 }
 
