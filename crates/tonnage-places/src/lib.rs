@@ -17,6 +17,7 @@ mod listing;
 mod named;
 mod object;
 mod reader;
+mod rewritten;
 mod runtime;
 mod store;
 mod url;
@@ -29,6 +30,7 @@ pub use self::{
     named::{Lookup, StoreSettings, set_names},
     object::Object,
     reader::{COLUMNS_BYTES_MAX, ObjectReader, READ_BYTES_MAX},
+    rewritten::{REWRITTEN_BYTES_MAX, Rewritten},
     store::{exists, remove},
     url::{is_url, name_of, redacted, url_of},
     writer::{ObjectWriter, WRITE_BYTES_MAX, write_whole},

@@ -129,7 +129,7 @@ pub(super) async fn own(
             format!("{table}-{run_id}.rejects.jsonl").into()
         }
     };
-    let rejects = std::path::absolute(&rejects).unwrap_or(rejects);
+    let rejects = RejectsFile::known_path(rejects);
     RejectsFile::check(&rejects)?;
     let run = NewRun {
         identity,

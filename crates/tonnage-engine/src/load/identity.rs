@@ -104,8 +104,7 @@ fn rejects_path(plan: &Plan, options: &LoadOptions, run_id: &str) -> PathBuf {
         )
         .into(),
     };
-    // The ledger must mean the same file wherever the next attempt is started.
-    std::path::absolute(&path).unwrap_or(path)
+    RejectsFile::known_path(path)
 }
 
 /// What is read, and how.
@@ -562,21 +561,18 @@ async fn resume(
         accept_emptied(ledger, plan, &handle).await?;
     }
     let mut notes = vec![format!("going on with run {}", run.run_id)];
-    let rejects = PathBuf::from(&run.detail.rejects);
-    if options
-        .rejects
-        .as_ref()
-        .is_some_and(|asked| std::path::absolute(asked).ok().as_ref() != Some(&rejects))
-    {
+    let begun = PathBuf::from(&run.detail.rejects);
+    let is_another = |asked: &PathBuf| RejectsFile::known_path(asked.clone()) != begun;
+    if options.rejects.as_ref().is_some_and(is_another) {
         notes.push(format!(
             "rejects go on in {}, where the run began them",
-            rejects.display()
+            begun.display()
         ));
     }
     Ok(Ownership {
         handle: Some(handle),
         slots,
-        rejects,
+        rejects: begun,
         resumed: true,
         finished: false,
         resumable: true,

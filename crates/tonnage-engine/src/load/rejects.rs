@@ -1,4 +1,5 @@
-//! The rejects file: JSON lines, one a bad row, mode 0600.
+//! The rejects file: JSON lines, one a bad row, mode 0600. In a store it is an object that is written anew with every
+//! record, on the condition that nobody else has written it.
 //!
 //! Invariants:
 //! - A record is fsynced before the position that skips its row is committed ([`RejectsFile::append`] returns after
@@ -37,7 +38,7 @@ use tonnage_core::{
     reject::{Reject, RejectData},
     sync::Lock,
 };
-use tonnage_places::url_of;
+use tonnage_places::{Rewritten, url_of};
 
 /// How often a file is looked at that another process holds.
 const LOOK: Duration = Duration::from_millis(20);
@@ -47,6 +48,8 @@ pub struct RejectsFile {
     path: PathBuf,
     /// None before the first record, where there was no file.
     file: Mutex<Option<File>>,
+    /// The object that stands in the place of the file.
+    object: Option<Mutex<Rewritten>>,
     records: AtomicU64,
 }
 
@@ -60,17 +63,18 @@ impl RejectsFile {
         let found = Self::check(path)?;
         Ok(Self {
             file: Mutex::new(found),
-            ..Self::at(path)
+            ..Self::at(path)?
         })
     }
 
     /// Refuses a path that holds something, or that cannot be written to. A file that is there, empty, is given back.
     pub fn check(path: &Path) -> Result<Option<File>> {
         let shown = path.display();
-        if url_of(path).is_some() {
-            return Err(Error::config(format!("rejects file {shown} is an object"))
-                .hint("a store cannot add to an object, and a reject is on disk before the rows behind it are committed: name \
-                     a file, and copy it to the store afterwards"));
+        if let Some(url) = url_of(path) {
+            return match Rewritten::open(url)?.content() {
+                [] => Ok(None),
+                _ => Err(not_empty(path)),
+            };
         }
         let found = match fs::metadata(path) {
             Ok(found) if found.is_dir() => {
@@ -80,10 +84,7 @@ impl RejectsFile {
             }
             Ok(found) if !found.is_file() => return Err(no_file(path)),
             Ok(found) if found.len() > 0 => {
-                return Err(
-                    Error::config(format!("rejects file {shown} exists and is not empty"))
-                        .hint("move it away, or name another with --rejects"),
-                );
+                return Err(not_empty(path));
             }
             Ok(_) => {
                 let opened = appending().open(path);
@@ -105,12 +106,14 @@ impl RejectsFile {
         }
     }
 
-    fn at(path: &Path) -> Self {
-        Self {
+    fn at(path: &Path) -> Result<Self> {
+        let object = url_of(path).map(Rewritten::open).transpose()?;
+        Ok(Self {
             path: path.to_owned(),
             file: Mutex::new(None),
+            object: object.map(Mutex::new),
             records: AtomicU64::new(0),
-        }
+        })
     }
 
     /// For a resumed run: keeps the first `committed[slot]` records of every slot and drops the others. `owned` fails where
@@ -125,9 +128,21 @@ impl RejectsFile {
         struct Slot {
             slot: u16,
         }
-        let this = Self::at(path);
+        let this = Self::at(path)?;
         let mut seen: HashMap<u16, u64> = HashMap::new();
+        let mut is_committed = |line: &[u8]| {
+            // A line that was cut by a crash is one that was never fsynced, so never committed.
+            let Ok(Slot { slot }) = serde_json::from_slice(line) else {
+                return false;
+            };
+            let seen = seen.entry(slot).or_default();
+            *seen += 1;
+            *seen <= committed.get(&slot).copied().unwrap_or(0)
+        };
         let found = loop {
+            if this.object.is_some() {
+                break None;
+            }
             let found = match appending().open(path) {
                 Ok(found) => found,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => break None,
@@ -147,16 +162,11 @@ impl RejectsFile {
         };
         if let Some(found) = found {
             owned.await?;
-            let kept = this.renew(&found, |line| {
-                // A line that was cut by a crash is one that was never fsynced, so never committed.
-                let Ok(Slot { slot }) = serde_json::from_slice(line) else {
-                    return false;
-                };
-                let seen = seen.entry(slot).or_default();
-                *seen += 1;
-                *seen <= committed.get(&slot).copied().unwrap_or(0)
-            });
+            let kept = this.renew(&found, is_committed);
             *this.lock() = Some(kept.map_err(|e| this.failed(&e))?);
+        } else if let Some(object) = &this.object {
+            owned.await?;
+            keep_lines(&mut object.locked(), &mut is_committed)?;
         }
         for (slot, expected) in committed {
             let found = seen.get(slot).copied().unwrap_or(0);
@@ -170,6 +180,14 @@ impl RejectsFile {
         }
         this.records.store(committed.values().sum(), Ordering::Relaxed);
         Ok(this)
+    }
+
+    /// The path by which the ledger knows a rejects file wherever the next attempt is started.
+    pub fn known_path(path: PathBuf) -> PathBuf {
+        match url_of(&path) {
+            Some(_) => path,
+            None => std::path::absolute(&path).unwrap_or(path),
+        }
     }
 
     /// Its path.
@@ -191,6 +209,13 @@ impl RejectsFile {
                 .map_err(|e| Error::bug(format!("a reject record cannot be written as JSON: {e}")))?;
             lines.push(b'\n');
             count += 1;
+        }
+        if let Some(object) = &self.object {
+            let mut object = object.locked();
+            let content = [object.content(), &lines].concat();
+            object.replace(content)?;
+            self.records.fetch_add(count, Ordering::Relaxed);
+            return Ok(Appended(lines));
         }
         let mut file = self.lock();
         let file = match &mut *file {
@@ -247,7 +272,11 @@ impl RejectsFile {
 
     /// Writes the file anew with the lines that `keep` keeps, in one step. False where there is none, or where another
     /// process has put its own into its place: nothing is done then.
-    fn rewrite(&self, keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
+    fn rewrite(&self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
+        if let Some(object) = &self.object {
+            keep_lines(&mut object.locked(), &mut keep)?;
+            return Ok(true);
+        }
         let mut open = self.lock();
         let Some(file) = open.as_ref() else {
             return Ok(false);
@@ -315,6 +344,9 @@ impl RejectsFile {
 
     /// Takes all records out of the file, if it is still the one at the path: of a run that is forgotten.
     pub fn clear(&self) -> Result<()> {
+        if let Some(object) = &self.object {
+            return object.locked().replace(Vec::new());
+        }
         let open = self.lock();
         let Some(file) = open.as_ref() else {
             return Ok(());
@@ -329,6 +361,9 @@ impl RejectsFile {
 
     /// Moves the file out of the way, if it has records and is still the one at the path: see `set_aside`.
     pub fn set_aside(&self) -> Result<Option<PathBuf>> {
+        if self.object.is_some() {
+            return set_aside(&self.path);
+        }
         let open = self.lock();
         let Some(file) = open.as_ref() else {
             return Ok(None);
@@ -351,6 +386,24 @@ impl RejectsFile {
         )
         .hint("the write it belongs to was undone; mend the cause and go on with --resume")
     }
+}
+
+/// Writes an object anew with the lines that `keep` keeps, where these are not all.
+fn keep_lines(object: &mut Rewritten, keep: &mut impl FnMut(&[u8]) -> bool) -> Result<()> {
+    let lines = object.content().split_inclusive(|byte| *byte == b'\n');
+    let kept: Vec<&[u8]> = lines
+        .filter(|line| line.strip_suffix(b"\n").is_some_and(&mut *keep))
+        .collect();
+    let kept = kept.concat();
+    match kept.len() == object.content().len() {
+        true => Ok(()),
+        false => object.replace(kept),
+    }
+}
+
+fn not_empty(path: &Path) -> Error {
+    Error::config(format!("rejects file {} exists and is not empty", path.display()))
+        .hint("move it away, or name another with --rejects")
 }
 
 /// A file that only its owner may read, to be read from anywhere and written to at its end.
@@ -377,6 +430,15 @@ pub fn aside(path: &Path) -> PathBuf {
 /// lacks; says where to. They still tell what is to be mended.
 pub fn set_aside(path: &Path) -> Result<Option<PathBuf>> {
     let aside = aside(path);
+    if let (Some(url), Some(to)) = (url_of(path), url_of(&aside)) {
+        let records = Rewritten::open(url)?;
+        if records.content().is_empty() {
+            return Ok(None);
+        }
+        tonnage_places::write_whole(to, records.content().to_vec())?;
+        tonnage_places::remove(url)?;
+        return Ok(Some(aside));
+    }
     match fs::rename(path, &aside) {
         Ok(()) => Ok(Some(aside)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

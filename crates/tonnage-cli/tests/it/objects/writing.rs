@@ -8,7 +8,10 @@ use super::{
     run, sbtest,
     stores::{Bucket, KEY, SECRET},
 };
-use crate::process::Running;
+use crate::{
+    process::Running,
+    support::{Database, TestDatabase},
+};
 
 #[test]
 fn an_unload_is_listed_in_a_manifest_and_loads_again() {
@@ -61,6 +64,77 @@ fn an_unload_is_listed_in_a_manifest_and_loads_again() {
         bucket.put("out/mine.txt", "mine");
         let ran = run(&place, &bucket, &format!("{unload} --overwrite"));
         assert!(ran.stderr.contains("which is not of an unload"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn rejects_may_be_an_object() {
+    for bucket in Bucket::everywhere() {
+        let table = "CREATE TABLE t (a INTEGER NOT NULL, b TEXT CHECK (b <> 'bad'))";
+        let place = TestDatabase::with(Database::Sqlite, table, &[]);
+        let rows = |from: u32, to: u32| -> String {
+            let row = |n: u32| match n % 10 {
+                0 => format!("{n},bad\n"),
+                1 => format!("x{n},y\n"),
+                _ => format!("{n},good\n"),
+            };
+            (from..to).map(row).collect()
+        };
+        place.write("rows.csv", format!("a,b\n{}", rows(0, 2_000)));
+        let url = bucket.url("rejects.jsonl");
+        let load = format!(
+            "load rows.csv {{db}} -t t --on-error reject --max-rejects 1M --rejects {url} --batch-rows 100 --jobs 2"
+        );
+        let ran = run(&place, &bucket, &load);
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        let records = || {
+            let records = String::from_utf8(bucket.get("rejects.jsonl").expect("rejects")).expect("text");
+            let records = records
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"));
+            let mut rows: Vec<u64> = records
+                .map(|record: serde_json::Value| record["row"].as_u64().expect("a row"))
+                .collect();
+            rows.sort_unstable();
+            rows
+        };
+        let expected: Vec<u64> = (1..=2_000)
+            .filter(|row| matches!((row - 1) % 10, 0 | 1))
+            .collect();
+        assert_eq!(records(), expected);
+        assert_eq!(
+            place.sql("SELECT count(*), count(DISTINCT a) FROM t"),
+            ["1600|1600"]
+        );
+        // What is there is not written over.
+        let ran = run(&place, &bucket, &load);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("exists and is not empty"), "{}", ran.stderr);
+        // Killed and gone on with: each bad row is there once.
+        bucket.put("rejects.jsonl", "");
+        place.sql("DELETE FROM t");
+        let mut command = crate::process::tonnage();
+        command.current_dir(place.path(".")).envs(bucket.environment());
+        let resumed = load
+            .replace("{db}", "shop.db")
+            .replace("--jobs 2", "--jobs 1 --restart");
+        command.args(resumed.split(' ')).args(["--rate", "1k/s"]);
+        let running = Running::start(&mut command);
+        while place.sql("SELECT count(*) FROM t")[0]
+            .parse::<u64>()
+            .expect("a number")
+            < 500
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(running.kill());
+        let ran = run(&place, &bucket, &load.replace("--jobs 2", "--resume"));
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        assert_eq!(records(), expected);
+        assert_eq!(
+            place.sql("SELECT count(*), count(DISTINCT a) FROM t"),
+            ["1600|1600"]
+        );
     }
 }
 
