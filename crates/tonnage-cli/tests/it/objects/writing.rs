@@ -68,6 +68,48 @@ fn an_unload_is_listed_in_a_manifest_and_loads_again() {
 }
 
 #[test]
+fn keys_and_outputs_of_every_command_may_be_objects() {
+    let place = sbtest(1_000);
+    for bucket in Bucket::everywhere() {
+        let url = |key: &str| bucket.url(key);
+        bucket.put("keys.csv", "id\n1\n7\n1000\n5000\n");
+        let (keys, rows, missing) = (url("keys.csv"), url("rows.jsonl"), url("missing.csv"));
+        let get = format!(
+            "get {{db}} -t sbtest --keys {keys} -o {rows} --missing {missing} --report {}",
+            url("g.json")
+        );
+        let ran = run(&place, &bucket, &get);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let text = |key: &str| String::from_utf8(bucket.get(key).expect(key)).expect("text");
+        assert_eq!(text("rows.jsonl").lines().count(), 3);
+        assert_eq!(text("missing.csv"), "id\n5000\n");
+        assert!(text("g.json").contains("tonnage"));
+        done(
+            &place,
+            &bucket,
+            &format!("generate sbtest --rows 10 -o {}", url("made.csv")),
+        );
+        place.sql("DROP TABLE IF EXISTS copy; CREATE TABLE copy (id INTEGER, k INTEGER)");
+        let exec = format!(
+            "exec {} {{db}} --sql 'INSERT INTO copy VALUES (:id, :k)'",
+            url("made.csv")
+        );
+        done(&place, &bucket, &exec);
+        assert_eq!(place.sql("SELECT count(*) FROM copy"), ["10"]);
+        done(
+            &place,
+            &bucket,
+            &format!("unload {{db}} -t sbtest -o {}", url("all.parquet")),
+        );
+        done(
+            &place,
+            &bucket,
+            &format!("verify {} {{db}} -t sbtest --key id", url("all.parquet")),
+        );
+    }
+}
+
+#[test]
 fn rejects_may_be_an_object() {
     for bucket in Bucket::everywhere() {
         let table = "CREATE TABLE t (a INTEGER NOT NULL, b TEXT CHECK (b <> 'bad'))";
