@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import cluster
 import gets
 import mariadb
+import objects
 import postgres
 import puts
 import sqlite
@@ -56,6 +57,10 @@ def all_cases(rows, quick):
         add("mariadb-keys", lambda name, rows: mariadb.sbtest(name, rows, keys=True), main=True)
         add("random-keys-mariadb", mariadb.random_keys, many, ROUNDS_SLOW, main=True)
         add("gets-mariadb", gets.mariadb, many, ROUNDS_SLOW, main=True)
+    if objects.PRESENT:
+        add("objects-near", lambda name, rows: objects.reading(name, rows, 0), rounds=ROUNDS_SLOW)
+        add("objects-far", lambda name, rows: objects.reading(name, rows, 70), rounds=ROUNDS_SLOW)
+        add("unload-objects", objects.writing, rounds=ROUNDS_SLOW)
     if cluster.PRESENT:
         add("cassandra-relaxed", lambda name, rows: cluster.loads(name, rows, "relaxed"), rounds=ROUNDS_SLOW)
         add("cassandra-majority", lambda name, rows: cluster.loads(name, rows, "majority"), rounds=ROUNDS_SLOW, main=True)

@@ -16,10 +16,12 @@ PACKAGES = [
     "adbc-driver-manager==1.13.0",
     "adbc-driver-postgresql==1.13.0",
     "adbc-driver-sqlite==1.13.0",
+    "awscli==1.46.3",
     "cassandra-driver==3.30.1",
     "connectorx==0.4.6",
     # The newest whose extensions for other databases come as packages.
     "duckdb==1.5.5",
+    "duckdb-extension-httpfs==1.5.5",
     "duckdb-extension-postgres-scanner==1.5.5",
     "duckdb-extension-sqlite-scanner==1.5.5",
     "pyarrow==26.0.1",

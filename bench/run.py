@@ -32,6 +32,7 @@ import cluster
 import data
 import mariadb
 import measure
+import objects
 import page
 import postgres
 
@@ -47,7 +48,7 @@ WORDS = {True: "reached", False: "MISSED", None: "open"}
 def hidden():
     """Places that say nothing to a reader, and what stands for them. The longer first."""
     places = [("target/bench", data.PLACE), ("target/release", data.TONNAGE.parent), ("bench", data.ROOT / "bench")]
-    return [*postgres.hidden(), *mariadb.hidden(), *cluster.hidden(), *places]
+    return [*postgres.hidden(), *mariadb.hidden(), *cluster.hidden(), *objects.hidden(), *places]
 
 
 def contender_line(name, case, values, base):
