@@ -46,8 +46,11 @@ pub fn open_files(mut files: Vec<InputFile>, format: Format, text: &TextOptions)
     match format {
         Format::Csv | Format::Tsv => Ok(Box::new(csv::CsvSource::open(files, format, text)?)),
         Format::Parquet => {
-            refuse_text(&files)?;
-            Ok(Box::new(parquet::ParquetSource::open(files, text.differing)?))
+            let opened = parquet::ParquetSource::open(files.clone(), text.differing);
+            Ok(Box::new(opened.or_else(|error| {
+                refuse_text(&files)?;
+                Err(error)
+            })?))
         }
         Format::Json => Ok(Box::new(json::JsonSource::open(files, text)?)),
         Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),

@@ -36,6 +36,7 @@ use tonnage_core::{
     slot::BlockMark,
     source::{Block, Origin, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
+use tonnage_places::READ_BYTES_MAX;
 
 use self::message::Messages;
 use super::{
@@ -45,7 +46,6 @@ use super::{
     not_rereadable, object_notes,
     text::window::chained,
 };
-use tonnage_places::READ_BYTES_MAX;
 
 /// The most bytes that the dictionaries and runs of a block may stand for, of which the file has far fewer: as many
 /// as a block of rows has, over a hundred times.

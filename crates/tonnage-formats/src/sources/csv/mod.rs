@@ -25,6 +25,7 @@ use tonnage_core::{
     reader::BeyondArrow,
     source::{SourceColumn, SourceSchema},
 };
+use tonnage_places::READ_BYTES_MAX;
 
 pub use self::records::records;
 use self::{
@@ -45,7 +46,6 @@ use super::{
         window::{READ_BYTES, Window},
     },
 };
-use tonnage_places::READ_BYTES_MAX;
 
 const _: () = assert!(BLOCK_BYTES_MAX + RECORD_BYTES_LIMIT <= SPAN_BYTES_MAX);
 

@@ -28,6 +28,7 @@ use tonnage_core::{
     reader::BeyondArrow,
     source::{SourceColumn, SourceSchema},
 };
+use tonnage_places::READ_BYTES_MAX;
 
 pub use self::rows::{Names, Objects, members};
 pub(crate) use self::values::Values;
@@ -46,7 +47,6 @@ use super::{
         window::{READ_BYTES, Window},
     },
 };
-use tonnage_places::READ_BYTES_MAX;
 
 /// The most columns, and keys of an object. Objects with more keys than that have data for keys.
 const COLUMNS_MAX: usize = 4096;

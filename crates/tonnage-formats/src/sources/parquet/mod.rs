@@ -20,7 +20,7 @@ mod thrift;
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, iter, sync::Arc, thread};
 
 use tonnage_core::{
     error::{Error, Result},
@@ -29,10 +29,11 @@ use tonnage_core::{
     slot::BlockMark,
     source::{Block, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
 };
+use tonnage_places::COLUMNS_BYTES_MAX;
 
 use self::{
     content::Content,
-    file::{ParquetFile, damaged},
+    file::{Footer, ParquetFile, damaged},
     read::BlockReader,
 };
 use super::{
@@ -42,7 +43,9 @@ use super::{
     object_notes,
     text::window::chained,
 };
-use tonnage_places::COLUMNS_BYTES_MAX;
+
+/// Objects whose footers are read at once.
+const OBJECTS_AT_ONCE: usize = 16;
 
 /// What to do about files of other columns.
 const OTHER_COLUMNS: &str =
@@ -77,6 +80,35 @@ struct BlockStart {
     hash: u64,
 }
 
+/// Opens files in their order; those of stores several at once, as each takes round trips.
+fn open_all(files: Vec<InputFile>) -> impl Iterator<Item = Result<(ParquetFile, Footer)>> {
+    let at_once = match files.iter().any(|file| file.object.is_some()) {
+        true => OBJECTS_AT_ONCE,
+        false => 1,
+    };
+    let mut rest = files.into_iter();
+    let groups = iter::from_fn(move || {
+        let group: Vec<_> = rest.by_ref().take(at_once).collect();
+        (!group.is_empty()).then_some(group)
+    });
+    groups.flat_map(open_at_once)
+}
+
+fn open_at_once(mut files: Vec<InputFile>) -> Vec<Result<(ParquetFile, Footer)>> {
+    if files.len() == 1 {
+        return files.drain(..).map(ParquetFile::open).collect();
+    }
+    thread::scope(|scope| {
+        let open = |file| scope.spawn(|| ParquetFile::open(file));
+        let opening: Vec<_> = files.into_iter().map(open).collect();
+        let ended = opening.into_iter().map(|opening| {
+            let opened = opening.join();
+            opened.unwrap_or_else(|_| Err(Error::bug("opening a file ended in a panic")))
+        });
+        ended.collect()
+    })
+}
+
 impl ParquetSource {
     /// Opens the files and reads their footers. `Input` where one is not a whole Parquet file, or where their
     /// columns differ in name, order or type and may not; `Config` for no files and for standard input.
@@ -84,8 +116,8 @@ impl ParquetSource {
         let mut opened: Vec<ParquetFile> = Vec::with_capacity(files.len());
         let mut columns: Vec<SourceColumn> = Vec::new();
         let mut names: Vec<Arc<Vec<String>>> = Vec::new();
-        for file in files {
-            let (file, footer) = ParquetFile::open(file)?;
+        for file in open_all(files) {
+            let (file, footer) = file?;
             let own: Vec<String> = footer.columns.iter().map(|column| column.name.clone()).collect();
             match (opened.first(), differing) {
                 (None, _) => columns = footer.columns,
