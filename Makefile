@@ -33,13 +33,16 @@ check: tools
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
+# Tests wait more than half of their time, for servers that start and for disks that sync.
+TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+
 # Built in one step: `cargo build` would compile half of the dependencies with other features, for nothing.
 unit: tools
 	cargo test --workspace --no-run --locked
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null && scripts/chromium >/dev/null
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights TONNAGE_TEST_SEED=$(TONNAGE_TEST_SEED) TONNAGE_BROKEN_SEED=$(TONNAGE_BROKEN_SEED) \
-	scripts/with-servers scripts/watch-tests cargo test --workspace --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) scripts/with-servers scripts/watch-tests cargo test --workspace --locked
 
 # Where the table of the rounds goes, and what failed ones leave.
 FAULT_DIRECTORY := $(abspath $(or $(CARGO_TARGET_DIR),target))/faults

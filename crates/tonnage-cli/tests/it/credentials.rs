@@ -237,7 +237,7 @@ fn no_command_leaves_the_password_anywhere() {
             &format!("explain '{url}' orders --rows 20 --batch-rows 10 --yes --report explain.json"),
             "",
         );
-        let bench = "--rows 50 --duration 10ms --repeat 1 --method batch --batch-rows 10 -j 1 --yes -o bench";
+        let bench = "--rows 50 --duration 10m --repeat 1 --method batch --batch-rows 10 -j 1 --yes -o bench";
         expect(0, &format!("bench '{url}' {bench} --with-ledger"), "");
         expect(0, &format!("targets '{url}'"), "");
         for written in [
