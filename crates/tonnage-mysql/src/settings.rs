@@ -213,154 +213,193 @@ fn port_of(text: &str) -> Result<u16> {
         .ok_or_else(|| Error::config(format!("'{text}' is not a port")).hint("a port is 1 to 65535"))
 }
 
-impl Settings {
-    /// Brings URL, option files and environment together.
-    pub fn resolve(url: &str, surroundings: &impl Surroundings) -> Result<Self> {
-        let parts = split_url(url)?;
-        let variable = |name: &str| surroundings.variable(name);
-        let files = match parts.option("defaults-file") {
+/// Everything that may say how to connect, the first counting most: the URL, the option files, the environment.
+struct Origins<'a, S> {
+    url: UrlParts,
+    files: OptionFiles,
+    surroundings: &'a S,
+}
+
+impl<'a, S: Surroundings> Origins<'a, S> {
+    fn find(url: &str, surroundings: &'a S) -> Result<Self> {
+        let url = split_url(url)?;
+        let files = match url.option("defaults-file") {
             Some(path) => OptionFiles::one(Path::new(path))?,
             None => OptionFiles::read(&surroundings.option_files()),
         };
-        let file = |name: &str| files.option(name).map(|found| found.value.clone());
+        Ok(Self {
+            url,
+            files,
+            surroundings,
+        })
+    }
 
-        let endpoint = match (parts.option("socket"), &parts.host) {
-            (Some(socket), None) => Endpoint::Socket(socket.into()),
+    fn in_files(&self, name: &str) -> Option<String> {
+        self.files.option(name).map(|found| found.value.clone())
+    }
+
+    /// What the option files say, or the environment.
+    fn elsewhere(&self, name: &str, variable: &str) -> Option<String> {
+        self.in_files(name)
+            .or_else(|| self.surroundings.variable(variable))
+    }
+
+    fn path(&self, option: &str, name: &str) -> Option<PathBuf> {
+        let in_url = self.url.option(option).map(str::to_owned);
+        in_url.or_else(|| self.in_files(name)).map(PathBuf::from)
+    }
+
+    fn endpoint(&self) -> Result<Endpoint> {
+        let host = match (self.url.option("socket"), &self.url.host) {
+            (Some(socket), None) => return Ok(Endpoint::Socket(socket.into())),
             (Some(_), Some(_)) => {
                 return Err(Error::config("the URL names a host and a socket")
                     .hint("mariadb://user@/database?socket=PATH"));
             }
-            (None, host) => {
-                let host = host.clone();
-                let elsewhere = host
-                    .is_none()
-                    .then(|| file("host").or_else(|| variable("MYSQL_HOST")))
-                    .flatten();
-                let port = parts
-                    .port
-                    .clone()
-                    .or_else(|| file("port"))
-                    .or_else(|| variable("MYSQL_TCP_PORT"));
-                let tcp = |host: String| -> Result<Endpoint> {
-                    Ok(Endpoint::Tcp {
-                        host,
-                        port: port.as_deref().map_or(Ok(3306), port_of)?,
-                    })
-                };
-                match host.or(elsewhere.filter(|host| host != "localhost")) {
-                    Some(host) => tcp(host)?,
-                    // As the command line client: nothing or localhost is the socket, where there is one.
-                    None if parts.port.is_some() => tcp("127.0.0.1".to_owned())?,
-                    None => match file("socket")
-                        .or_else(|| variable("MYSQL_UNIX_PORT"))
-                        .map(PathBuf::from)
-                        .or_else(default_socket)
-                    {
-                        Some(socket) => Endpoint::Socket(socket),
-                        None => tcp("127.0.0.1".to_owned())?,
-                    },
-                }
-            }
+            (None, Some(host)) => Some(host.clone()),
+            (None, None) => self
+                .elsewhere("host", "MYSQL_HOST")
+                .filter(|host| host != "localhost"),
         };
-        let user = parts
-            .user
-            .clone()
-            .or_else(|| file("user"))
-            .or_else(|| variable("USER"))
-            .or_else(|| variable("LOGNAME"))
+        let port = self.url.port.clone();
+        let port = port.or_else(|| self.elsewhere("port", "MYSQL_TCP_PORT"));
+        let tcp = |host: String| {
+            let port = port.as_deref().map_or(Ok(3306), port_of)?;
+            Ok(Endpoint::Tcp { host, port })
+        };
+        let this_machine = || tcp("127.0.0.1".to_owned());
+        if let Some(host) = host {
+            return tcp(host);
+        }
+        // As the command line client: nothing or localhost is the socket, where there is one.
+        if self.url.port.is_some() {
+            return this_machine();
+        }
+        let socket = self.elsewhere("socket", "MYSQL_UNIX_PORT").map(PathBuf::from);
+        match socket.or_else(default_socket) {
+            Some(socket) => Ok(Endpoint::Socket(socket)),
+            None => this_machine(),
+        }
+    }
+
+    fn user(&self) -> Result<String> {
+        let user = self.url.user.clone();
+        user.or_else(|| self.elsewhere("user", "USER"))
+            .or_else(|| self.surroundings.variable("LOGNAME"))
             .ok_or_else(|| {
                 Error::config("no user is known for this database")
                     .hint("name one: mariadb://user@host/database")
-            })?;
-        let database = parts
-            .database
-            .clone()
-            .or_else(|| file("database"))
-            .ok_or_else(|| {
-                Error::config("the URL names no database")
-                    .hint("it is the last part: mariadb://user@host/database")
-            })?;
-        let (password, password_origin) = parts
-            .option("password")
-            .map(str::to_owned)
-            .or_else(|| parts.password.clone())
+            })
+    }
+
+    fn database(&self) -> Result<String> {
+        let database = self.url.database.clone();
+        database.or_else(|| self.in_files("database")).ok_or_else(|| {
+            Error::config("the URL names no database")
+                .hint("it is the last part: mariadb://user@host/database")
+        })
+    }
+
+    /// The password and where it was.
+    fn password(&self) -> Option<(String, PasswordOrigin)> {
+        let in_url = self.url.option("password").map(str::to_owned);
+        in_url
+            .or_else(|| self.url.password.clone())
             .map(|password| (password, PasswordOrigin::Url))
             .or_else(|| {
-                let found = files.option("password")?;
+                let found = self.files.option("password")?;
                 Some((found.value.clone(), PasswordOrigin::File(found.file.clone())))
             })
             .or_else(|| {
-                variable("MYSQL_PWD").map(|password| (password, PasswordOrigin::Environment("MYSQL_PWD")))
+                let password = self.surroundings.variable("MYSQL_PWD")?;
+                Some((password, PasswordOrigin::Environment("MYSQL_PWD")))
             })
-            .unwrap_or((String::new(), PasswordOrigin::None));
-        let tls = match (parts.option("sslmode"), file("ssl-mode")) {
-            (Some(mode), _) => tls_mode(mode, "in the URL")?,
-            (None, Some(mode)) => tls_mode(&mode, "in an option file")?,
-            (None, None) => TlsMode::Prefer,
-        };
-        let path = |option: &str, name: &str| {
-            parts
-                .option(option)
-                .map(str::to_owned)
-                .or_else(|| file(name))
-                .map(PathBuf::from)
-        };
-        let root_certificate = path("sslrootcert", "ssl-ca");
+    }
+
+    fn tls(&self) -> Result<TlsMode> {
+        match (self.url.option("sslmode"), self.in_files("ssl-mode")) {
+            (Some(mode), _) => tls_mode(mode, "in the URL"),
+            (None, Some(mode)) => tls_mode(&mode, "in an option file"),
+            (None, None) => Ok(TlsMode::Prefer),
+        }
+    }
+
+    /// Certificate of the authority to trust, which a mode that verifies does not go without.
+    fn root_certificate(&self, tls: TlsMode) -> Result<Option<PathBuf>> {
+        let certificate = self.path("sslrootcert", "ssl-ca");
         let verifying = match tls {
             TlsMode::VerifyAuthority => Some("verify-ca"),
             TlsMode::VerifyFull => Some("verify-full"),
             _ => None,
         };
-        if let Some(mode) = verifying.filter(|_| root_certificate.is_none()) {
-            return Err(
-                Error::config(format!("sslmode {mode} needs the authority's certificate"))
-                    .hint("add sslrootcert=PATH to the URL, or ssl-ca to the option file"),
-            );
+        match verifying {
+            Some(mode) if certificate.is_none() => Err(Error::config(format!(
+                "sslmode {mode} needs the authority's certificate"
+            ))
+            .hint("add sslrootcert=PATH to the URL, or ssl-ca to the option file")),
+            _ => Ok(certificate),
         }
-        let client_certificate = match (path("sslcert", "ssl-cert"), path("sslkey", "ssl-key")) {
-            (Some(certificate), Some(key)) => Some((certificate, key)),
-            (Some(certificate), None) => {
-                return Err(Error::config(format!(
-                    "the client certificate {} has no key",
-                    certificate.display()
-                ))
-                .hint("add sslkey=PATH to the URL"));
-            }
-            (None, _) => None,
-        };
-        let connect_timeout = match parts.option("connect_timeout") {
-            None => CONNECT_TIMEOUT,
+    }
+
+    fn client_certificate(&self) -> Result<Option<(PathBuf, PathBuf)>> {
+        match (self.path("sslcert", "ssl-cert"), self.path("sslkey", "ssl-key")) {
+            (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+            (Some(certificate), None) => Err(Error::config(format!(
+                "the client certificate {} has no key",
+                certificate.display()
+            ))
+            .hint("add sslkey=PATH to the URL")),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn connect_timeout(&self) -> Result<Duration> {
+        match self.url.option("connect_timeout") {
+            None => Ok(CONNECT_TIMEOUT),
             Some(text) => text
                 .parse()
                 .ok()
                 .filter(|seconds| *seconds > 0)
                 .map(Duration::from_secs)
-                .ok_or_else(|| {
-                    Error::config(format!("connect_timeout '{text}' is not a number of seconds"))
-                })?,
-        };
-        let tinyint1_is_bool = match parts.option("tinyint1") {
-            None | Some("bool") => true,
-            Some("int") => false,
-            Some(other) => {
-                return Err(
-                    Error::config(format!("tinyint1 '{other}' in the URL is not known"))
-                        .hint("tinyint1=bool takes 0 and 1 only, tinyint1=int what the column holds"),
-                );
-            }
-        };
+                .ok_or_else(|| Error::config(format!("connect_timeout '{text}' is not a number of seconds"))),
+        }
+    }
+
+    fn tinyint1_is_bool(&self) -> Result<bool> {
+        match self.url.option("tinyint1") {
+            None | Some("bool") => Ok(true),
+            Some("int") => Ok(false),
+            Some(other) => Err(
+                Error::config(format!("tinyint1 '{other}' in the URL is not known"))
+                    .hint("tinyint1=bool takes 0 and 1 only, tinyint1=int what the column holds"),
+            ),
+        }
+    }
+}
+
+impl Settings {
+    /// Brings URL, option files and environment together.
+    pub fn resolve(url: &str, surroundings: &impl Surroundings) -> Result<Self> {
+        let origins = Origins::find(url, surroundings)?;
+        let (password, password_origin) = origins
+            .password()
+            .unwrap_or((String::new(), PasswordOrigin::None));
+        let endpoint = origins.endpoint()?;
+        let user = origins.user()?;
+        let database = origins.database()?;
+        let tls = origins.tls()?;
         Ok(Self {
             endpoint,
             user,
             password: Secret(password),
             password_origin,
             database,
-            ledger_database: parts.option("ledger_schema").map(str::to_owned),
-            tinyint1_is_bool,
+            ledger_database: origins.url.option("ledger_schema").map(str::to_owned),
+            tinyint1_is_bool: origins.tinyint1_is_bool()?,
             tls,
-            root_certificate,
-            client_certificate,
-            connect_timeout,
+            root_certificate: origins.root_certificate(tls)?,
+            client_certificate: origins.client_certificate()?,
+            connect_timeout: origins.connect_timeout()?,
             way: None,
         })
     }

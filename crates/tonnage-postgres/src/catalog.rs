@@ -1,6 +1,6 @@
 //! Tables as the system catalogue has them.
 
-use tokio_postgres::{GenericClient, types::ToSql};
+use tokio_postgres::{GenericClient, Row, types::ToSql};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
@@ -119,7 +119,7 @@ const CANDIDATES: &str = "\
                ELSE $3 OR pg_catalog.lower(n.nspname::text COLLATE \"C\") = pg_catalog.lower($1 COLLATE \"C\") END \
     ORDER BY 2, 3";
 
-/// A domain is what it is based on, however many domains lie between, with the modifier of the innermost one.
+/// A domain is read as its base type, through any number of domains, with the modifier of the innermost one.
 const COLUMNS: &str = "\
     SELECT a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod), u.oid, \
            CASE u.oid WHEN 'pg_catalog.money'::pg_catalog.regtype THEN {MONEY_SCALE} ELSE u.modifier END, \
@@ -226,7 +226,7 @@ pub(super) async fn less_durable(
     name: &TableName,
 ) -> Result<Vec<LessDurable>> {
     let found = client.query(LESS_DURABLE, &[&oid]).await;
-    let read = |row: &tokio_postgres::Row| {
+    let read = |row: &Row| {
         let part = TableName {
             schema: Some(get(row, 1)?),
             name: get(row, 2)?,
@@ -287,7 +287,7 @@ pub(super) async fn foreign_keys(client: &impl GenericClient, table: &TableName)
         .query(FOREIGN_KEYS, &[&schema, &table.name])
         .await
         .map_err(errors::statement)?;
-    let foreign_key = |row: &tokio_postgres::Row| {
+    let foreign_key = |row: &Row| {
         Ok(ForeignKey {
             table: TableName {
                 schema: Some(get(row, 0)?),
@@ -329,10 +329,7 @@ pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
 }
 
 /// A column of a row, with the driver's error as ours.
-pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(
-    row: &'a tokio_postgres::Row,
-    index: usize,
-) -> Result<T> {
+pub(super) fn get<'a, T: tokio_postgres::types::FromSql<'a>>(row: &'a Row, index: usize) -> Result<T> {
     row.try_get(index)
         .map_err(|e| Error::bug(format!("PostgreSQL's answer has an unexpected form: {e}")).caused_by(e))
 }
@@ -417,7 +414,6 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
         },
         less_durable(client, found.oid, &found.name),
     )?;
-
     let mut others = Vec::new();
     for row in &columns {
         let (oid, modifier) = (get(row, 2)?, get(row, 3)?);
@@ -427,10 +423,63 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
     }
     let types = composition::read(client, others).await?;
 
-    let mut shape = Vec::new();
-    let mut described = Vec::with_capacity(columns.len());
-    let mut table_columns = Vec::with_capacity(columns.len());
-    for row in &columns {
+    let mut columns = FoundColumns::read(&columns, &types)?;
+    let keys = FoundKeys::read(&keys, &mut columns.table)?;
+    let traits = Traits::read(&traits)?;
+    let mut notes = traits.notes(&keys);
+    notes.extend(columns.notes());
+    let mut shape = columns.shape;
+    shape.extend(traits.shape);
+    Ok(Described {
+        oid: found.oid,
+        table: Table {
+            name: found.name,
+            identity: TableIdentity {
+                object: format!("{}.{}", traits.database, found.oid),
+                shape: shape.join("\n"),
+            },
+            columns: columns.table,
+            keys: keys.keys,
+            transactional: true,
+            less_durable: less_durable.into_iter().next(),
+            notes,
+        },
+        columns: columns.described,
+        deferred: traits.deferred,
+        row_security: traits.row_security,
+        partitioned: found.kind == "p",
+        triggered: traits.triggered,
+        kind: found.kind,
+        rules: traits.rules,
+        instead: traits.instead,
+    })
+}
+
+/// The columns of a table, in their order.
+struct FoundColumns {
+    /// As the engine sees them.
+    table: Vec<Column>,
+    /// What only this target needs to know of them.
+    described: Vec<DescribedColumn>,
+    /// A line of the table's shape each.
+    shape: Vec<String>,
+}
+
+impl FoundColumns {
+    /// Of the rows of `COLUMNS`.
+    fn read(rows: &[Row], types: &composition::Types) -> Result<Self> {
+        let mut found = Self {
+            table: Vec::with_capacity(rows.len()),
+            described: Vec::with_capacity(rows.len()),
+            shape: Vec::with_capacity(rows.len()),
+        };
+        for row in rows {
+            found.add(row, types)?;
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, row: &Row, types: &composition::Types) -> Result<()> {
         let server = ServerType {
             oid: get(row, 2)?,
             modifier: get(row, 3)?,
@@ -440,6 +489,10 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
         let not_null: bool = get(row, 4)?;
         let identity: String = get(row, 6)?;
         let generated: String = get(row, 7)?;
+        let is_enum: bool = get(row, 11)?;
+        let schema: String = get(row, 12)?;
+        let of_extension: bool = get(row, 13)?;
+
         let mut line = format!("{name} {declared}");
         if not_null {
             line.push_str(" not null");
@@ -452,22 +505,18 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
         if !generated.is_empty() {
             line.push_str(" generated");
         }
-        shape.push(line);
-        let is_enum: bool = get(row, 11)?;
-        let schema: String = get(row, 12)?;
-        let of_extension: bool = get(row, 13)?;
-        let (ty, cast) = match carry(server, &types) {
+        self.shape.push(line);
+
+        let (ty, cast) = match carry(server, types) {
             Carried::Binary(ty) => (Some(ty), None),
             Carried::Text { ty, direct, spelling } => {
                 let name = get(row, 10)?;
-                (
-                    Some(ty),
-                    Some(Cast {
-                        name,
-                        direct,
-                        spelling,
-                    }),
-                )
+                let cast = Cast {
+                    name,
+                    direct,
+                    spelling,
+                };
+                (Some(ty), Some(cast))
             }
             Carried::Not(None) => (None, None),
             Carried::Not(Some(why)) => {
@@ -475,14 +524,14 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
                 (None, None)
             }
         };
-        described.push(DescribedColumn {
+        self.described.push(DescribedColumn {
             server,
             identity_always: identity == "a",
             collation: get(row, 9)?,
             cast,
             equal: of_extension.then(|| format!("OPERATOR({schema}.=)")),
         });
-        table_columns.push(Column {
+        self.table.push(Column {
             name,
             ty,
             declared,
@@ -500,133 +549,169 @@ async fn describe_found(client: &impl GenericClient, found: Candidate) -> Result
                 false => server.equality(get(row, 8)?),
             },
         });
+        Ok(())
     }
 
-    let mut nulls_not_distinct: Vec<String> = Vec::new();
-    let mut table_keys: Vec<Key> = Vec::with_capacity(keys.len());
-    for row in &keys {
-        let columns: Vec<String> = get(row, 1)?;
-        let deterministic: Vec<bool> = get(row, 2)?;
-        // An index may compare by another collation than its column.
-        for (name, deterministic) in columns.iter().zip(deterministic) {
-            if !deterministic && let Some(column) = table_columns.iter_mut().find(|c| c.name == *name) {
-                column.equality = Equality::ServerOnly;
+    /// What is to be known of how their values are written.
+    fn notes(&self) -> Vec<String> {
+        let columns = || self.table.iter().zip(&self.described);
+        let mut notes = Vec::new();
+        if columns().any(|(column, described)| described.server.oid == oid::JSONB && !column.generated) {
+            notes.push(
+                "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys"
+                    .to_owned(),
+            );
+        }
+        let casts = || {
+            self.described
+                .iter()
+                .filter_map(|described| described.cast.as_ref())
+        };
+        if casts().any(|cast| cast.spelling.has_interval()) {
+            notes.push(
+                "text is read as intervals with intervalstyle = postgres, set for the session".to_owned(),
+            );
+        }
+        let texts: Vec<_> = columns()
+            .filter(|(column, described)| {
+                !column.generated && described.cast.as_ref().is_some_and(|cast| !cast.direct)
+            })
+            .map(|(column, _)| column.name.as_str())
+            .collect();
+        if !texts.is_empty() {
+            notes.push(format!(
+                "the server makes the values of {} of text: COPY of these goes through a temporary table",
+                texts.join(", ")
+            ));
+        }
+        notes
+    }
+}
+
+/// The unique keys of a table.
+struct FoundKeys {
+    /// Those that rows can be recognised by.
+    keys: Vec<Key>,
+    /// Those that take nulls for equal, as lists in parentheses.
+    nulls_not_distinct: Vec<String>,
+}
+
+impl FoundKeys {
+    /// Of the rows of `KEYS`. A column whose index compares by a collation of its own is marked.
+    fn read(rows: &[Row], table_columns: &mut [Column]) -> Result<Self> {
+        let mut found = Self {
+            keys: Vec::with_capacity(rows.len()),
+            nulls_not_distinct: Vec::new(),
+        };
+        for row in rows {
+            let columns: Vec<String> = get(row, 1)?;
+            let deterministic: Vec<bool> = get(row, 2)?;
+            // An index may compare by another collation than its column.
+            for (name, deterministic) in columns.iter().zip(deterministic) {
+                if !deterministic && let Some(column) = table_columns.iter_mut().find(|c| c.name == *name) {
+                    column.equality = Equality::ServerOnly;
+                }
+            }
+            // Here two nulls are the same key, everywhere else a null equals nothing: no operation can go by it.
+            let nullable = |name: &String| table_columns.iter().any(|c| c.name == *name && c.nullable);
+            if get::<bool>(row, 3)? && columns.iter().any(nullable) {
+                found.nulls_not_distinct.push(format!("({})", columns.join(", ")));
+                continue;
+            }
+            if !found.keys.iter().any(|key| key.columns == columns) {
+                found.keys.push(Key {
+                    columns,
+                    primary: get(row, 0)?,
+                });
             }
         }
-        // Here two nulls are the same key, everywhere else a null equals nothing: no operation can go by it.
-        let nullable = |name: &String| table_columns.iter().any(|c| c.name == *name && c.nullable);
-        if get::<bool>(row, 3)? && columns.iter().any(nullable) {
-            nulls_not_distinct.push(format!("({})", columns.join(", ")));
-            continue;
+        Ok(found)
+    }
+}
+
+/// What is true of a table as a whole.
+struct Traits {
+    database: u32,
+    row_security: bool,
+    deferred: bool,
+    triggered: i16,
+    instead: Option<String>,
+    rules: Vec<(RuleEvent, String)>,
+    /// Triggers that run before each row.
+    before_row: Vec<String>,
+    /// Rules and triggers that write into other tables.
+    writing_rules: Vec<String>,
+    writing_triggers: Vec<String>,
+    /// Lines of the table's shape.
+    shape: Vec<String>,
+}
+
+impl Traits {
+    /// Of the row of `TRAITS`.
+    fn read(row: &Row) -> Result<Self> {
+        let mut rules = Vec::new();
+        for rule in get::<Vec<String>>(row, 4)? {
+            let (event, name) = rule.split_at(1);
+            let event = match event {
+                "2" => RuleEvent::Update,
+                "3" => RuleEvent::Insert,
+                _ => RuleEvent::Delete,
+            };
+            rules.push((event, name.to_owned()));
         }
-        if !table_keys.iter().any(|key| key.columns == columns) {
-            table_keys.push(Key {
-                columns,
-                primary: get(row, 0)?,
-            });
-        }
+        let mut shape: Vec<String> = get(row, 5)?;
+        shape.extend(get::<Vec<String>>(row, 6)?);
+        Ok(Self {
+            database: get(row, 0)?,
+            row_security: get(row, 1)?,
+            deferred: get(row, 2)?,
+            before_row: get(row, 3)?,
+            rules,
+            shape,
+            triggered: get(row, 7)?,
+            instead: get(row, 8)?,
+            writing_rules: get(row, 9)?,
+            writing_triggers: get(row, 10)?,
+        })
     }
 
-    let database: u32 = get(&traits, 0)?;
-    let row_security: bool = get(&traits, 1)?;
-    let deferred: bool = get(&traits, 2)?;
-    let triggers: Vec<String> = get(&traits, 3)?;
-    let mut rules = Vec::new();
-    for rule in get::<Vec<String>>(&traits, 4)? {
-        let (event, name) = rule.split_at(1);
-        let event = match event {
-            "2" => RuleEvent::Update,
-            "3" => RuleEvent::Insert,
-            _ => RuleEvent::Delete,
-        };
-        rules.push((event, name.to_owned()));
+    /// What is to be known before rows are written.
+    fn notes(&self, keys: &FoundKeys) -> Vec<String> {
+        let mut notes = Vec::new();
+        if !self.before_row.is_empty() {
+            notes.push(format!(
+                "a BEFORE ROW trigger ({}) sees every row, may change it, and makes COPY insert row by row",
+                self.before_row.join(", ")
+            ));
+        }
+        let inserting = self.rules.iter().filter(|(event, _)| *event == RuleEvent::Insert);
+        let inserting: Vec<_> = inserting.map(|(_, name)| name.as_str()).collect();
+        if !inserting.is_empty() {
+            notes.push(format!("COPY passes by the INSERT rule {}", inserting.join(", ")));
+        }
+        if !keys.nulls_not_distinct.is_empty() {
+            notes.push(format!(
+                "the unique key {} takes nulls for equal (NULLS NOT DISTINCT), so rows cannot be recognised by it",
+                keys.nulls_not_distinct.join(", ")
+            ));
+        }
+        if self.row_security {
+            notes.push("row security applies to this role, so COPY cannot be used".to_owned());
+        }
+        for rule in &self.writing_rules {
+            notes.push(format!(
+                "the rule {rule}: what it writes there is as durable as that table is"
+            ));
+        }
+        if !self.writing_triggers.is_empty() {
+            notes.push(format!(
+                "triggers run for what is written ({}): what they write into other tables is as durable as those are",
+                self.writing_triggers.join(", ")
+            ));
+        }
+        if self.deferred {
+            notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
+        }
+        notes
     }
-    shape.extend(get::<Vec<String>>(&traits, 5)?);
-    shape.extend(get::<Vec<String>>(&traits, 6)?);
-    let mut notes = Vec::new();
-    if !triggers.is_empty() {
-        notes.push(format!(
-            "a BEFORE ROW trigger ({}) sees every row, may change it, and makes COPY insert row by row",
-            triggers.join(", ")
-        ));
-    }
-    let inserting = rules.iter().filter(|(event, _)| *event == RuleEvent::Insert);
-    let inserting: Vec<_> = inserting.map(|(_, name)| name.as_str()).collect();
-    if !inserting.is_empty() {
-        notes.push(format!("COPY passes by the INSERT rule {}", inserting.join(", ")));
-    }
-    if !nulls_not_distinct.is_empty() {
-        notes.push(format!(
-            "the unique key {} takes nulls for equal (NULLS NOT DISTINCT), so rows cannot be recognised by it",
-            nulls_not_distinct.join(", ")
-        ));
-    }
-    if row_security {
-        notes.push("row security applies to this role, so COPY cannot be used".to_owned());
-    }
-    for rule in get::<Vec<String>>(&traits, 9)? {
-        notes.push(format!(
-            "the rule {rule}: what it writes there is as durable as that table is"
-        ));
-    }
-    let triggers: Vec<String> = get(&traits, 10)?;
-    if !triggers.is_empty() {
-        notes.push(format!(
-            "triggers run for what is written ({}): what they write into other tables is as durable as those are",
-            triggers.join(", ")
-        ));
-    }
-    if deferred {
-        notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
-    }
-    if table_columns
-        .iter()
-        .zip(&described)
-        .any(|(c, d)| d.server.oid == oid::JSONB && !c.generated)
-    {
-        notes.push(
-            "jsonb columns keep the value of JSON, not its spacing, key order or repeated keys".to_owned(),
-        );
-    }
-    if described
-        .iter()
-        .any(|d| d.cast.as_ref().is_some_and(|cast| cast.spelling.has_interval()))
-    {
-        notes.push("text is read as intervals with intervalstyle = postgres, set for the session".to_owned());
-    }
-    let texts: Vec<_> = table_columns
-        .iter()
-        .zip(&described)
-        .filter(|(c, d)| !c.generated && d.cast.as_ref().is_some_and(|cast| !cast.direct))
-        .map(|(c, _)| c.name.as_str())
-        .collect();
-    if !texts.is_empty() {
-        notes.push(format!(
-            "the server makes the values of {} of text: COPY of these goes through a temporary table",
-            texts.join(", ")
-        ));
-    }
-    Ok(Described {
-        oid: found.oid,
-        table: Table {
-            name: found.name,
-            identity: TableIdentity {
-                object: format!("{database}.{}", found.oid),
-                shape: shape.join("\n"),
-            },
-            columns: table_columns,
-            keys: table_keys,
-            transactional: true,
-            less_durable: less_durable.into_iter().next(),
-            notes,
-        },
-        columns: described,
-        deferred,
-        row_security,
-        partitioned: found.kind == "p",
-        triggered: get(&traits, 7)?,
-        kind: found.kind,
-        rules,
-        instead: get(&traits, 8)?,
-    })
 }

@@ -236,46 +236,95 @@ fn list(text: &str) -> Vec<String> {
     text.split(',').map(|item| item.trim().to_owned()).collect()
 }
 
-impl Settings {
-    /// Brings URL, service file, environment and password file together.
-    pub fn resolve(url: &str, surroundings: &impl Surroundings) -> Result<Self> {
-        let parts = split_url(url)?;
-        let variable = |name: &str| surroundings.variable(name);
-        let service = match parts
-            .option("service")
-            .map(str::to_owned)
-            .or_else(|| variable("PGSERVICE"))
-        {
+/// Everything that may say how to connect, the first counting most: the URL, the service file, the environment.
+struct Origins<'a, S> {
+    url: UrlParts,
+    service: Service,
+    surroundings: &'a S,
+}
+
+impl<'a, S: Surroundings> Origins<'a, S> {
+    fn find(url: &str, surroundings: &'a S) -> Result<Self> {
+        let url = split_url(url)?;
+        let name = url.option("service").map(str::to_owned);
+        let service = match name.or_else(|| surroundings.variable("PGSERVICE")) {
             Some(name) => Service::find(&name, surroundings)?,
             None => Service::default(),
         };
-        // What counts where the URL says nothing.
-        let beside = |option: &str, name: &str| service.option(option).or_else(|| variable(name));
-        let given = |option: &str, name: &str| {
-            parts
-                .option(option)
-                .map(str::to_owned)
-                .or_else(|| beside(option, name))
-        };
+        Ok(Self {
+            url,
+            service,
+            surroundings,
+        })
+    }
 
-        let mut hosts = parts
-            .option("host")
-            .map(list)
-            .unwrap_or_else(|| parts.hosts.clone());
-        if hosts.is_empty() {
-            hosts = beside("host", "PGHOST").as_deref().map(list).unwrap_or_default();
-        }
-        let addresses = given("hostaddr", "PGHOSTADDR")
-            .as_deref()
-            .map(list)
-            .unwrap_or_default();
-        let mut ports = parts
-            .option("port")
-            .map(list)
-            .unwrap_or_else(|| parts.ports.clone());
-        if ports.is_empty() {
-            ports = beside("port", "PGPORT").as_deref().map(list).unwrap_or_default();
-        }
+    /// What the URL says.
+    fn in_url(&self, option: &str) -> Option<String> {
+        self.url.option(option).map(str::to_owned)
+    }
+
+    /// What counts where the URL says nothing.
+    fn elsewhere(&self, option: &str, variable: &str) -> Option<String> {
+        let service = self.service.option(option);
+        service.or_else(|| self.surroundings.variable(variable))
+    }
+
+    fn option(&self, option: &str, variable: &str) -> Option<String> {
+        self.in_url(option).or_else(|| self.elsewhere(option, variable))
+    }
+
+    fn home(&self) -> Option<PathBuf> {
+        self.surroundings.variable("HOME").map(PathBuf::from)
+    }
+
+    /// A file of libpq's directory, where it is there.
+    fn in_home(&self, name: &str) -> Option<PathBuf> {
+        let path = self.home()?.join(".postgresql").join(name);
+        path.exists().then_some(path)
+    }
+
+    fn user(&self) -> Result<String> {
+        self.in_url("user")
+            .or_else(|| self.url.user.clone())
+            .or_else(|| self.elsewhere("user", "PGUSER"))
+            .or_else(|| self.surroundings.user())
+            .ok_or_else(|| {
+                Error::config("no PostgreSQL user is known").hint("name one: postgresql://user@host/database")
+            })
+    }
+
+    /// The password and where it was, unless only the password file has it.
+    fn password(&self) -> Option<(String, PasswordOrigin)> {
+        let in_url = self.in_url("password").or_else(|| self.url.password.clone());
+        in_url
+            .map(|password| (password, PasswordOrigin::Url))
+            .or_else(|| {
+                let origin = format!("from the service file {}", self.service.shown);
+                Some((self.service.option("password")?, PasswordOrigin::Given(origin)))
+            })
+            .or_else(|| {
+                let password = self.surroundings.variable("PGPASSWORD")?;
+                Some((password, PasswordOrigin::Environment("PGPASSWORD")))
+            })
+    }
+
+    /// Where to try, in order; never empty.
+    fn endpoints(&self, user: &str, database: &str) -> Result<Vec<Endpoint>> {
+        let listed = |option: &str, variable: &str, in_authority: &[String]| {
+            let in_url = self.url.option(option).map(list);
+            let in_url = in_url.unwrap_or_else(|| in_authority.to_vec());
+            match in_url.is_empty() {
+                true => self
+                    .elsewhere(option, variable)
+                    .as_deref()
+                    .map(list)
+                    .unwrap_or_default(),
+                false => in_url,
+            }
+        };
+        let hosts = listed("host", "PGHOST", &self.url.hosts);
+        let addresses = listed("hostaddr", "PGHOSTADDR", &[]);
+        let ports = listed("port", "PGPORT", &self.url.ports);
         let count = hosts.len().max(addresses.len()).max(1);
         if (hosts.len() > 1 && hosts.len() != count)
             || (!addresses.is_empty() && addresses.len() != count)
@@ -287,36 +336,8 @@ impl Settings {
             );
         }
 
-        let user = parts
-            .option("user")
-            .map(str::to_owned)
-            .or_else(|| parts.user.clone())
-            .or_else(|| beside("user", "PGUSER"))
-            .or_else(|| surroundings.user())
-            .ok_or_else(|| {
-                Error::config("no PostgreSQL user is known").hint("name one: postgresql://user@host/database")
-            })?;
-        let database = parts
-            .option("dbname")
-            .map(str::to_owned)
-            .or_else(|| parts.database.clone())
-            .or_else(|| beside("dbname", "PGDATABASE"))
-            .unwrap_or_else(|| user.clone());
-        let known = parts
-            .option("password")
-            .map(str::to_owned)
-            .or_else(|| parts.password.clone())
-            .map(|password| (password, PasswordOrigin::Url))
-            .or_else(|| {
-                let origin = format!("from the service file {}", service.shown);
-                Some((service.option("password")?, PasswordOrigin::Given(origin)))
-            })
-            .or_else(|| {
-                variable("PGPASSWORD").map(|password| (password, PasswordOrigin::Environment("PGPASSWORD")))
-            });
-        let home = variable("HOME").map(PathBuf::from);
-        let file = PasswordFile::find(given("passfile", "PGPASSFILE"), home.as_deref());
-
+        let known = self.password();
+        let file = PasswordFile::find(self.option("passfile", "PGPASSFILE"), self.home().as_deref());
         let mut endpoints = Vec::with_capacity(count);
         for index in 0..count {
             let address = match addresses.get(index).map(String::as_str) {
@@ -340,7 +361,7 @@ impl Settings {
                 Some(known) => known.clone(),
                 None => file
                     .as_ref()
-                    .and_then(|file| file.password(&host, port, &database, &user))
+                    .and_then(|file| file.password(&host, port, database, user))
                     .unwrap_or((String::new(), PasswordOrigin::None)),
             };
             endpoints.push(Endpoint {
@@ -351,81 +372,96 @@ impl Settings {
                 password_origin,
             });
         }
+        Ok(endpoints)
+    }
 
-        let tls = match (
-            parts.option("sslmode"),
-            service.option("sslmode"),
-            variable("PGSSLMODE"),
-        ) {
-            (Some(mode), ..) => TlsMode::parse(mode, "in the PostgreSQL URL")?,
-            (None, Some(mode), _) => {
-                TlsMode::parse(&mode, &format!("in the service file {}", service.shown))?
-            }
-            (None, None, Some(mode)) => TlsMode::parse(&mode, "in PGSSLMODE")?,
-            (None, None, None) => TlsMode::Prefer,
-        };
-        let in_home = |name: &str| {
-            let path = home.as_deref()?.join(".postgresql").join(name);
-            path.exists().then_some(path)
-        };
-        let root_certificate = given("sslrootcert", "PGSSLROOTCERT")
-            .map(PathBuf::from)
-            .or_else(|| in_home("root.crt"));
-        let key = given("sslkey", "PGSSLKEY")
-            .map(PathBuf::from)
-            .or_else(|| in_home("postgresql.key"));
-        let client_certificate = match (given("sslcert", "PGSSLCERT").map(PathBuf::from), key) {
-            (Some(certificate), Some(key)) => Some(ClientCertificate { certificate, key }),
+    fn tls(&self) -> Result<TlsMode> {
+        if let Some(mode) = self.url.option("sslmode") {
+            return TlsMode::parse(mode, "in the PostgreSQL URL");
+        }
+        if let Some(mode) = self.service.option("sslmode") {
+            return TlsMode::parse(&mode, &format!("in the service file {}", self.service.shown));
+        }
+        match self.surroundings.variable("PGSSLMODE") {
+            Some(mode) => TlsMode::parse(&mode, "in PGSSLMODE"),
+            None => Ok(TlsMode::Prefer),
+        }
+    }
+
+    fn client_certificate(&self) -> Result<Option<ClientCertificate>> {
+        let key = self.option("sslkey", "PGSSLKEY").map(PathBuf::from);
+        let key = key.or_else(|| self.in_home("postgresql.key"));
+        match (self.option("sslcert", "PGSSLCERT").map(PathBuf::from), key) {
+            (Some(certificate), Some(key)) => Ok(Some(ClientCertificate { certificate, key })),
             (Some(certificate), None) => {
                 let shown = certificate.display();
-                return Err(
+                Err(
                     Error::config(format!("the client certificate {shown} has no key"))
                         .hint("add sslkey=PATH to the URL or set PGSSLKEY"),
-                );
+                )
             }
-            (None, key) => key.and_then(|key| {
-                let certificate = in_home("postgresql.crt")?;
+            (None, key) => Ok(key.and_then(|key| {
+                let certificate = self.in_home("postgresql.crt")?;
                 Some(ClientCertificate { certificate, key })
-            }),
-        };
-        let connect_timeout = match given("connect_timeout", "PGCONNECT_TIMEOUT") {
-            None => Some(CONNECT_TIMEOUT),
+            })),
+        }
+    }
+
+    fn connect_timeout(&self) -> Result<Option<Duration>> {
+        match self.option("connect_timeout", "PGCONNECT_TIMEOUT") {
+            None => Ok(Some(CONNECT_TIMEOUT)),
             // As libpq: 0 waits for as long as it takes.
             Some(text) => text
                 .parse::<u64>()
                 .map_err(|_| Error::config(format!("connect_timeout '{text}' is not a number of seconds")))
-                .map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds.max(2))))?,
-        };
-        let read_write = match given("target_session_attrs", "PGTARGETSESSIONATTRS").as_deref() {
-            None | Some("any") => false,
-            Some("read-write" | "primary") => true,
-            Some(other) => {
-                return Err(
-                    Error::config(format!("target_session_attrs '{other}' is not supported"))
-                        .hint("use any or read-write"),
-                );
-            }
-        };
+                .map(|seconds| (seconds > 0).then(|| Duration::from_secs(seconds.max(2)))),
+        }
+    }
+
+    fn read_write(&self) -> Result<bool> {
+        match self
+            .option("target_session_attrs", "PGTARGETSESSIONATTRS")
+            .as_deref()
+        {
+            None | Some("any") => Ok(false),
+            Some("read-write" | "primary") => Ok(true),
+            Some(other) => Err(
+                Error::config(format!("target_session_attrs '{other}' is not supported"))
+                    .hint("use any or read-write"),
+            ),
+        }
+    }
+}
+
+impl Settings {
+    /// Brings URL, service file, environment and password file together.
+    pub fn resolve(url: &str, surroundings: &impl Surroundings) -> Result<Self> {
+        let origins = Origins::find(url, surroundings)?;
+        let user = origins.user()?;
+        let database = origins
+            .in_url("dbname")
+            .or_else(|| origins.url.database.clone())
+            .or_else(|| origins.elsewhere("dbname", "PGDATABASE"))
+            .unwrap_or_else(|| user.clone());
+        // These have no variable.
+        let without_variable =
+            |option: &str| origins.in_url(option).or_else(|| origins.service.option(option));
         Ok(Self {
-            endpoints,
+            endpoints: origins.endpoints(&user, &database)?,
+            tls: origins.tls()?,
+            root_certificate: origins
+                .option("sslrootcert", "PGSSLROOTCERT")
+                .map(PathBuf::from)
+                .or_else(|| origins.in_home("root.crt")),
+            client_certificate: origins.client_certificate()?,
+            connect_timeout: origins.connect_timeout()?,
+            options: origins.option("options", "PGOPTIONS"),
+            application_name: without_variable("application_name").unwrap_or_else(|| "tonnage".to_owned()),
+            read_write: origins.read_write()?,
+            ledger_schema: without_variable("ledger_schema"),
+            control: Arc::default(),
             user,
             database,
-            tls,
-            root_certificate,
-            client_certificate,
-            connect_timeout,
-            options: given("options", "PGOPTIONS"),
-            application_name: parts
-                .option("application_name")
-                .map(str::to_owned)
-                .or_else(|| service.option("application_name"))
-                .unwrap_or_else(|| "tonnage".to_owned()),
-            read_write,
-            ledger_schema: parts
-                .option("ledger_schema")
-                .map(str::to_owned)
-                .or_else(|| service.option("ledger_schema")),
-            control: Arc::default(),
         })
     }
 

@@ -10,7 +10,7 @@ use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array},
     compute::{filter_record_batch, take, take_record_batch},
     datatypes::SchemaRef,
-    row::{RowConverter, SortField},
+    row::{RowConverter, Rows, SortField},
 };
 use tonnage_core::{
     convert::{Conversion, refuse_partial_dates, shown_value},
@@ -56,7 +56,7 @@ pub struct Piece {
 pub struct Segment {
     /// The slot.
     pub slot: u16,
-    /// Where the slot stands before it.
+    /// The slot's position before it.
     pub from: Position,
     /// Rows of the slot's sequence in this block that were handled before.
     pub done: u64,
@@ -71,7 +71,7 @@ pub struct Segment {
 /// Turns blocks into pieces, as a plan says.
 pub struct Dealer {
     plan: Arc<Plan>,
-    /// Where each slot stands once what has been dealt is committed.
+    /// The position of each slot once what has been dealt is committed.
     positions: Vec<Position>,
     convert: Convert,
     key: Option<RowConverter>,
@@ -100,6 +100,37 @@ pub enum Lane {
         /// The slot.
         slot: u16,
     },
+}
+
+/// What a slot has of a block: its sequence is the rejects, then the rows.
+struct SlotRows {
+    slot: u16,
+    /// Rows of the block, in the order in which they are written.
+    indices: Vec<u32>,
+    rejects: Vec<Reject>,
+}
+
+/// What the lanes get of a block.
+struct Shares {
+    /// Of each lane, the rows in the order in which they are written.
+    orders: Vec<Vec<u32>>,
+    /// Of each lane, whose these rows are.
+    segments: Vec<VecDeque<Segment>>,
+    /// Rows and rejects that an earlier attempt has handled.
+    resumed: u64,
+    /// Rejects that it has not.
+    rejected: u64,
+}
+
+impl Shares {
+    fn new(lanes: usize) -> Self {
+        Self {
+            orders: vec![Vec::new(); lanes],
+            segments: vec![VecDeque::new(); lanes],
+            resumed: 0,
+            rejected: 0,
+        }
+    }
 }
 
 impl Dealer {
@@ -132,7 +163,7 @@ impl Dealer {
         })
     }
 
-    /// Goes on from where the slots stand.
+    /// Goes on from the slots' positions.
     pub fn resume(&mut self, slots: &[SlotState]) {
         self.positions = slots.iter().map(|s| s.position).collect();
     }
@@ -150,72 +181,11 @@ impl Dealer {
         } = block;
         let (rows, origin) = self.convert.apply(rows, origin, &mut rejects)?;
         rejects.sort_by_key(|r| r.row);
-        let slots = u64::from(self.plan.slots);
-        let home = if self.plan.slot_by == SlotBy::One {
-            0
-        } else {
-            (index % slots) as u16
+        let home = match self.plan.slot_by {
+            SlotBy::One => 0,
+            _ => (index % u64::from(self.plan.slots)) as u16,
         };
-
-        // The rows of each slot, in source order.
-        let mut by_slot: Vec<(u16, Vec<u32>)> = Vec::new();
-        match (&mut self.key, &self.plan.routing) {
-            (None, Some(routing)) if self.plan.slot_by == SlotBy::Shard => {
-                let shards = routing.shards();
-                let mut indices = vec![Vec::new(); shards];
-                for (row, shard) in routing.route(&rows)?.into_iter().enumerate() {
-                    indices[usize::from(shard)].push(row as u32);
-                }
-                // A shard has a slot of every `shards` slots, and blocks take these in turn.
-                let first = index % (slots / shards as u64) * shards as u64;
-                let slots = (0..shards).map(|shard| (first + shard as u64) as u16);
-                by_slot.extend(slots.zip(indices));
-                if !by_slot.iter().any(|(slot, _)| *slot == home) {
-                    by_slot.push((home, Vec::new()));
-                }
-            }
-            (key, Some(routing)) if routing.separate_databases() => {
-                let shards = routing.shards();
-                let keys = match key {
-                    Some(key) => {
-                        let columns: Vec<ArrayRef> = self
-                            .plan
-                            .key_at
-                            .iter()
-                            .map(|at| rows.column(*at).clone())
-                            .collect();
-                        Some(key.convert_columns(&columns).map_err(arrow_bug)?)
-                    }
-                    None => None,
-                };
-                // A shard has a slot of every `shards` slots; where one keeps the order, it is the first of them.
-                let of_shard = if keys.is_some() { slots / shards as u64 } else { 1 };
-                let mut indices = vec![Vec::new(); shards * of_shard as usize];
-                for (row, shard) in routing.route(&rows)?.into_iter().enumerate() {
-                    let turn = keys.as_ref().map_or(0, |keys| {
-                        xxhash_rust::xxh3::xxh3_64(keys.row(row).as_ref()) % of_shard
-                    });
-                    indices[usize::from(shard) + shards * turn as usize].push(row as u32);
-                }
-                by_slot.extend((0..).zip(indices));
-            }
-            (Some(key), _) => {
-                let columns: Vec<ArrayRef> = self
-                    .plan
-                    .key_at
-                    .iter()
-                    .map(|at| rows.column(*at).clone())
-                    .collect();
-                let keys = key.convert_columns(&columns).map_err(arrow_bug)?;
-                let mut indices = vec![Vec::new(); usize::from(self.plan.slots)];
-                for (row, key) in keys.iter().enumerate() {
-                    let slot = xxhash_rust::xxh3::xxh3_64(key.as_ref()) % slots;
-                    indices[slot as usize].push(row as u32);
-                }
-                by_slot.extend((0..self.plan.slots).zip(indices));
-            }
-            (None, _) => by_slot.push((home, (0..rows.num_rows() as u32).collect())),
-        }
+        let by_slot = self.rows_by_slot(&rows, index, home)?;
         let ranks = self.ranks(&rows)?;
         let handled = handled_of(self.positions[usize::from(home)], index).min(rejects.len() as u64) as usize;
         let fatal_reject = match self.plan.on_error {
@@ -223,98 +193,178 @@ impl Dealer {
             OnError::Reject => None,
         };
 
-        let separate_databases = self.plan.databases() > 1;
-        let lanes = match self.plan.slot_by {
-            SlotBy::Key | SlotBy::Shard => self.plan.jobs,
-            SlotBy::One if separate_databases => self.plan.jobs,
-            SlotBy::Block | SlotBy::One => 1,
-        };
-        let mut orders: Vec<Vec<u32>> = vec![Vec::new(); lanes];
-        let mut segments: Vec<VecDeque<Segment>> = vec![VecDeque::new(); lanes];
-        let (mut resumed, mut rejected) = (0, 0);
+        let mut shares = Shares::new(self.lanes());
         for (slot, mut indices) in by_slot {
-            let own = if slot == home {
-                std::mem::take(&mut rejects)
-            } else {
-                Vec::new()
+            let rejects = match slot == home {
+                true => std::mem::take(&mut rejects),
+                false => Vec::new(),
             };
-            let all = (own.len() + indices.len()) as u64;
-            let from = self.positions[usize::from(slot)];
-            let done = handled_of(from, index).min(all);
-            resumed += done;
-            if done == all {
-                continue;
-            }
             if let Some(ranks) = &ranks {
                 indices.sort_by_key(|row| ranks[*row as usize]);
             }
-            let skipped_rejects = own.len().min(done as usize);
-            let skipped_rows = done as usize - skipped_rejects;
-            let lane = match &self.plan.routing {
-                // A shard belongs to one lane, where there are enough of them.
-                Some(routing) if routing.shards() >= lanes => usize::from(slot) % routing.shards() % lanes,
-                _ => usize::from(slot) % lanes,
+            let wanted = |row: &u32| {
+                let fatal = fatal_reject.as_deref();
+                fatal.is_none_or(|fatal| origin.row(*row as usize) < fatal.row)
             };
-            let first = orders[lane].len();
-            let wanted = indices[skipped_rows..].iter().copied();
-            match &fatal_reject {
-                Some(fatal_reject) => {
-                    orders[lane].extend(wanted.filter(|row| origin.row(*row as usize) < fatal_reject.row))
-                }
-                None => orders[lane].extend(wanted),
-            }
-            rejected += (own.len() - skipped_rejects) as u64;
-            self.positions[usize::from(slot)] = Position {
-                block: index + 1,
-                rows: 0,
-            };
-            segments[lane].push_back(Segment {
-                slot,
-                from,
-                done,
-                rejects: own.into_iter().skip(skipped_rejects).collect(),
-                rows: first..orders[lane].len(),
-                cut: false,
-            });
+            self.share(
+                &mut shares,
+                index,
+                SlotRows {
+                    slot,
+                    indices,
+                    rejects,
+                },
+                wanted,
+            );
         }
 
         let mut pieces = Vec::new();
-        for (lane, (order, segments)) in orders.into_iter().zip(segments).enumerate() {
+        for (lane, (order, segments)) in shares.orders.into_iter().zip(shares.segments).enumerate() {
             if segments.is_empty() {
                 continue;
             }
             let (rows, origin) = pick(&rows, &origin, order)?;
-            let lane = match self.plan.slot_by {
-                SlotBy::Key | SlotBy::Shard => Lane::Fixed(lane),
-                SlotBy::One if separate_databases => Lane::Fixed(lane),
-                SlotBy::Block | SlotBy::One => Lane::Free { slot: home },
-            };
-            let fatal_reject = fatal_reject.clone();
             let rejects_bytes = segments.iter().flat_map(|s| &s.rejects).map(Reject::bytes).sum();
-            pieces.push((
-                lane,
-                Piece {
-                    block: index,
-                    start,
-                    end,
-                    rows,
-                    origin,
-                    segments,
-                    rejects_bytes,
-                    room: None,
-                    fatal_reject,
-                },
-            ));
+            let piece = Piece {
+                block: index,
+                start,
+                end,
+                rows,
+                origin,
+                segments,
+                rejects_bytes,
+                room: None,
+                fatal_reject: fatal_reject.clone(),
+            };
+            let lane = match self.lanes_are_fixed() {
+                true => Lane::Fixed(lane),
+                false => Lane::Free { slot: home },
+            };
+            pieces.push((lane, piece));
         }
         Ok(Dealt {
             pieces,
-            resumed,
-            rejected,
+            resumed: shares.resumed,
+            rejected: shares.rejected,
             fatal_reject,
         })
     }
 
-    /// The rank of each row in sort order, ties in source order; none where the rows stand in that order already.
+    /// Whether each slot belongs to a lane of its own, so that a block is cut into a piece a lane.
+    fn lanes_are_fixed(&self) -> bool {
+        match self.plan.slot_by {
+            SlotBy::Key | SlotBy::Shard => true,
+            SlotBy::One => self.plan.databases() > 1,
+            SlotBy::Block => false,
+        }
+    }
+
+    /// The lanes that a block is cut for.
+    fn lanes(&self) -> usize {
+        match self.lanes_are_fixed() {
+            true => self.plan.jobs,
+            false => 1,
+        }
+    }
+
+    /// The rows of each slot, in source order. Where rejects go to `home`, it is among them.
+    fn rows_by_slot(&self, rows: &RecordBatch, block: u64, home: u16) -> Result<Vec<(u16, Vec<u32>)>> {
+        let slots = u64::from(self.plan.slots);
+        let keys = self.keys(rows)?;
+        let by_slot = match (&keys, &self.plan.routing) {
+            (None, Some(routing)) if self.plan.slot_by == SlotBy::Shard => {
+                let shards = routing.shards();
+                let mut indices = vec![Vec::new(); shards];
+                for (row, shard) in routing.route(rows)?.into_iter().enumerate() {
+                    indices[usize::from(shard)].push(row as u32);
+                }
+                // A shard has a slot of every `shards` slots, and blocks take these in turn.
+                let first = block % (slots / shards as u64) * shards as u64;
+                let slots = (0..shards).map(|shard| (first + shard as u64) as u16);
+                let mut by_slot: Vec<_> = slots.zip(indices).collect();
+                if !by_slot.iter().any(|(slot, _)| *slot == home) {
+                    by_slot.push((home, Vec::new()));
+                }
+                by_slot
+            }
+            (keys, Some(routing)) if routing.separate_databases() => {
+                let shards = routing.shards();
+                // A shard has a slot of every `shards` slots; where one keeps the order, it is the first of them.
+                let of_shard = if keys.is_some() { slots / shards as u64 } else { 1 };
+                let mut indices = vec![Vec::new(); shards * of_shard as usize];
+                for (row, shard) in routing.route(rows)?.into_iter().enumerate() {
+                    let turn = keys.as_ref().map_or(0, |keys| {
+                        xxhash_rust::xxh3::xxh3_64(keys.row(row).as_ref()) % of_shard
+                    });
+                    indices[usize::from(shard) + shards * turn as usize].push(row as u32);
+                }
+                (0..).zip(indices).collect()
+            }
+            (Some(keys), _) => {
+                let mut indices = vec![Vec::new(); usize::from(self.plan.slots)];
+                for (row, key) in keys.iter().enumerate() {
+                    let slot = xxhash_rust::xxh3::xxh3_64(key.as_ref()) % slots;
+                    indices[slot as usize].push(row as u32);
+                }
+                (0..self.plan.slots).zip(indices).collect()
+            }
+            (None, _) => vec![(home, (0..rows.num_rows() as u32).collect())],
+        };
+        Ok(by_slot)
+    }
+
+    /// The keys of the rows, in a form that equal keys share; none where slots do not go by them.
+    fn keys(&self, rows: &RecordBatch) -> Result<Option<Rows>> {
+        let Some(key) = &self.key else {
+            return Ok(None);
+        };
+        let columns = self.plan.key_at.iter();
+        let columns: Vec<ArrayRef> = columns.map(|at| rows.column(*at).clone()).collect();
+        key.convert_columns(&columns).map(Some).map_err(arrow_bug)
+    }
+
+    /// Gives what a slot has of a block to the slot's lane, but for what an earlier attempt has handled and for rows that
+    /// are not `wanted`; the slot's position moves to behind the block.
+    fn share(&mut self, shares: &mut Shares, block: u64, of: SlotRows, wanted: impl Fn(&u32) -> bool) {
+        let SlotRows {
+            slot,
+            indices,
+            rejects,
+        } = of;
+        let all = (rejects.len() + indices.len()) as u64;
+        let from = self.positions[usize::from(slot)];
+        let done = handled_of(from, block).min(all);
+        shares.resumed += done;
+        if done == all {
+            return;
+        }
+        let skipped_rejects = rejects.len().min(done as usize);
+        let skipped_rows = done as usize - skipped_rejects;
+        let lanes = shares.orders.len();
+        let lane = match &self.plan.routing {
+            // A shard belongs to one lane, where there are enough of them.
+            Some(routing) if routing.shards() >= lanes => usize::from(slot) % routing.shards() % lanes,
+            _ => usize::from(slot) % lanes,
+        };
+        let order = &mut shares.orders[lane];
+        let first = order.len();
+        order.extend(indices[skipped_rows..].iter().copied().filter(wanted));
+        shares.rejected += (rejects.len() - skipped_rejects) as u64;
+        self.positions[usize::from(slot)] = Position {
+            block: block + 1,
+            rows: 0,
+        };
+        shares.segments[lane].push_back(Segment {
+            slot,
+            from,
+            done,
+            rejects: rejects.into_iter().skip(skipped_rejects).collect(),
+            rows: first..order.len(),
+            cut: false,
+        });
+    }
+
+    /// The rank of each row in sort order, ties in source order; none where the rows are in that order already.
     fn ranks(&mut self, rows: &RecordBatch) -> Result<Option<Vec<u32>>> {
         let Some(sort) = &mut self.sort else {
             return Ok(None);
