@@ -19,7 +19,7 @@ use super::{catalog::Described, encode::Cells};
 /// (`batch_size_fail_threshold`). A batch that it refuses is sent in halves.
 pub(super) const BYTES_MAX: usize = 44 << 10;
 
-/// What the server counts beside the bytes of a value: its timestamp, its time to live and when it is deleted.
+/// What the server counts in addition to the bytes of a value: its timestamp, its time to live and when it is deleted.
 const CELL_BYTES: usize = 24;
 
 /// Rows of a batch: more bring nothing once they share their replicas.

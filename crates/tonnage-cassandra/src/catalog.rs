@@ -116,7 +116,7 @@ pub(super) async fn clock(session: &Session) -> Result<Option<String>> {
     Ok(off(before, node, after))
 }
 
-/// The same of milliseconds: those of a node lie between two of this machine's, unless a clock is off.
+/// The same of milliseconds: those of a node are between two of this machine's, unless a clock is off.
 fn off(before: i64, node: i64, after: i64) -> Option<String> {
     let seconds = |millis: i64| format!("{}.{} s", millis / 1_000, millis % 1_000 / 100);
     if node > after.saturating_add(CLOCK_MILLIS_MAX) {

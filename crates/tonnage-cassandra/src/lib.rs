@@ -95,7 +95,7 @@ const SCHEMA_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long all nodes that are reached may take to prepare a statement: the driver waits for each without a limit.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a session may take to begin, beside a connection to each node that is named.
+/// How long a session may take to begin, in addition to a connection to each node that is named.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A keyspace of a cluster.

@@ -21,7 +21,7 @@ fn unlike(text: &str, what: &str) -> Misfit {
     Misfit::new(sqlstate::INVALID_TEXT, format!("{} is not {what}", excerpt(text)))
 }
 
-/// The members of an object as they stand, repeated ones too.
+/// The members of an object in their order, repeated ones too.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {

@@ -47,7 +47,7 @@ const EPOCH_DAY: u32 = 1 << 31;
 const THOUSAND: i64 = 1_000;
 
 pub(super) fn put_date(days: i32, out: &mut Vec<u8>) -> Fitting {
-    // What it stands for the server does not have.
+    // The server has no value of its meaning.
     if stands_for_no_day(days) {
         return Err(Misfit::new(
             sqlstate::DATETIME_OVERFLOW,
@@ -228,7 +228,7 @@ pub(super) fn malformed() -> Misfit {
     )
 }
 
-/// Days since 1970, but for those that stand for something else.
+/// Days since 1970, except those with a special meaning.
 pub(super) fn finite_date(bytes: &[u8]) -> Fitting<i32> {
     let days = date(bytes)?;
     match stands_for_no_day(days) {
@@ -257,7 +257,7 @@ pub(super) fn time(bytes: &[u8]) -> Fitting<i64> {
     }
 }
 
-/// Microseconds since 1970, but for those that stand for something else.
+/// Microseconds since 1970, except those with a special meaning.
 pub(super) fn finite_timestamp(bytes: &[u8]) -> Fitting<i64> {
     let micros = timestamp(bytes)?;
     match stands_for_no_time(micros) {
@@ -284,7 +284,7 @@ fn text_of(bytes: &[u8]) -> Fitting<&str> {
     std::str::from_utf8(bytes).map_err(|_| malformed())
 }
 
-/// The text of a value, and whether it stands bare in JSON.
+/// The text of a value, and whether it has no quotes in JSON.
 pub(super) fn scalar_text(native: &NativeType, bytes: &[u8]) -> Fitting<(String, bool)> {
     let bare = |text: String| Ok((text, true));
     let quoted = |text: String| Ok((text, false));

@@ -298,7 +298,7 @@ impl Writer for CassandraWriter {
         let sending: Vec<_> = groups.iter().map(|group| writer.send(values, group)).collect();
         let sending = stream::iter(sending).buffer_unordered(in_flight.max(1));
         // Nothing holds off DDL. Types that were changed, by a table that was made again, would let the bytes of the
-        // rows mean something else: the catalogue is asked beside the rows, at no cost in time, and what it says holds
+        // rows mean something else: the catalogue is asked at the same time as rows are sent, at no cost in time, and what it says holds
         // before the slots move.
         let (sent, altered) = futures::join!(sending.try_collect(), self.altered());
         let sent: Result<Vec<Sent>> = sent;

@@ -52,7 +52,7 @@ pub struct Driver {
     pub verified: &'static str,
     /// Whether it knows passwords.
     pub passwords: bool,
-    /// Connects, and finds out what the database can do. A password given beside the URL comes before any other.
+    /// Connects, and finds out what the database can do. A password given separately from the URL comes before any other.
     pub connect: for<'a> fn(&'a str, Option<Password>) -> Connecting<'a>,
     /// The URL as it may be shown: without its password.
     pub redact: fn(&str) -> String,

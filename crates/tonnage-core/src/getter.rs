@@ -165,7 +165,7 @@ pub fn encodable<T, F>(
     })
 }
 
-/// What is told of a table that no index of leads to its keys.
+/// The note on a table without an index that begins with the requested keys.
 pub fn no_index(table: &TableName, columns: &[GetKey]) -> String {
     let names: Vec<_> = columns.iter().map(|key| key.name.as_str()).collect();
     format!(

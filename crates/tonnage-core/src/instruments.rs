@@ -45,7 +45,7 @@ pub struct Copied {
 /// What a table takes on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
-    /// The rows themselves; none where they cannot be told from the indexes.
+    /// The rows themselves; none where they cannot be separated from the indexes.
     pub rows_bytes: Option<u64>,
     /// Rows and indexes.
     pub bytes: u64,
@@ -70,7 +70,7 @@ pub type Measured<T> = std::result::Result<T, String>;
 pub struct Work {
     /// Flushes of its log to disk.
     pub log_flushes: Measured<u64>,
-    /// Bytes that it wrote to its files: the log, pages and what there is beside.
+    /// Bytes that it wrote to its files: the log, pages and everything else.
     pub written_bytes: Measured<u64>,
     /// Processor seconds, where it counts them itself.
     pub processor_seconds: Option<f64>,
@@ -97,7 +97,7 @@ pub enum Records {
     Counted {
         /// What a record is there: `WAL record`.
         what: &'static str,
-        /// Records of the table's rows; with its indexes, where they cannot be told apart.
+        /// Records of the table's rows; those of its indexes too, where the two cannot be separated.
         rows: u64,
         /// Records of its indexes.
         indexes: Option<u64>,

@@ -417,7 +417,7 @@ pub trait Ledger: Send + Sync {
         self.slots(run_id).await
     }
 
-    /// Raises the run's epoch and returns the slots as they stand once every transaction of earlier owners has ended.
+    /// Raises the run's epoch and returns the slots as they are once every transaction of earlier owners has ended.
     /// `Fenced` if the run is finished, forgotten or was never there.
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)>;
 

@@ -54,7 +54,7 @@ impl Operation {
         }
     }
 
-    /// The columns that recognise a row; empty where rows stand alone.
+    /// The columns that identify a row; empty where the operation has no key.
     pub fn key(&self) -> &[String] {
         match self {
             Self::Insert => &[],
@@ -218,6 +218,6 @@ impl Support {
 pub enum Split {
     /// They are kept below the size from which on it splits them.
     Auto,
-    /// They are larger, and it is told not to split them.
+    /// They are larger, and a setting forbids it to split them.
     None,
 }

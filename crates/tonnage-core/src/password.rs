@@ -1,4 +1,4 @@
-//! A password that came beside the URL.
+//! A password that was given separately from the URL.
 
 use std::fmt;
 

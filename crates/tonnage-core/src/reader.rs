@@ -57,8 +57,8 @@ pub struct ScanRequest {
 pub enum BeyondArrow {
     /// Such a value is an error, which names its row.
     Refused,
-    /// For whom writes them as text, or into a database that has them. The largest and the smallest number of days or
-    /// microseconds stand for what is infinite; the numbers behind the smallest for dates with a zero, which is some
+    /// For callers that write them as text, or into a database that has them. The largest and the smallest number of days or
+    /// microseconds mean `infinity` and `-infinity`; the numbers after the smallest mean dates with a zero, which is some
     /// 5,800,000 years before 1970 in days and 290,000 in microseconds; a time has more microseconds than a day, or fewer
     /// than none.
     Carried,
@@ -144,7 +144,7 @@ pub fn wanted<'a>(
         .find(|(at, column)| wanted[..*at].iter().any(|other| known[*other] == known[**column]))
     {
         return Err(Error::config(format!(
-            "column '{}' is there twice, and columns are told apart by their names",
+            "column '{}' is there twice, and columns are identified by their names",
             known[*twice]
         ))
         .hint("give each column of a query a name of its own with AS"));

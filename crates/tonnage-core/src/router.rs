@@ -1,8 +1,8 @@
-//! Where rows belong: the seam between the engine and a table that lies in several places.
+//! Where rows belong: the seam between the engine and a table that is spread over several places.
 //!
 //! A place is a **shard**: a partition of a table, a database of several. The engine deals the rows of a shard to slots
 //! of its own, so that a write holds few shards and a shard is written by few lanes. A router is a pure function of the
-//! values of a row, and its [identity](Router::identity) stands in the ledger: rows are dealt alike in every attempt.
+//! values of a row, and its [identity](Router::identity) is in the ledger: every attempt deals rows in the same way.
 
 use std::{fmt, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Where a run stands: blocks of the source, slots of rows, and positions in both.
+//! How far a run has come: blocks of the source, slots of rows, and positions in both.
 //!
 //! A source is cut into **blocks** in a way that depends on nothing but the input and the run's fixed bounds, so an
 //! attempt with other jobs, batch sizes or methods cuts it at the same rows. The rows of a block are dealt to
@@ -26,7 +26,7 @@ pub struct BlockMark {
 /// How far a slot has come: all its rows of the blocks before `block`, and the first `rows` of it within `block`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Position {
-    /// The block it stands in.
+    /// The block it is in.
     pub block: u64,
     /// Rows of the slot in that block that have been handled.
     pub rows: u64,
@@ -70,8 +70,8 @@ pub struct SlotState {
     pub counts: Counts,
 }
 
-/// Adds `steps` to those that one transaction has taken before: a slot has one step, from where it stood at first to
-/// where it stands now.
+/// Adds `steps` to those that one transaction has taken before: a slot has one step, from its first position to its
+/// present one.
 pub fn gather(taken: &mut Vec<Advance>, steps: &[Advance]) {
     for step in steps {
         match taken.iter_mut().find(|known| known.slot == step.slot) {
@@ -92,7 +92,7 @@ pub struct Advance {
     pub slot: u16,
     /// Where the ledger must find it.
     pub from: Position,
-    /// Where it stands afterwards.
+    /// Its position afterwards.
     pub to: Position,
     /// Where block `to.block` begins; see [`SlotState::mark`].
     pub mark: BlockMark,

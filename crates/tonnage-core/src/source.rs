@@ -26,9 +26,9 @@ pub struct SourceColumn {
     pub suggested: Option<ColumnType>,
     /// Whether nulls were seen in the sample or are allowed by the schema.
     pub nullable: bool,
-    /// A word of the sample that may stand for no value (`NA`), and the type that the column would have without it.
+    /// A word of the sample that may mean null (`NA`), and the type that the column would have without it.
     pub null_word: Option<(String, ColumnType)>,
-    /// Whether numbers far outside the calendar stand for dates that Arrow does not have, as in the batches of a database's
+    /// Whether numbers far outside the calendar mean dates that Arrow does not have, as in the batches of a database's
     /// reader that was asked to [carry](BeyondArrow::Carried) them. Elsewhere they are numbers like any others, which no
     /// column of dates takes. Means nothing for text.
     pub beyond_arrow: BeyondArrow,

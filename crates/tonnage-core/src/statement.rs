@@ -1,6 +1,6 @@
 //! A user's own statement with `:name` parameters, one execution a row.
 //!
-//! Only what stands outside strings, quoted identifiers and comments is looked at; `::` casts and the colons of array
+//! Only text outside strings, quoted identifiers and comments is looked at; `::` casts and the colons of array
 //! slices are no parameters. A name that comes again is the same parameter. The text is never changed but for its
 //! placeholders, which each database writes in its own way ([`Statement::render`]).
 
@@ -59,7 +59,7 @@ pub struct Statement {
     verb: Verb,
     table: TableName,
     parameters: Vec<String>,
-    /// Where parameters stand in the text, in order, and which they are.
+    /// Where parameters are in the text, in order, and which they are.
     places: Vec<(Range<usize>, usize)>,
     assigned: Vec<(Taker, usize)>,
     compared: Vec<(String, usize)>,
@@ -274,15 +274,15 @@ impl Statement {
         out
     }
 
-    /// What stands before and after the row of an `INSERT .. VALUES (:a, :b)` whose values are nothing but parameters,
-    /// with at most ON CONFLICT .. DO NOTHING behind; and these parameters. Such a row means the same among others.
+    /// The text before and after the row of an `INSERT .. VALUES (:a, :b)` whose values are nothing but parameters,
+    /// with at most ON CONFLICT .. DO NOTHING after it; and these parameters. Such a row means the same among others.
     pub fn bare_insert(&self) -> Option<(&str, &[usize], &str)> {
         let values = self.values.as_ref()?;
         let before = &self.text[..values.range.start];
         Some((before, values.bare.as_deref()?, &self.text[values.range.end..]))
     }
 
-    /// Where byte `at` of what [`Statement::render`] made stands in the text: `line 2, column 7`.
+    /// Where byte `at` of what [`Statement::render`] made is in the text: `line 2, column 7`.
     pub fn place(&self, at: usize, placeholder: impl Fn(usize) -> String) -> String {
         let (mut sent, mut own) = (0, 0);
         for (range, index) in &self.places {
@@ -442,11 +442,11 @@ impl Reader<'_> {
         }
     }
 
-    /// The verb and where it stands.
+    /// The verb and where it is.
     fn verb(&self) -> Result<(Verb, usize)> {
         let mut at = 0;
         if self.is(0, "WITH") {
-            // The names of its queries may be any words: they stand behind WITH and behind commas.
+            // The names of its queries may be any words: they follow WITH and commas.
             at = 1 + usize::from(self.is(1, "RECURSIVE")) + 1;
             let main = |at: &usize| {
                 self.tokens[*at].depth == 0
@@ -530,7 +530,7 @@ impl Reader<'_> {
         Some(names)
     }
 
-    /// Where the column list and VALUES stand, behind the table's name.
+    /// Where the column list and VALUES are, after the table's name.
     fn columns(&self, mut at: usize) -> (Option<Vec<String>>, usize) {
         if self.is(at, "AS") {
             at += 2;
@@ -641,7 +641,7 @@ impl Reader<'_> {
         self.set(after, self.tokens.len())
     }
 
-    /// `SET a = :a, b = :b`, or ON DUPLICATE KEY UPDATE: what stands between a comma or the beginning and a comma,
+    /// `SET a = :a, b = :b`, or ON DUPLICATE KEY UPDATE: what is between a comma or the beginning and a comma,
     /// WHERE, FROM or the end.
     fn set(&self, from: usize, to: usize) -> Vec<(Taker, usize)> {
         let mut found = Vec::new();

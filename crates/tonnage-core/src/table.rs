@@ -91,7 +91,7 @@ pub enum Equality {
 pub enum Numbered {
     /// Where no value is given.
     ByDefault,
-    /// Always: it takes a value only if it is told to, and none when a row is updated.
+    /// Always: it takes a value only where a statement overrides it, and none when a row is updated.
     Always,
 }
 

@@ -106,7 +106,7 @@ pub trait Target: Send + Sync {
     /// plan was made for is an error of [`Writer::begin`], which makes the claim first.
     async fn writer(&self, request: &WriteRequest, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
 
-    /// The ledger beside the tables, or in the file of its [`LocalLedger`].
+    /// The ledger in the database, or in the file of its [`LocalLedger`].
     fn ledger(&self) -> &dyn Ledger;
 
     /// What it has beyond this. A target that wraps others cannot leave a part out unseen: [`Parts`] has no default.

@@ -165,7 +165,7 @@ pub(super) async fn view_text(conn: &mut Conn, database: &str, name: &TableName)
     found.first_mut().map(|row| get(row, 0)).transpose()
 }
 
-/// Whether `name` stands in `text` as a word.
+/// Whether `name` is in `text` as a word.
 fn is_named_in(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     text.match_indices(name).any(|(at, found)| {

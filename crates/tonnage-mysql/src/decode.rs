@@ -53,7 +53,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// For rows of `columns`, told apart in messages by the columns `key`.
+    /// For rows of `columns`, which messages identify by the columns `key`.
     pub fn new(columns: &[ReadColumn], key: &[String], beyond_arrow: BeyondArrow) -> Result<Self> {
         let decoders = columns.iter().map(|column| {
             let bug = || Error::bug(format!("column '{}' is read as {}", column.name, column.ty));

@@ -2,7 +2,7 @@
 //!
 //! The server says nothing of the types of parameters. One that goes into a column as it is has the column's, so that
 //! no value is rounded or cut; one that is compared with a column has its type too. Any other is of the source's type.
-//! Exact decimals are cast where they stand: the server reckons with text as with floating-point numbers. A statement
+//! Exact decimals are cast in place: the server computes with text as with floating-point numbers. A statement
 //! that ends with a warning is refused like one that fails.
 
 use mysql_async::{Conn, prelude::Queryable};

@@ -242,7 +242,7 @@ impl MysqlTarget {
         }
     }
 
-    /// What stands against an operation on a table, by any method.
+    /// What prevents an operation on a table, by any method.
     fn refusal(table: &Table, operation: &Operation) -> Option<Support> {
         let key = operation.key();
         if !key.is_empty() && !table.keys.iter().any(|known| same_columns(&known.columns, key)) {
@@ -416,7 +416,7 @@ impl Target for MysqlTarget {
     }
 
     async fn writer(&self, plan: &WriteRequest, run: Option<&RunHandle>) -> Result<Box<dyn Writer>> {
-        // Rows that were found and left alone are told from new ones by not being changed.
+        // Rows that were found and left alone differ from new ones in not being changed.
         let counting = match &plan.operation {
             Operation::Ignore { .. } => Counting::Changed,
             Operation::Statement { statement, .. } if statement.verb() == Verb::Insert => Counting::Changed,

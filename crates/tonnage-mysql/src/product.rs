@@ -1,4 +1,4 @@
-//! Which of the servers that speak this protocol it is, told apart by their version strings.
+//! Which of the servers that speak this protocol it is, by their version strings.
 
 /// A server of the family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

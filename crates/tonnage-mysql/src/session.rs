@@ -10,7 +10,7 @@
 //! | `time_zone` | the value of a `timestamp` | UTC |
 //! | `autocommit` `completion_type` | where a transaction begins and ends | 1, none |
 //! | `foreign_key_checks` `unique_checks` `check_constraint_checks` | which rows are refused | on |
-//! | `sql_notes` `max_error_count` | which warnings are counted and told | on, default |
+//! | `sql_notes` `max_error_count` | which warnings are counted and reported | on, default |
 //! | `character_set_*` `collation_connection` | the bytes of text | `utf8mb4` |
 //! | `transaction_isolation` | what a transaction sees | `READ COMMITTED`; readers `REPEATABLE READ` |
 //! | `sql_select_limit` | a query ends after so many rows | unlimited |
@@ -25,7 +25,7 @@
 //! | `sql_if_exists` | a missing table is no error | off |
 //! | `explicit_defaults_for_timestamp` | null into a `timestamp NOT NULL` becomes the time of day | on, where a session may |
 //! | `net_write_timeout` `wait_timeout` `max_statement_time` | the patience of readers | set by readers |
-//! | `default_storage_engine` `enforce_storage_engine` `default_tmp_storage_engine` | where a table that is made lies | left: InnoDB is named wherever a table is made, and another one in its place is an error |
+//! | `default_storage_engine` `enforce_storage_engine` `default_tmp_storage_engine` | the engine of a new table | left: every CREATE TABLE names InnoDB, and another one in its place is an error |
 //! | `auto_increment_increment` `auto_increment_offset` `insert_id` | the numbers that the server gives out | left: clusters rely on them, and any number is right |
 //! | `character_set_collations` `collation_database` `collation_server` | the collation of a table that is made | left: it is the owner's choice |
 //! | `timestamp` `rand_seed1` `rand_seed2` `last_insert_id` | what `now()` and the like say | left: none of them has a default to be set badly |

@@ -13,7 +13,7 @@ use super::product::{Product, Version};
 
 /// The most parameters of a statement.
 pub(super) const PARAMETERS_MAX: usize = 65_535;
-/// What a packet holds beside its rows: the statement's head and the types of its columns.
+/// What a packet holds in addition to its rows: the statement's head and the types of its columns.
 const PACKET_HEADER_BYTES: usize = 16 << 10;
 
 /// What a statement's rows may take of a packet; a small one leaves its head a quarter.

@@ -89,7 +89,7 @@ pub(super) fn key_columns(described: &Described) -> Vec<&str> {
     columns.take(COLUMNS_MAX).map(String::as_str).collect()
 }
 
-/// How rows stand to a boundary.
+/// How rows compare with a boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
@@ -97,7 +97,7 @@ enum Side {
     After,
 }
 
-/// The condition for rows that stand so to `boundary`, values of the first of the columns `names`: of the first column in
+/// The condition for rows that compare so with `boundary`, values of the first of the columns `names`: of the first column in
 /// which they differ.
 fn beside(names: &[String], boundary: &[String], side: Side) -> String {
     let names = &names[..boundary.len()];

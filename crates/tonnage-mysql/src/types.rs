@@ -119,7 +119,7 @@ pub(super) fn carry(column: &DeclaredColumn, tinyint1_is_bool: bool) -> Carried 
     let scale = column.scale.map(|scale| scale as u32);
     let bytes = column.octets;
     match column.data_type.to_ascii_lowercase().as_str() {
-        // What BOOLEAN stands for.
+        // The type that BOOLEAN is a name for.
         "tinyint" if tinyint1_is_bool && full.starts_with("tinyint(1)") && !unsigned => As(
             ColumnType::Bool,
             Kind::Integer {

@@ -113,7 +113,7 @@ impl Subject {
     }
 }
 
-/// The connection, and how its transaction stands.
+/// The connection, and the state of its transaction.
 struct Link {
     conn: Conn,
     state: State,
@@ -372,7 +372,7 @@ impl Link {
                         applied: first,
                         skipped,
                         undone,
-                        // Only who is told rows one by one learns of the first bad one.
+                        // Only where rows are sent one by one is the first bad one known.
                         suspect: matches!(path, PreparedStrategy::Row(_)).then_some(first),
                         column: None,
                         error,
@@ -396,7 +396,7 @@ impl Link {
         Ok(skipped)
     }
 
-    /// The rows from `first` on that one statement carries, each with so many bytes beside its values.
+    /// The rows from `first` on that one statement carries, each with so many bytes in addition to its values.
     fn cut(&self, encoded: &Encoded, first: usize, beside: usize) -> Range<usize> {
         let mut bytes = 0;
         let most = encoded

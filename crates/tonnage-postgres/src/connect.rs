@@ -1,7 +1,7 @@
 //! Opening sessions, and saying exactly why one could not be opened.
 //!
 //! A statement may take hours, so nothing here limits how long an answer takes. A server that is gone without a word is
-//! told from one that is busy by the system: probes on a connection that is quiet, and a limit on what was sent and not
+//! distinguished from a busy one by the system: probes on a quiet connection, and a limit on what was sent and not
 //! acknowledged.
 
 use std::{
@@ -27,7 +27,7 @@ const KEEPALIVE_PROBES: u32 = 8;
 /// What was sent may stay without the other system's acknowledgement for so long.
 const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(180);
 
-/// How long a server may take to be told that a session's statement is wanted no more.
+/// How long a server may take to accept that a session's statement is cancelled.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Opens a session at the first endpoint that takes one. The connection runs until the client is dropped.
@@ -79,7 +79,7 @@ pub(super) async fn cancel(settings: &Settings, token: CancelToken) {
             },
         }
     };
-    // A session that cannot be told ends with what it does: there is nobody to be told of it here.
+    // A session that cannot be cancelled ends with its statement: nobody here waits for the outcome.
     let _ = tokio::time::timeout(CANCEL_TIMEOUT, telling).await;
 }
 

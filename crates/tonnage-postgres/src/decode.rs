@@ -156,7 +156,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Chooses a decoder for each column, which arrives as the type beside it. `key` names rows in messages.
+    /// Chooses a decoder for each column, which arrives as the type that is paired with it. `key` names rows in messages.
     pub fn new(
         columns: &[ReadColumn],
         arriving: &[ServerType],
@@ -269,7 +269,7 @@ fn decoder(server: u32, ty: ColumnType, beyond_arrow: BeyondArrow) -> Option<Dec
                 primitives::<TimestampMicrosecondType, 8>(fields, column, rows, ty, |bytes| {
                     match i64::from_be_bytes(bytes) {
                         end @ (i64::MAX | i64::MIN) => Ok(end),
-                        // The last number of Arrow's stands for infinity.
+                        // Arrow's largest number means infinity.
                         micros => micros
                             .checked_add(EPOCH_MICROS)
                             .filter(|micros| *micros != i64::MAX)

@@ -123,7 +123,7 @@ impl Definition {
         self.oid
     }
 
-    /// Whether its partitions are those that [`TREE`] told.
+    /// Whether its partitions are those that [`TREE`] returned.
     pub fn tree_is(&self, tree: &str) -> bool {
         self.tree.as_deref() == Some(tree)
     }

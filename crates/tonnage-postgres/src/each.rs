@@ -39,7 +39,7 @@ pub(super) struct Each {
     pub refused: String,
     /// Drops the tables.
     pub drop: String,
-    /// Which codes count, beside those that always do.
+    /// Which codes count, in addition to those that always do.
     codes: TextCodes,
 }
 
@@ -110,7 +110,7 @@ impl Each {
     }
 }
 
-/// What is caught, where a class stands for its codes and maybe others, and whether `tonnage_code` is one that counts.
+/// What is caught, where a class covers its codes and maybe others, and whether `tonnage_code` is one that counts.
 fn conditions(codes: TextCodes) -> (String, String) {
     let exact: Vec<&str> = errors::ROW_CODES.iter().chain(codes.codes()).copied().collect();
     let classes = errors::ROW_CLASSES;

@@ -68,7 +68,7 @@ pub(super) fn from_server(db: &DbError) -> Error {
 }
 
 /// Functions of the server that report an error because of one row, whatever its code: a RAISE of PL/pgSQL, which has any
-/// code that its author chose, and the checks of views and of row security. A missing right is told by another one.
+/// code that its author chose, and the checks of views and of row security. A missing right has another code.
 const OF_ONE_ROW: [&str; 2] = ["exec_stmt_raise", "ExecWithCheckOptions"];
 
 /// Whether an error that is not about values or constraints by its code is about a row of the statement nevertheless.
@@ -95,7 +95,7 @@ const CLASSES: [&str; 44] = [
     "53", "54", "55", "57", "58", "72", "F0", "HV", "P0", "XX",
 ];
 
-/// Codes by which input functions refuse text, beside those of class 22. A prepared statement has no syntax error of its
+/// Codes by which input functions refuse text, in addition to those of class 22. A prepared statement has no syntax error of its
 /// own, so 42601 is one of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TextCodes {
@@ -128,7 +128,7 @@ pub(super) fn of_rows(error: tokio_postgres::Error, codes: TextCodes) -> Error {
     }
 }
 
-/// The refusal of a row by what the server has told of it; none where the code says of no row.
+/// The refusal of a row, from what the server has reported; none where the code is not about a row.
 pub(super) fn of_row(
     code: &str,
     message: &str,

@@ -1,5 +1,5 @@
 //! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
-//! are found; beside them `tonnage_unlogged`, where runs go into tables that a crash empties ([`crash_marker`]).
+//! are found; next to them is `tonnage_unlogged`, for runs into tables that a crash empties ([`crash_marker`]).
 //!
 //! [`place`] says where they are. What is done to them is [`tonnage_sql::ledger`]'s, in transactions that are begun and ended here:
 //! the driver undoes one whose future is dropped. A slot's row is updated in place (fill factor 50, no index on what changes)

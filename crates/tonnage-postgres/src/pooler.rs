@@ -80,7 +80,7 @@ pub(super) trait Connect {
 }
 
 impl Control {
-    /// Looks at a new session, beside that for catalogue and ledger.
+    /// Looks at a new session, in addition to that for catalogue and ledger.
     pub async fn check(&self, client: &Client, endpoint: &Endpoint) -> Result<()> {
         let known = self.0.load(Ordering::Relaxed);
         match known != 0 && process(client).await? == known {

@@ -18,7 +18,7 @@ use super::{catalog, errors, shadow, types::quote_table};
 
 /// Memory for the sort behind an index, unless the server allows more; a run that does not fit is merged from disk.
 const MAINTENANCE_MEMORY: &str = "256MB";
-/// Processes beside the session's own that build an index, unless the server allows more.
+/// Processes that build an index in addition to the session's own, unless the server allows more.
 const MAINTENANCE_WORKERS: &str = "4";
 
 /// The session's settings while indexes are built, each at least this.

@@ -35,7 +35,7 @@ use super::{
 };
 
 /// What makes the text of instants the same everywhere, has tables read from their beginning, and lets a reader wait for
-/// the file; beside what every session is set to.
+/// the file; in addition to the settings of every session.
 pub(super) const SETTINGS: [(&str, &str); 3] = [
     ("timezone", "UTC"),
     ("synchronize_seqscans", "off"),

@@ -1,6 +1,6 @@
 //! What every session is set to, whatever the role, the database, the server or the options of the URL say.
 //!
-//! A setting is fixed here if it decides on the value that a text stands for, on the text that a value is written as,
+//! A setting is fixed here if it decides on the value that a text means, on the text that a value is written as,
 //! or on which rows a statement finds; [`SETTINGS`] puts it to the server's own default. All settings that a session may
 //! have in PostgreSQL 12 to 18 were considered:
 //!
@@ -25,7 +25,7 @@
 //! | `default_transaction_read_only` `statement_timeout` `lock_timeout` and the other timeouts, `temp_file_limit`, `restrict_nonsystem_relation_kind` | a statement fails, with its reason | left: they are guards |
 //! | `lc_monetary` | what the number within a `money` counts | left: it is the database's currency, and how many digits it has is asked for |
 //! | `lc_time` `lc_numeric` `default_text_search_config` `timezone_abbreviations`, settings of extensions | what an expression of the user's says | left: no value is read or written by them |
-//! | `default_tablespace` `default_table_access_method` `default_toast_compression` | where a table that is made lies | left: it is the owner's choice |
+//! | `default_tablespace` `default_table_access_method` `default_toast_compression` | where a new table is stored | left: it is the owner's choice |
 //! | `zero_damaged_pages` `ignore_checksum_failure` `ignore_system_indexes` | damaged pages are passed over | left: only a superuser sets them, to save what can be saved |
 //! | `enable_*`, costs, parallel workers, memory, `constraint_exclusion`, `plan_cache_mode`, `geqo*` | the plan of a query, not its rows | left |
 //! | `log_*`, `debug_*`, `track_*`, `client_min_messages`, `tcp_*`, `vacuum_*`, `wal_*`, `commit_*` | nothing that is read or written | left |

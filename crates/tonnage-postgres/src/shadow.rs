@@ -120,7 +120,7 @@ const CARRY: &str = "\
         FROM t WHERE relowner::regrole::text <> pg_catalog.quote_ident(current_user) \
     ) s ORDER BY step";
 
-/// The indexes of a table by what they are, each told from its equals by its number among them.
+/// The indexes of a table by what they are, each distinguished from equal ones by its number among them.
 const INDEXES: &str = "\
     SELECT c.relname::text, concat_ws(' ', signature, row_number() OVER (PARTITION BY signature ORDER BY c.oid)) \
     FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid \

@@ -4,7 +4,7 @@
 //! - Dates and times within arrays, ranges and rows are read here, by the rules of columns of their own, and written
 //!   as ISO 8601 with an offset where the type has one: neither DateStyle nor TimeZone can change them.
 //! - What the server would round or cut off without a word is refused here.
-//! - A text whose parts cannot be told apart with certainty is refused, so none is passed on unseen.
+//! - A text whose parts cannot be separated with certainty is refused, so none is passed on unseen.
 //!
 //! An array may be written as the server writes it (`{1,2}`) or as JSON (`[1,2]`), a row as a JSON object.
 

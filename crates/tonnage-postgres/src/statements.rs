@@ -498,7 +498,7 @@ fn begin(durability: Durability, synchronous_commit: &str, deferred: bool) -> St
     begin
 }
 
-/// COPY always takes the values it is given for identity columns; INSERT must be told.
+/// COPY always takes the values it is given for identity columns; INSERT needs OVERRIDING SYSTEM VALUE.
 fn overriding(described: &Described, columns: &[EncodedColumn]) -> &'static str {
     let always = described
         .table

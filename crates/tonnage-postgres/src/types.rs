@@ -47,7 +47,7 @@ pub(super) struct ServerType {
     pub modifier: i32,
 }
 
-/// Bytes that a length modifier counts beside the length.
+/// Bytes that a length modifier counts in addition to the length.
 const MODIFIER_HEADER: i32 = 4;
 
 impl ServerType {

@@ -63,7 +63,7 @@ enum PreparedStrategy {
     Altered(String),
 }
 
-/// Rows that stand together, and the partition that they go to.
+/// Consecutive rows, and the partition that they go to.
 type Runs = Vec<(Range<usize>, u16)>;
 
 /// COPY into one partition.

@@ -5,7 +5,7 @@ use tonnage_core::{
     password::hide,
 };
 
-/// Whether what stands in a URL between the `@` and the path is a part of a password that has a `/` or a `?` in it.
+/// Whether the text of a URL between the `@` and the path is a part of a password that has a `/` or a `?` in it.
 fn is_cut(authority: &str, path: Option<&str>, query: Option<&str>) -> bool {
     let has_login = |part: Option<&str>| part.is_some_and(|part| part.contains('@'));
     let port = authority.rsplit_once(':').map_or("", |(_, port)| port);

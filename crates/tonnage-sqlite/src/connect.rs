@@ -6,7 +6,7 @@
 //!
 //! | Pragma | What it changes | Here |
 //! |---|---|---|
-//! | `foreign_keys` | rows without a parent are refused | on; off in a copy of a table, which stands alone |
+//! | `foreign_keys` | rows without a parent are refused | on; off in a copy of a table, whose parents are not copied |
 //! | `ignore_check_constraints` | rows against a CHECK are taken | off |
 //! | `defer_foreign_keys` | a foreign key is checked at the commit only | off, and again after each transaction |
 //! | `recursive_triggers` | triggers of rows that a REPLACE removes | off, as everywhere |
@@ -53,7 +53,7 @@ const CACHE_KIB: u32 = 65_536;
 /// processor time for rows of 190 bytes.
 const PAGE_BYTES: u32 = 8_192;
 
-/// What every connection is set to, beside its foreign keys.
+/// The settings of every connection, in addition to its foreign keys.
 const SESSION: &str = "PRAGMA ignore_check_constraints = OFF; PRAGMA defer_foreign_keys = OFF; \
     PRAGMA recursive_triggers = OFF; PRAGMA reverse_unordered_selects = OFF; PRAGMA case_sensitive_like = OFF; \
     PRAGMA writable_schema = OFF; PRAGMA legacy_alter_table = OFF; PRAGMA read_uncommitted = OFF; \
@@ -67,14 +67,14 @@ pub(super) struct Location {
     pub(super) path: PathBuf,
     /// How long a locked file is waited for.
     pub(super) busy_timeout: Duration,
-    /// Whether foreign keys are checked; not in a copy of a table, which stands alone.
+    /// Whether foreign keys are checked; not in a copy of a table, whose parents are not copied.
     pub(super) foreign_keys: bool,
 }
 
-/// What SQLite calls the files beside a database's own, behind its name.
+/// The endings that SQLite adds to a database's name for its other files.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The database's file and those that SQLite keeps beside it; none where the URL cannot be read.
+/// The database's file and those that SQLite keeps next to it; none where the URL cannot be read.
 pub(super) fn files(url: &str) -> Vec<PathBuf> {
     let Ok(location) = Location::parse(url) else {
         return Vec::new();
@@ -180,7 +180,7 @@ impl Location {
         }
     }
 
-    /// The file for a table that is made to measure with, beside this one.
+    /// The file for a table that is made to measure with, next to this one.
     pub(super) fn scratch(&self, name: &str) -> Self {
         let mut path = self.path.clone().into_os_string();
         path.push(".");

@@ -367,7 +367,7 @@ fn first<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, bad: impl Fn(T::Nativ
     array.iter().position(|value| value.is_some_and(&bad))
 }
 
-/// Numbers, and the first value that is none; null stands for such.
+/// Numbers, and the first value that is not a number; such a value becomes null.
 fn collect<T>(
     rows: usize,
     values: impl Iterator<Item = Option<T>>,
@@ -398,7 +398,7 @@ where
     })
 }
 
-/// Texts of a column, and the first row that has none: null stands for it. `bytes` is the longest text.
+/// Texts of a column, and the first row that has none, which becomes null. `bytes` is the longest text.
 fn write_all<T: ArrowPrimitiveType>(
     array: &PrimitiveArray<T>,
     bytes: usize,

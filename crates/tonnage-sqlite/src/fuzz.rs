@@ -10,7 +10,7 @@ use super::{
     local::RowsIn,
 };
 
-/// A file that is to be a ledger, and the detail of a run, which stands in one as text.
+/// A file that is to be a ledger, and the detail of a run, which is in one as text.
 pub fn ledger(bytes: &[u8]) {
     if let Ok(detail) = serde_json::from_slice::<RunDetail>(bytes) {
         let text = serde_json::to_vec(&detail).expect("it is written as JSON");

@@ -5,7 +5,7 @@
 //! table, and nothing can be made to happen at DROP. What it does keep is an order: a new table's row in
 //! `sqlite_schema` comes after all rows there are, and VACUUM, ALTER TABLE and a dump keep the order of
 //! tables. So the ledger has a **fence**, an empty table that is made anew whenever a run starts and some
-//! table stands behind it, and `tonnage_tables` holds a **generation** a name. The rules:
+//! table comes after it, and `tonnage_tables` holds a **generation** a name. The rules:
 //!
 //! - A table before the fence was there when the fence was made: its generation is the one on record.
 //! - A table behind the fence is newer: one more than on record, or 1 where there is no record.
@@ -35,7 +35,7 @@ struct Record {
     schema_rowid: Option<i64>,
 }
 
-/// The identity of the table named exactly `name`, which stands at `schema_rowid`.
+/// The identity of the table named exactly `name`, which is at `schema_rowid`.
 pub(super) fn object(connection: &Connection, name: &str, schema_rowid: i64) -> rusqlite::Result<String> {
     let generation = match fence(connection)? {
         None => 1,
@@ -44,7 +44,7 @@ pub(super) fn object(connection: &Connection, name: &str, schema_rowid: i64) -> 
     Ok(format!("{name}#{generation}"))
 }
 
-/// The fence as it stands.
+/// The fence as it is now.
 struct Fence {
     schema_rowid: i64,
     /// Whether `sqlite_schema` has the numbering that the records speak of.

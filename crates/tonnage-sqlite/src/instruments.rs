@@ -1,4 +1,4 @@
-//! What measuring needs: files of its own beside the database, and the frames of their write-ahead logs.
+//! What measuring needs: scratch files next to the database, and the frames of their write-ahead logs.
 //!
 //! - The database's own file is only read. Every table that is measured with has a file of its own, of the same page size
 //!   and journal, which is removed with its logs.
@@ -236,7 +236,7 @@ impl Instruments for SqliteTarget {
     }
 
     async fn left(&self, prefix: &str) -> Result<Vec<String>> {
-        // Files beside the database, each with the logs that it may have.
+        // Files next to the database, each with the logs that it may have.
         let start = self.location.scratch(prefix).path;
         let (Some(directory), Some(start)) = (start.parent(), start.file_name().and_then(OsStr::to_str))
         else {

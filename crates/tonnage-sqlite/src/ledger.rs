@@ -202,7 +202,7 @@ impl Session for InFile<'_> {
         if let RowsIn::Elsewhere(_) = self.rows {
             return Ok(());
         }
-        // The fence must stand behind the ledger's own tables.
+        // The fence must come after the ledger's own tables.
         identity::renew_fence(self.connection).map_err(failed)?;
         if run.preparation.truncates() {
             truncate(self.connection, &run.table.name)?;
@@ -229,7 +229,7 @@ impl Session for InFile<'_> {
     }
 }
 
-/// Moves slots from where they must stand, under the epoch of `run`. False where one does not; in a transaction that is
+/// Moves slots from their expected positions, under the epoch of `run`. False where one is elsewhere; in a transaction that is
 /// then undone.
 pub(super) fn advance(connection: &Connection, run: &RunHandle, steps: &[Advance]) -> Result<bool> {
     let mut advance = connection

@@ -1,7 +1,7 @@
 //! A ledger in a file of its own, for databases that cannot hold one.
 //!
 //! It is the ledger of a SQLite database without the rows: the same tables, the same compare-and-set. What it cannot do
-//! is move together with rows. So a writer looks where the slots stand before its rows are sent
+//! is move together with rows. So a writer reads the slots' positions before its rows are sent
 //! ([`LedgerFile::stands`]) and moves them once these are acknowledged ([`LedgerFile::advance`]); a run that ends in
 //! between sends rows again, which is harmless only where the target makes it so.
 //!
@@ -267,7 +267,7 @@ impl LedgerFile {
         &self.0.0
     }
 
-    /// Whether the slots of `steps` stand where they begin, under the epoch of `run`. Moves nothing.
+    /// Whether the slots are at the beginnings of `steps`, under the epoch of `run`. Moves nothing.
     pub async fn stands(&self, run: &RunHandle, steps: &[Advance]) -> Result<Claim> {
         let (run, steps) = (run.clone(), steps.to_vec());
         self.file()
@@ -302,7 +302,7 @@ impl LedgerFile {
             .await
     }
 
-    /// Moves the slots, by compare-and-set, all or none. `Fenced` where one stands elsewhere by now.
+    /// Moves the slots, by compare-and-set, all or none. `Fenced` where one has moved by now.
     pub async fn advance(&self, run: &RunHandle, steps: Vec<Advance>) -> Result<()> {
         self.advance_with(run, steps, || Ok(())).await
     }

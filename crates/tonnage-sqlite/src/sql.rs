@@ -107,7 +107,7 @@ fn column_definition(column: &ColumnSpec, is_rowid: bool, in_key: bool) -> Resul
         return Ok(format!("{name} INTEGER PRIMARY KEY"));
     }
     let mut definition = format!("{name} {}", types::declared(&column.ty));
-    // SQLite lets nulls into a primary key unless told otherwise.
+    // SQLite allows nulls in a primary key unless it is declared NOT NULL.
     if !column.nullable || in_key {
         definition.push_str(" NOT NULL");
     }
@@ -308,7 +308,7 @@ impl Change {
         }
     }
 
-    /// The columns that the parameters of a row stand for.
+    /// The columns of the parameters of a row.
     pub(super) fn parameters(&self) -> &[usize] {
         &self.parameters
     }
@@ -318,7 +318,7 @@ impl Change {
         &self.lookup
     }
 
-    /// The columns that the parameters of [`Change::lookup`] stand for.
+    /// The columns of the parameters of [`Change::lookup`].
     pub(super) fn key(&self) -> &[usize] {
         &self.key
     }

@@ -468,7 +468,7 @@ impl Shape {
             overrule: conflict_clause,
             keeps,
         })?;
-        // Which row of many was left out could not be told, so not by whom either.
+        // Of many rows it would not be known which one was left out, and so not because of which other.
         let ambiguous = triggers && change.spares() != Spares::Nothing;
         let rows_a_statement = match plan.method {
             Method::Array if change.takes_many() && !ambiguous => array_rows(columns.len()),

@@ -33,7 +33,7 @@
 //!
 //! A program of your own brings its rows as a [`source::Source`], and another database is a [`target::Target`] with
 //! its [`target::Writer`] and [`ledger::Ledger`]; nothing else knows which database it is. `tonnage_testing::memory` is the
-//! smallest of them, and fails when it is told to.
+//! smallest of them, and fails on request.
 
 #![warn(missing_docs)]
 

@@ -4,7 +4,7 @@
 //! - Settings whose intervals overlap that of the fastest are called equal to it, as are those within 5 % of it; of equal
 //!   ones the smallest wins: fewest jobs, then fewest rows a write, then the faster.
 //! - A mix with reads is only compared with the same mix, whose share of reads is exact: what writes most reads most.
-//! - A setting is only compared with others that promise as much: a weaker durability is told of beside the answer.
+//! - A setting is only compared with others that promise as much: a weaker durability is reported next to the answer.
 //! - Where the cell that was measured again and again varied too much, nothing is recommended.
 //! - Settings that the generator of rows held back say nothing about the database, and the answer says so.
 //! - Where rows were offered at a rate, the answer is about the time that they take at it (`offered`).
@@ -183,7 +183,7 @@ fn sentence(best: &Cell, fastest: &Cell, group: &[&Cell]) -> String {
     text
 }
 
-/// What a mix reads beside its writes, and how long that takes; none of no mix.
+/// What a mix reads between its writes, and how long that takes; none without a mix.
 fn beside_reads(cell: &Cell) -> Option<String> {
     let keys = cell.read(|reads| reads.keys_per_second)?;
     let slowest = cell.read(|reads| reads.request_seconds[2])?;

@@ -58,7 +58,7 @@ pub struct BenchOptions {
     pub budget: Budget,
     /// Decides rows and order.
     pub seed: u64,
-    /// Whether runs keep their positions in the ledger, as a load does unless told otherwise. Its tables are made in the
+    /// Whether runs keep their positions in the ledger, as a load does by default. Its tables are made in the
     /// database where they are missing, and stay there.
     pub ledger: bool,
     /// The user's own rows, which the matrix then has as [`RowKind::Own`](super::RowKind::Own); none for made-up ones.

@@ -1,9 +1,9 @@
-//! Tables of different forms beside each other: what their indexes, columns, keys and storage cost. A pure function of a
+//! Tables of different forms compared: what their indexes, columns, keys and storage cost. A pure function of a
 //! report.
 //!
 //! - Only what is alike in everything else is compared: rows, operation, round trip and durability, which is the strongest
 //!   that was measured.
-//! - Of each form its fastest setting stands for it, which another form may have another one of.
+//! - Each form is represented by its fastest setting, which may differ between forms.
 
 use tonnage_core::{instruments::TableForm, operation::Durability};
 
@@ -34,7 +34,7 @@ pub struct Forms<'a> {
     pub forms: Vec<Beside<'a>>,
 }
 
-/// Forms of tables beside each other, where more than one was measured.
+/// Forms of tables compared, where more than one was measured.
 pub fn forms(report: &BenchReport) -> Vec<Forms<'_>> {
     let mut found: Vec<Forms> = Vec::new();
     for answer in &report.answers {

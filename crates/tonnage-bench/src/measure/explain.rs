@@ -5,7 +5,7 @@
 //! - What a database writes by itself is watched for a moment before each load and taken off.
 //! - A verdict comes from records that were counted, or from a cause in the catalogue that decides; else it is unknown,
 //!   and says why.
-//! - What is updated or deleted was put there before, with other values beside its key, so that every row is changed.
+//! - What is updated or deleted was put there before, with other values outside its key, so that every row is changed.
 
 use std::sync::Arc;
 

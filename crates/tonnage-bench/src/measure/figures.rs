@@ -19,7 +19,7 @@ pub const REPORT_VERSION: u32 = 1;
 /// How much of a rate must be reached for it to be held.
 const HELD: f64 = 0.95;
 
-/// What kept a run from being faster, as far as can be told from here.
+/// What kept a run from being faster, as far as this process can see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -65,9 +65,9 @@ pub struct Load {
     pub bringing: Option<f64>,
     /// The same of the thread that deals them.
     pub dealing: Option<f64>,
-    /// Processors that this process kept busy; none where it cannot be told.
+    /// Processors that this process kept busy; none where that is not known.
     pub client: Option<f64>,
-    /// Processors that the database's processes kept busy; none where it cannot be told.
+    /// Processors that the database's processes kept busy; none where that is not known.
     pub server: Option<f64>,
     /// The share of their time that lanes waited for round trips.
     pub away: f64,
@@ -125,7 +125,7 @@ impl Bound {
     }
 }
 
-/// What a run costs beside its time; each none where it cannot be told, see [`BenchReport::unmeasured`].
+/// What a run costs in addition to its time; each none where it is not known, see [`BenchReport::unmeasured`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// The share of the time of all processors of this machine that this process took, connecting included.
@@ -239,7 +239,7 @@ pub struct Run {
     pub round_trips: Option<u64>,
     /// What kept it from being faster.
     pub bound_by: Bound,
-    /// What it cost beside its time.
+    /// What it cost in addition to its time.
     #[serde(flatten)]
     pub costs: Costs,
     /// How rows went that were offered at a rate; none where each write began as soon as it could.
@@ -387,7 +387,7 @@ pub struct BenchReport {
     pub run_seconds_max: f64,
     /// Runs of a cell that count.
     pub repeats: usize,
-    /// Whether positions were kept in the ledger, as a load does unless told otherwise.
+    /// Whether positions were kept in the ledger, as a load does by default.
     pub ledger: bool,
     /// Whether each run was one transaction.
     #[serde(default)]

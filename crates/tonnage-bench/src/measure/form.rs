@@ -137,7 +137,7 @@ pub fn making(form: &TableForm, name: TableName, mut columns: Vec<ColumnSpec>, k
     }
 }
 
-/// The columns beside `key` that any database can index: numbers and times first, then texts that are not long.
+/// The columns outside `key` that any database can index: numbers and times first, then texts that are not long.
 pub fn indexable(columns: &[ColumnSpec], key: &[String]) -> Vec<String> {
     let beside = || columns.iter().filter(|column| !key.contains(&column.name));
     let is_text = |column: &ColumnSpec| match column.ty {

@@ -30,7 +30,7 @@ use tonnage_core::{
 const PART_BYTES: usize = 64 << 10;
 /// Bytes under way in one direction of a connection at most: half a gigabyte a second over 70 ms.
 const BYTES_MAX: usize = 16 << 20;
-/// What a part takes beside its bytes, about.
+/// Memory that a part takes in addition to its bytes, about.
 const PART_OVERHEAD: usize = 64;
 /// A sleep may end so much later than asked for, so the last bit is waited for awake.
 const AWAKE: Duration = Duration::from_micros(120);
@@ -96,7 +96,7 @@ impl LatencyProxy {
                     continue;
                 };
                 let shared = accepting.clone();
-                // One that cannot be served is closed, which its client is told of by that.
+                // A connection that cannot be served is closed, so that its client notices.
                 let _ = spawn("way-opener", move || {
                     if let Err(error) = shared.serve(client) {
                         tracing::debug!("a connection to {} was not passed on: {error}", shared.server);

@@ -1,4 +1,4 @@
-//! What a run costs beside its time: processors, memory, what is flushed and what is written. Taken before it and after.
+//! What a run costs in addition to its time: processors, memory, what is flushed and what is written. Taken before it and after.
 
 use std::sync::Arc;
 

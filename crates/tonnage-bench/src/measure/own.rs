@@ -80,7 +80,7 @@ pub(super) struct Own {
     given: Vec<String>,
     /// The columns of the primary key.
     pub(super) key: Vec<String>,
-    /// Columns of other unique keys, beside it.
+    /// Columns of other unique keys.
     unique: Vec<String>,
 }
 

@@ -4,7 +4,7 @@
 //!   same files.
 //! - Curves are ratios to their own point of one row a write, or of one job: the machines are others, and a rate of theirs
 //!   says nothing about one of ours.
-//! - A curve stands beside a chart only where rows, operation, way and what is varied correspond.
+//! - A curve is shown with a chart only where rows, operation, distance and what is varied correspond.
 
 use tonnage_core::operation::{Method, Mode};
 use tonnage_formats::generate::Workload;
@@ -32,7 +32,7 @@ pub enum Over {
     Jobs,
 }
 
-/// A chart that a curve may stand beside.
+/// A chart that a curve may be shown with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chart {
     /// Its x axis.
@@ -81,13 +81,13 @@ pub struct Curve {
     pub source: &'static str,
     /// Which part of that this is, a phrase.
     pub part: &'static str,
-    /// The method here that it stands beside.
+    /// The method here that it is compared with.
     pub method: Method,
     /// Rows of a write or jobs, from 1 up, and rows a second over those of the first point.
     pub ratios: Vec<(u64, f64)>,
 }
 
-/// Where a curve is, and beside what it stands.
+/// Where a curve is, and what it is compared with.
 struct Definition {
     experiment: &'static str,
     file: &'static str,

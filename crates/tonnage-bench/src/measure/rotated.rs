@@ -1,4 +1,4 @@
-//! The rows of a source with the values of their neighbours: every key is there, and what is beside it is another's. So an
+//! The rows of a source with the values of their neighbours: every key is there, with the other values of another row. So an
 //! update by the source itself changes every row, and whatever holds within a row, or for all of them, holds still.
 
 use arrow::{

@@ -338,7 +338,7 @@ impl Rows {
         }
     }
 
-    /// Rows a second at which these `parts` of the rows of a run would come beside each other if nothing else took time:
+    /// Rows a second at which these `parts` of the rows of a run would come at the same time if nothing else took time:
     /// only those that are not kept are made, and the run is over with the part of which most are. None where all are kept.
     pub fn ceiling_of(&self, parts: &[Range<u64>]) -> Option<f64> {
         let kept = self.rows_kept();
@@ -524,7 +524,7 @@ impl Rows {
         self.fed(self.from.schema(), rows, move |index| all.at_hand(index))
     }
 
-    /// A source of `rows` of those that are [there](Rows::there) beforehand: those of an update have other values beside
+    /// A source of `rows` of those that are [there](Rows::there) beforehand: those of an update have other values outside
     /// their keys, so that it changes every row.
     pub fn source_there(self: &Arc<Self>, rows: Range<u64>) -> BatchSource<Batches> {
         let all = self.clone();

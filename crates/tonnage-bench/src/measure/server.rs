@@ -106,7 +106,7 @@ impl Processes {
     }
 }
 
-/// A socket of the kernel's tables: its number, and whose it is where that is told.
+/// A socket of the kernel's tables: its number, and its owner where that is shown.
 struct Socket {
     inode: u64,
     user: Option<u32>,
@@ -161,7 +161,7 @@ fn tcp(line: &str, here: &[IpAddr], port: u16) -> Option<Socket> {
     let words: Option<Vec<u32>> = (0..address.len() / 8)
         .map(|word| u32::from_str_radix(address.get(word * 8..word * 8 + 8)?, 16).ok())
         .collect();
-    // A word has the bytes of an address as they lie in memory.
+    // A word has the bytes of an address in their order in memory.
     let listens_at: IpAddr = match words?.as_slice() {
         [word] => Ipv4Addr::from(word.to_ne_bytes()).into(),
         words @ [_, _, _, _] => {

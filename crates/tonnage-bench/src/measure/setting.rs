@@ -17,7 +17,7 @@ use tonnage_formats::generate::{
 
 pub use super::touch::Touch;
 
-/// Rows of a batch where none are asked for. A decade apart: the published optimum lies near the middle one.
+/// Rows of a batch where none are asked for. A decade apart: the published optimum is near the middle one.
 const BATCH_ROWS: [usize; 3] = [100, 1_000, 10_000];
 /// Jobs where none are asked for and the database has more than one writer.
 const JOBS: [usize; 3] = [1, 2, 4];
@@ -231,7 +231,7 @@ pub struct Matrix {
     pub touches: Vec<Touch>,
     /// How many of a hundred operations are reads; empty for none.
     pub reads: Vec<u8>,
-    /// Indexes beside the primary key; empty for none, or for those of the table that is copied.
+    /// Indexes in addition to the primary key; empty for none, or for those of the table that is copied.
     pub indexes: Vec<usize>,
     /// Columns; empty for those that the rows have of themselves.
     pub columns: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Few numbers, told honestly: a median, and how far it may be off.
+//! Few numbers, honestly reported: a median, and how far it may be off.
 //!
 //! Below [`BOOTSTRAP_MIN`] samples the interval is the range of the samples: of three, the range holds the true median
 //! with a probability of 75 %, of five 94 %. From there on it is the 95 % percentile interval of the bootstrapped

@@ -77,7 +77,7 @@ impl Draws {
         let bits = random.draw();
         match self.touch {
             Touch::Each | Touch::Uniform => below(bits, self.rows),
-            // Hot rows lie anywhere.
+            // Hot rows are anywhere.
             Touch::Zipfian => below(mix(self.rank(bits) + 1), self.rows),
             Touch::Latest => self.rows - 1 - self.rank(bits),
         }

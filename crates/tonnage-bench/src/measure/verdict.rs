@@ -14,7 +14,7 @@ pub enum Taken {
     RowByRow,
     /// Some so, some so.
     Mixed,
-    /// It cannot be told.
+    /// It is not known.
     Unknown,
 }
 

@@ -8,7 +8,7 @@
 //!   as it.
 //! - A column that needs no change is passed through without a copy.
 //!
-//! A source type is first widened to the one that stands for its family (all small integers to 64 bits,
+//! A source type is first widened to the one that represents its family (all small integers to 64 bits,
 //! dictionaries to their values), which no value can fail; then one loop a pair of family and column type
 //! does the rest.
 
@@ -51,7 +51,7 @@ pub struct Conversion {
     /// What the table takes.
     ty: ColumnType,
     route: Route,
-    /// What the source means by numbers far outside the calendar; in what is made of them they always stand for something.
+    /// What the source means by numbers far outside the calendar. In the converted column they always have a meaning.
     beyond_arrow: BeyondArrow,
     context: ParseContext,
 }
@@ -95,7 +95,7 @@ enum Family {
 }
 
 impl Family {
-    /// The family of a type and the type that stands for it; none for what this release does not carry.
+    /// The family of a type and the type that represents it; none for what this release does not carry.
     fn of(source: &DataType) -> Option<(Self, DataType)> {
         let same = |family| Some((family, source.clone()));
         match source {
@@ -239,7 +239,7 @@ impl Conversion {
         Ok(converted)
     }
 
-    /// The array as the type that stands for its family: a cast that no value can fail.
+    /// The array as the type that represents its family: a cast that no value can fail.
     fn widen(&self, array: &ArrayRef, wide: &DataType) -> Result<ArrayRef> {
         if array.data_type() == wide {
             return Ok(array.clone());

@@ -96,7 +96,7 @@ struct Node {
 
 enum Kind {
     Null,
-    /// Numbers and truth values, which stand as they are.
+    /// Numbers and truth values, which are written as they are.
     Bare(LargeStringArray),
     /// The same, some of which are no numbers of JSON.
     Float(LargeStringArray),

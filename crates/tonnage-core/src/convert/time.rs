@@ -112,7 +112,7 @@ fn from_days<S: Copy>(
     }
 }
 
-/// The timestamp at the beginning of what days stand for that are none of the calendar's.
+/// The timestamp at the beginning of a day that is outside the calendar: an infinite or a partial date.
 fn midnight_beyond(days: i64) -> Option<i64> {
     match i32::try_from(days).ok()? {
         i32::MAX => Some(i64::MAX),
@@ -128,7 +128,7 @@ fn date_text(days: i64, beyond_arrow: BeyondArrow) -> String {
     }
 }
 
-/// The fault of a value whose number stands for something else where it goes.
+/// The fault of a value whose number means something else in the column that it goes to.
 #[cold]
 fn stands_for_another(text: &str, ty: &ColumnType) -> Box<Fault> {
     Fault::new(
@@ -463,7 +463,7 @@ fn far(value: i64, per_second: i64) -> String {
     format!("{} {}", text_of_date(value.div_euclid(day)), text_of_time(micros))
 }
 
-/// `text`, which stands for `micros`, with three more decimal places where they are not zero.
+/// `text`, which shows `micros`, with three more decimal places where they are not zero.
 pub fn with_nanos(mut text: String, micros: i64, nanos: i64) -> String {
     if nanos == 0 {
         return text;

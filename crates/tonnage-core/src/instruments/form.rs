@@ -74,7 +74,7 @@ impl fmt::Display for Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TableForm {
-    /// Indexes beside the primary key, of a column each.
+    /// Indexes in addition to the primary key, of a column each.
     pub indexes: usize,
     /// Columns; none for as many as the workload has of itself.
     pub columns: Option<usize>,

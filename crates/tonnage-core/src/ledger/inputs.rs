@@ -1,9 +1,9 @@
-//! By what a run is found again, beside its id and its identity: its table, and each of its inputs by path and by content.
+//! What a run is found again by, in addition to its id and identity: its table, and each of its inputs by path and content.
 //!
-//! One row a run and key, in a table of its own with an index on the key. What is needed to tell whether a file was
-//! loaded is in the row, so it is there after the run itself was pruned. Forgetting a run removes its rows. Pruning removes
-//! the one of its table, so that rows of a run that was deleted by hand, which have it, are told from those of one that was
-//! pruned: they count for nothing.
+//! One row a run and key, in a separate table with an index on the key. The row has all that is needed to decide whether a
+//! file was loaded, so it remains when the run itself is pruned. Forgetting a run removes its rows. Pruning removes the row
+//! of the run's table. So a run that was deleted by hand, whose rows still include it, differs from a pruned one; its rows
+//! are ignored.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
@@ -80,7 +80,7 @@ impl InputRecord {
     }
 }
 
-/// Hash of texts, told apart by their ends.
+/// Hash of texts, each with a mark of its end.
 pub fn hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for part in parts {

@@ -77,7 +77,7 @@ pub(super) fn sign(text: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// A word that stands for no finite number.
+/// A word for a number that is not finite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NonFinite {
     /// Not a number; it has no sign.

@@ -3,8 +3,8 @@
 //! The calendar is the proleptic Gregorian one, years 1 to 9999 in text. Times are microseconds; a finer text
 //! is taken only if the digits beyond are zeros. Only named time zones ask a time zone database.
 //!
-//! Columns of tables may hold more: other years, and PostgreSQL's `infinity` and `-infinity`, for which the largest and
-//! the smallest number of days or microseconds stand. [`spelled_date`] and its siblings write them as PostgreSQL does
+//! Columns of tables may hold more: other years, and PostgreSQL's `infinity` and `-infinity`, which are the largest and
+//! the smallest number of days or microseconds. [`spelled_date`] and its siblings write them as PostgreSQL does
 //! (`0044-03-15 BC`), [`any_date`] and its siblings read them so.
 
 use std::fmt::Write;
@@ -155,7 +155,7 @@ pub fn any_instant(value: &[u8], zone: Option<&TimeZone>) -> Parsed<i64> {
 
 /// What no calendar has and MariaDB keeps: a date with a zero for its year, month or day (`0000-00-00`, `2024-00-00`).
 ///
-/// They are numbered from the day behind the one that stands for `-infinity`, as days and as days of microseconds: years
+/// They are numbered from the day after the one that means `-infinity`, as days and as days of microseconds: years
 /// so early that no column takes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartialDate {
@@ -205,7 +205,7 @@ impl PartialDate {
         (PARTIAL_DAYS + self.number()) as i32
     }
 
-    /// The one that these days stand for.
+    /// The one that these days mean.
     pub fn of_days(days: i64) -> Option<Self> {
         Self::numbered(days.checked_sub(PARTIAL_DAYS)?)
     }
@@ -215,7 +215,7 @@ impl PartialDate {
         PARTIAL_MICROS + self.number() * DAY + of_day
     }
 
-    /// The one that these microseconds stand for, and the time of day.
+    /// The one that these microseconds mean, and the time of day.
     pub fn of_micros(micros: i64) -> Option<(Self, i64)> {
         let since = micros.checked_sub(PARTIAL_MICROS)?;
         let date = Self::numbered(since.div_euclid(DAY))?;
@@ -253,7 +253,7 @@ impl std::fmt::Display for PartialDate {
     }
 }
 
-/// Whether days stand for something else than themselves: for what is infinite, or for a [`PartialDate`].
+/// Whether days have a special meaning: an infinity, or a [`PartialDate`].
 pub fn stands_for_no_day(days: i32) -> bool {
     days == i32::MAX || i64::from(days) < PARTIAL_DAYS + PARTIAL_DATES
 }

@@ -31,7 +31,7 @@ pub(super) struct Lexer<'a> {
     bytes: &'a [u8],
     dialect: Dialect,
     at: usize,
-    /// Parentheses and brackets that are open, and where they stand.
+    /// Parentheses and brackets that are open, and where they are.
     open: Vec<(u8, usize)>,
     /// What a comment holds that the server runs is looked at like the rest.
     pub(super) runs_comments: bool,
@@ -182,7 +182,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Whether a colon stands between the bounds of a slice: in brackets, behind a value.
+    /// Whether a colon is between the bounds of a slice: in brackets, after a value.
     fn slices(&self) -> bool {
         let value = self.tokens.last().is_some_and(|token| match token.kind {
             Kind::Sign(sign) => matches!(sign, b')' | b']'),
@@ -240,7 +240,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// From the opening quote to the closing one; a doubled one stands for itself.
+    /// From the opening quote to the closing one; a doubled one is a quote of the content.
     fn quoted(&mut self, close: u8, backslashes: bool, kind: Kind, what: &str) -> Result<()> {
         let start = self.at;
         self.at += 1;

@@ -42,7 +42,7 @@ impl Statement {
             .ok_or_else(|| match self.verb {
                 Verb::Insert => format!("no parameter is the value of '{column}'"),
                 _ => {
-                    format!("its WHERE does not say '{column} = :parameter', with nothing but AND beside it")
+                    format!("its WHERE does not say '{column} = :parameter', joined by nothing but AND")
                 }
             })
     }
@@ -101,8 +101,8 @@ impl Reader<'_> {
         })
     }
 
-    /// `a = :a` and its like in `WHERE a = :a AND b = :b AND ..`; none where OR or anything that could be it stands
-    /// beside them.
+    /// `a = :a` and its like in `WHERE a = :a AND b = :b AND ..`; none where OR, or anything that could be it, is among
+    /// them.
     fn conjuncts(&self, rest: std::ops::Range<usize>) -> Vec<(Taker, usize)> {
         let top = |at: &usize| self.tokens[*at].depth == 0;
         let Some(from) = rest.clone().filter(top).find(|at| self.is(*at, "WHERE")) else {

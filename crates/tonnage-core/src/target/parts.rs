@@ -113,11 +113,11 @@ pub trait Relations: Send + Sync {
     async fn foreign_keys(&self, table: &TableName) -> Result<Vec<ForeignKey>>;
 }
 
-/// Knows where rows of a table belong that lies in several places.
+/// Knows where the rows of a table belong that is spread over several places.
 #[async_trait]
 pub trait Routes: Send + Sync {
-    /// Where rows of a table belong that lies in several places; none where the table takes them as one. What stands in
-    /// the way of routing is a sentence for the plan.
+    /// Where the rows of a table belong that is spread over several places; none where the table takes them as one. What
+    /// prevents routing is a sentence for the plan.
     async fn router(&self, table: &Table) -> Result<Routed>;
 }
 
@@ -202,7 +202,7 @@ pub trait Schemas: Send + Sync {
     async fn broken_foreign_keys(&self, table: &TableName) -> Result<Option<String>>;
 }
 
-/// Unique keys by their columns; none where the database goes by the one key that it is told, whatever others there are.
+/// Unique keys by their columns; none where the database uses only the key that a statement names, whatever others exist.
 pub type OtherUniqueKeys = Option<Vec<Vec<String>>>;
 
 /// The most that one statement of many rows carries.
@@ -374,12 +374,13 @@ impl dyn Target + '_ {
         }
     }
 
-    /// The local file that holds the ledger; none where it is beside the tables.
+    /// The local file that holds the ledger; none where the ledger is in the database.
     pub fn ledger_file(&self) -> Option<PathBuf> {
         self.parts().local_ledger.map(LocalLedger::ledger_file)
     }
 
-    /// Keeps the ledger in the local file at `path`; before it is first used. `Config` where it is beside the tables.
+    /// Keeps the ledger in the local file at `path`; to be called before its first use. `Config` where the ledger is in the
+    /// database.
     pub fn keep_ledger(&self, path: &Path) -> Result<()> {
         match self.parts().local_ledger {
             Some(part) => part.keep_ledger(path),

@@ -42,7 +42,7 @@ pub(super) struct Limits {
 /// The most bytes of one row.
 const ROW_BYTES_MAX: usize = 64 << 20;
 
-/// What ended the buffer, to be told to everyone who asks.
+/// What ended the buffer, for everyone who asks.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     kind: ErrorKind,
@@ -566,7 +566,7 @@ impl Area {
         }
     }
 
-    /// Waits until `mark` lies beyond `after`; none where it never will. Rows are not held back for more to come while
+    /// Waits until `mark` is beyond `after`; none where it never will be. Rows are not held back for more to come while
     /// somebody follows the low mark for producers.
     pub async fn beyond(&self, mark: Mark, after: u64) -> Option<u64> {
         let _following = (mark == Mark::Committed).then(|| Following::new(self, after));
@@ -664,7 +664,7 @@ impl State {
         }
     }
 
-    /// Where `mark` stands.
+    /// The value of `mark`.
     pub fn at(&self, mark: Mark) -> u64 {
         match mark {
             Mark::Journaled => self.journaled,

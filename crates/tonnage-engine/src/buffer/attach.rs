@@ -142,7 +142,7 @@ pub(super) async fn take(
     }
 }
 
-/// The drain that goes on from where the database stands.
+/// The drain that goes on after the last row that the database has.
 pub(super) fn begin(parts: &Parts, attached: Attached) -> Result<(Arc<Drain>, Forms)> {
     let (_, planner) = attached.shape.planner();
     let forms = Forms::new(planner, attached.position)?;

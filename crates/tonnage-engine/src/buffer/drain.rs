@@ -35,7 +35,7 @@ use crate::{
     plan::Plan,
 };
 
-/// Bytes of rows taken at a time: large enough to keep a lane busy, and small beside the area.
+/// Bytes of rows taken at a time: large enough to keep a lane busy, and small compared with the area.
 pub(super) const TAKE_BYTES: usize = 4 << 20;
 /// Lanes kept, each with its connection. Only one works at a time, so as to commit in order.
 const LANES_MAX: usize = 2;

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Rows that name different columns go by plans of their own, so that a column that a row does not name takes its
 //!   default. In an insert a column without a default counts as named: its default is null.
-//! - The slot's sequence is the sequence of the rows: a row that cannot be read stands in its place among the good
+//! - The slot's sequence is the sequence of the rows: a row that cannot be read keeps its place among the good
 //!   ones, so a position counts exactly the rows before it.
 //! - A row that cannot be read, or for which there is no plan, costs itself alone.
 
@@ -386,7 +386,7 @@ impl Forms {
         self.add(plan, first, rows, &origin, rejects, batches)
     }
 
-    /// Cuts rows into pieces, so that each bad row stands in its place.
+    /// Cuts rows into pieces, so that each bad row keeps its place.
     fn add(
         &mut self,
         plan: Arc<Plan>,

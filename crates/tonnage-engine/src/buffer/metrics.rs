@@ -25,7 +25,7 @@ pub struct Metrics {
     pub bytes_in: u64,
     /// Rows that have become durable in the table or in the rejects since.
     pub rows_out: u64,
-    /// Rows a second accepted, between the last two looks that lie a second or more apart.
+    /// Rows a second accepted, between the last two looks that are a second or more apart.
     pub rows_in_per_second: f64,
     /// Rows a second that became durable.
     pub rows_out_per_second: f64,
@@ -107,7 +107,7 @@ impl<const N: usize> Speed<N> {
         }
     }
 
-    /// What the counters grow by a second. A look that comes too soon after one that counted is told the same once more.
+    /// What the counters grow by a second. A look that comes too soon after one that counted gets the same answer again.
     pub fn look(&mut self, now: Instant, counts: [u64; N]) -> [f64; N] {
         let passed = now.saturating_duration_since(self.at);
         if passed >= SPEED_OVER {
@@ -130,7 +130,7 @@ mod tests {
         let started = Instant::now();
         let at = |millis| started + Duration::from_millis(millis);
         let mut speed = Speed::from(started);
-        // Milliseconds, rows in and out by then, and the speeds that are told.
+        // Milliseconds, rows in and out by then, and the speeds that are reported.
         for (millis, counts, told) in [
             (0, [0, 0], [0.0, 0.0]),
             (999, [500, 100], [0.0, 0.0]),
@@ -138,7 +138,7 @@ mod tests {
             (1_500, [9_000, 9_000], [600.0, 100.0]),
             (3_000, [1_600, 100], [500.0, 0.0]),
             (7_000, [1_600, 1_600], [0.0, 375.0]),
-            // A clock that stands, and an idle hour.
+            // A clock that does not move, and an idle hour.
             (7_000, [2_000, 1_700], [0.0, 375.0]),
             (3_607_000, [1_600, 1_600], [0.0, 0.0]),
             (3_608_250, [1_625, 1_601], [20.0, 0.8]),

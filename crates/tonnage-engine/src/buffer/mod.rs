@@ -303,7 +303,7 @@ impl Buffer {
         self.shared.parts.area.reached(Mark::Journaled, sequence).await
     }
 
-    /// The mark up to which rows are journaled, once it lies beyond `after`; none where it never will, as
+    /// The mark up to which rows are journaled, once it is beyond `after`; none where it never will be, as
     /// the buffer has ended. For whoever tells producers how far their rows have come.
     pub async fn journaled_beyond(&self, after: u64) -> Option<u64> {
         self.shared.parts.area.beyond(Mark::Journaled, after).await
@@ -401,7 +401,7 @@ impl Buffer {
     async fn join_journal(&self) {
         let thread = self.shared.journal.locked().take();
         if let Some(thread) = thread {
-            // It has been told to end; only then is the journal unlocked.
+            // It has been asked to end; only then is the journal unlocked.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
     }

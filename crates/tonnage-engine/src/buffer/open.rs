@@ -97,7 +97,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// With a journal whose rows the database has been told of before.
+    /// With a journal whose rows the database has a record of.
     fn open_away(
         options: &BufferOptions,
         asked: &JournalOptions,

@@ -157,7 +157,7 @@ impl BufferOptions {
         self
     }
 
-    /// Lets an upsert or an ignore go by whichever unique key a row meets, where the database can be told no single one.
+    /// Lets an upsert or an ignore go by any unique key that a row meets, where a statement of the database cannot name a single one.
     #[must_use]
     pub fn any_unique_key(mut self) -> Self {
         self.load.any_unique_key = true;
@@ -195,7 +195,7 @@ impl BufferOptions {
         self
     }
 
-    /// The most bytes of rows in memory. Beside them stands what is being written: a few times 4 MiB.
+    /// The most bytes of rows in memory. Rows that are being written take a few times 4 MiB more.
     #[must_use]
     pub fn memory(mut self, bytes_max: usize) -> Self {
         self.area_bytes_max = bytes_max;

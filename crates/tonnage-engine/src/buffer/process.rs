@@ -66,7 +66,7 @@ fn place() -> Option<String> {
 /// The state of a process and the time of its start; none where there is no such process.
 fn stat(id: u32) -> Option<(String, String)> {
     let text = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name stands in brackets and may hold anything, brackets too.
+    // The name is in brackets and may hold anything, brackets too.
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     Some((fields.get(STATE)?.to_string(), fields.get(STARTED)?.to_string()))

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - The rows of a producer are numbered without gaps, from whatever number it begins with.
 //! - Rows up to its highest number have been taken; a batch that reaches beyond brings only those beyond.
-//! - A number that leaves a gap, or that lies before its first, cannot be told from a lost batch and is refused.
+//! - A number that leaves a gap, or that is before its first, looks the same as a lost batch and is refused.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -7,11 +7,11 @@ use tonnage_formats::row::Row;
 
 /// Single rows are gathered in chunks of about this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// What a chunk takes beside its rows, about.
+/// Memory that a chunk takes in addition to its rows, about.
 const CHUNK_OVERHEAD_BYTES: usize = 256;
-/// What a column of a batch takes beside its values: a few pieces that are padded, and its name.
+/// Memory that a column of a batch takes in addition to its values: a few pieces that are padded, and its name.
 const COLUMN_OVERHEAD_BYTES: usize = 512;
-/// What a row takes beside its text.
+/// Memory that a row takes in addition to its text.
 const ROW_OVERHEAD_BYTES: usize = 4;
 
 /// Rows with consecutive sequence numbers.
@@ -50,7 +50,7 @@ impl Rows {
         }
     }
 
-    /// Memory that one row takes beside its text, at most.
+    /// Memory that one row takes in addition to its text, at most.
     pub fn one_overhead_bytes() -> usize {
         CHUNK_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES
     }

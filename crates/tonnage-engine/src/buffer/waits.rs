@@ -1,7 +1,7 @@
 //! Who waits for which row, so that a mark that moves wakes those whom it has reached and nobody else.
 //!
 //! Invariants:
-//! - Whoever waits stands here from the moment in which the mark was looked at and found behind, under the same lock
+//! - Whoever waits is registered here when the mark was looked at and found too low, under the same lock
 //!   as the mark; so nobody is missed.
 //! - A wait that is given up leaves nothing behind.
 

@@ -9,7 +9,7 @@ use tonnage_core::report::{Counted, Grouped, RunState};
 /// What a copy did. Serialises to the object that `--report` writes; its text is what a terminal shows.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct CopyReport {
-    /// How it ended: stopped where it was told to, or where a table or something of it failed.
+    /// How it ended: stopped on request, or where a table or something of it failed.
     pub state: RunState,
     /// The database that was copied, its password removed.
     pub source: String,

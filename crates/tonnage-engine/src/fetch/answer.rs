@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// Answers `request`. False if nobody wants it any more, or if it failed, which its receiver is told.
+    /// Answers `request`. False if nobody wants it any more, or if it failed; its receiver gets the error.
     pub async fn answer(&mut self, request: Request) -> bool {
         let mut answering = Answering {
             plan: self.plan.clone(),

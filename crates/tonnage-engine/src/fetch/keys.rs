@@ -159,7 +159,7 @@ impl KeyReader {
         })
     }
 
-    /// The next keys as they stand in the source. A key that cannot be one of its columns is an error.
+    /// The next keys in the order of the source. A key that cannot be one of its columns is an error.
     pub fn next(&mut self) -> Result<Option<RecordBatch>> {
         let (source, conversions) = match &mut self.from {
             KeysOf::Source(source, conversions) => (source, conversions),

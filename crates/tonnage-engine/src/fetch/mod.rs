@@ -166,7 +166,7 @@ impl Get {
                 continue;
             };
             let columns = related.plan.key.iter().map(|key| rows.column(key.source).clone());
-            // What fails there is told when its turn comes.
+            // A failure there is reported when its turn comes.
             let _ = feed.send(unnamed(columns.collect())?).await;
         }
         let hidden = match self.at {

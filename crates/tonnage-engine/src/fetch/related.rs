@@ -109,7 +109,7 @@ impl FromStr for On {
     }
 }
 
-/// What stands between separators outside quotes; none where a quote is not closed.
+/// The parts between separators outside quotes; none where a quote is not closed.
 fn parts(text: &str, separator: char) -> Option<Vec<&str>> {
     let (mut found, mut start, mut quoted) = (Vec::new(), 0, false);
     for (at, character) in text.char_indices() {

@@ -117,7 +117,7 @@ impl Load {
         self.keyed(Mode::Delete, key)
     }
 
-    /// Lets an upsert or an ignore go by whichever unique key a row meets, where the database can be told no single one.
+    /// Lets an upsert or an ignore go by any unique key that a row meets, where a statement of the database cannot name a single one.
     #[must_use]
     pub fn any_unique_key(mut self) -> Self {
         self.options.any_unique_key = true;

@@ -32,7 +32,7 @@ use crate::plan::{Attempt, LoadOptions, OnError, Plan, SlotBy};
 pub struct Ownership {
     /// Proof of it; none without a ledger.
     pub handle: Option<RunHandle>,
-    /// Where its slots stand.
+    /// The positions of its slots.
     pub slots: Vec<SlotState>,
     /// Where its rejects go, if it has any.
     pub rejects: PathBuf,

@@ -24,7 +24,7 @@ use crate::plan::OnError;
 /// Rows tried at once after a bad one, where the database names the next bad one by itself.
 const STRIDE_NAMED: usize = 1_024;
 
-/// Bad rows of a write from which on the rest of it may go one by one at the database, and how few rows may stand between
+/// Bad rows of a write from which on the rest of it may go one by one at the database, and how few rows may be between
 /// them: there a row takes some 15 us, while one that is found from here takes two or three round trips.
 const EACH_AFTER: usize = 3;
 const EACH_BETWEEN_MAX: usize = 128;
@@ -36,7 +36,7 @@ const EACH_ROWS_MIN: usize = 64;
 impl LaneTask {
     /// Applies the rows from `first` on, finding the bad ones. The number tried at once, `stride` at first, shrinks where
     /// rows fail and grows where they do not, so a few bad rows cost a few statements each, and many cost one statement a
-    /// row. A bad row that ends the transaction (SQLite's RAISE(ROLLBACK)) is told only where no other row is in it.
+    /// row. A bad row that ends the transaction (SQLite's RAISE(ROLLBACK)) is recognised only where no other row is in it.
     pub(super) async fn isolate(
         &mut self,
         write: &Write,

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - The pieces of a slot reach one lane in order, and a lane commits them in order.
-//! - A write begins by moving the ledger rows of its slots. If they stand elsewhere, either an earlier attempt at this
+//! - A write begins by moving the ledger rows of its slots. If they are elsewhere, either an earlier attempt at this
 //!   very write was committed after all, or the run belongs to another process: the ledger says which.
 //! - Rejects are fsynced before the commit that skips their rows.
 //! - Only the row that the database refuses when it is alone is rejected; timeouts and lost connections never are.
@@ -70,7 +70,7 @@ pub(super) struct UnknownCommit {
     pub(super) rejects: Vec<Reject>,
 }
 
-/// A write that stands in the open transaction.
+/// A write that is in the open transaction.
 pub(super) struct Applied {
     /// The steps of its slots, with what has become of their rows.
     pub(super) advances: Vec<Advance>,
@@ -78,7 +78,7 @@ pub(super) struct Applied {
     changed: bool,
     pub(super) superseded: u64,
     appended: Appended,
-    /// Its bad rows, where the commit is to be told of.
+    /// Its bad rows, where the commit is to be reported.
     rejects: Vec<Reject>,
 }
 
@@ -391,13 +391,13 @@ impl LaneTask {
             false => without(&write.rows, &superseded)?,
         };
         let ordered = self.in_order(&sent)?;
-        // Whether what is sent is the write as it stands, so that places in the one are places in the other.
+        // Whether the write is sent unchanged, so that places in the one are places in the other.
         let as_it_stands = superseded.is_empty() && ordered.is_none();
         let sent = ordered.unwrap_or(sent);
         let mut rejected: Vec<(usize, Reject)> = Vec::new();
         let mut written_otherwise = false;
         self.left_out = 0;
-        // What stands before in the one transaction must outlive a bad row.
+        // Earlier writes of the one transaction must outlive a bad row.
         let guard = if single { Guard::Savepoint } else { Guard::None };
         if sent.num_rows() > 0
             && let Some(failure) = self
@@ -457,7 +457,7 @@ impl LaneTask {
         }))
     }
 
-    /// Puts the bad rows of a write into the rejects file; gives them back where the commit is to be told of.
+    /// Puts the bad rows of a write into the rejects file; returns them where the commit is to be reported.
     fn put_aside(&self, write: &Write, rejected: &[(usize, Reject)]) -> Result<(Appended, Vec<Reject>)> {
         let parsed = write.rejects();
         let found = rejected
@@ -490,7 +490,7 @@ impl LaneTask {
             return Err(Error::bug("a lane without a writer"));
         };
         let claim = match shared.times.begin(self.lane, writer.begin(steps)).await {
-            // The slots stand where the transaction in doubt was to move them from.
+            // The slots are where the transaction in doubt was to move them from.
             Err(error) if error.kind() == ErrorKind::Altered => {
                 self.retract(doubt)?;
                 return Err(error);

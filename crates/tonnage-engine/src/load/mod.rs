@@ -341,7 +341,7 @@ async fn describe(target: &dyn Target, text: &str) -> Result<(Statement, Table)>
     let mut table = target.describe(&statement).await?;
     let named = match target.table(statement.table()).await {
         Ok(named) => named,
-        // A name that means no table, as that of a view, has nothing beside the text to tell it by.
+        // A name that means no table, as that of a view, is identified by its text alone.
         Err(error) if matches!(error.kind(), ErrorKind::Schema | ErrorKind::Config) => None,
         // Whatever else it is: the next attempt would find the table, and take this run for another one.
         Err(error) => return Err(error),
@@ -416,7 +416,7 @@ impl Prepared {
         &self.plan
     }
 
-    /// Has `watch` told of single rows.
+    /// Has `watch` called for single rows.
     pub(crate) fn watched(mut self, watch: Watch) -> Self {
         self.watch = Some(watch);
         self
@@ -802,7 +802,7 @@ async fn forget_unbegun(
     }
 }
 
-/// The source where the run goes on, which may mean to read all that lies before.
+/// The source where the run goes on, which may mean to read all that comes before.
 async fn sought(
     mut source: Box<dyn Source>,
     ownership: &Ownership,
@@ -838,7 +838,7 @@ fn go_on(source: &mut dyn Source, slots: &[SlotState], plan: &Plan, progress: &P
     ) else {
         return Ok(());
     };
-    // What lies before the last slot lies before all of them, and rows may not be mixed from two versions of a file.
+    // All input before the most advanced slot is compared: rows of two versions of a file must not be mixed.
     let hashed = |hash: u64, mark: BlockMark| BlockMark { hash, ..mark };
     let (from, to) = (first.position.block, last.position.block);
     match (plan.sort, last.position.rows) {

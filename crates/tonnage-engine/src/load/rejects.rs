@@ -4,7 +4,7 @@
 //! Invariants:
 //! - A record is fsynced before the position that skips its row is committed ([`RejectsFile::append`] returns after
 //!   the fsync, and a lane commits afterwards).
-//! - The ledger counts the rejects of every slot. A slot's records stand in the file in slot order, so the first
+//! - The ledger counts the rejects of every slot. A slot's records are in the file in slot order, so the first
 //!   `rejected` records of a slot are those whose positions were committed; a resume keeps these and drops the rest,
 //!   which are about to be found again ([`RejectsFile::resume`]).
 //! - A write that is undone takes its records back ([`RejectsFile::retract`]).
@@ -12,7 +12,7 @@
 //!   know, finds only what the run has written.
 //! - Only who owns the run puts a new file into its place: a process that was taken over while it began knows less of what
 //!   was committed than the file has.
-//! - A process writes to the file that it has made or found, never to another that stands at the path later. A resume
+//! - A process writes to the file that it has made or found, never to another that is at the path later. A resume
 //!   puts a new file there, so what the process before it still writes or takes back reaches nobody.
 //!
 //! A record: `{"file":"orders.csv","row":7,"offset":211,"column":"qty","code":"22P02","message":"..","slot":0,
@@ -48,7 +48,7 @@ pub struct RejectsFile {
     path: PathBuf,
     /// None before the first record, where there was no file.
     file: Mutex<Option<File>>,
-    /// The object that stands in the place of the file.
+    /// The object that is used in place of the file.
     object: Option<Mutex<Rewritten>>,
     records: AtomicU64,
 }
@@ -225,7 +225,7 @@ impl RejectsFile {
         let end = file.seek(SeekFrom::End(0)).map_err(|e| self.failed(&e))?;
         let written = file.write_all(&lines).and_then(|()| file.sync_data());
         if let Err(error) = written {
-            // Half a record must not stand before whole ones of another lane.
+            // Half a record must not precede whole ones of another lane.
             let _ = file.set_len(end);
             return Err(self.failed(&error));
         }
@@ -299,7 +299,7 @@ impl RejectsFile {
         }
     }
 
-    /// Whether `file` is what stands at the path.
+    /// Whether `file` is what is at the path.
     fn is_current(&self, file: &File) -> io::Result<bool> {
         let own = file.metadata()?;
         match fs::metadata(&self.path) {
@@ -458,7 +458,7 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// A reject as it stands in the file.
+/// A reject as it is in the file.
 #[derive(Serialize)]
 struct Record<'a> {
     file: &'a str,

@@ -6,7 +6,7 @@
 //! that wait for the dealer.
 //!
 //! A run that was stopped, or that a part has failed of, ends although its source is silent: nothing but the reader
-//! waits for the source, and the reader is waited for at most [`READER_WAIT_MAX`]. A thread that stands in a read of a
+//! waits for the source, and the reader is waited for at most [`READER_WAIT_MAX`]. A thread that is blocked in a read of a
 //! pipe is left there; it ends with the read.
 
 use std::{
@@ -127,7 +127,7 @@ impl Progress {
 /// Told of a commit: the steps that it made, and the rows that it put aside.
 pub type OnCommitted = Box<dyn Fn(&[Advance], &[Reject]) + Send + Sync>;
 
-/// Told that so many rows of a block are durable or put aside, after [`OnCommitted`] was told of their commit.
+/// Called with the number of rows of a block that are durable or put aside, after [`OnCommitted`] was called for them.
 pub type OnRowsDone = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// What lanes do between their writes.
@@ -448,7 +448,7 @@ pub async fn run(shared: Arc<RunContext>, source: Box<dyn Source>, dealer: Deale
     if errors.is_empty() {
         errors.extend(shared.shards.error());
     }
-    // What broke the run matters more than what others met when they were told to stop.
+    // The error that broke the run matters more than those that others met when they were stopped.
     errors.sort_by_key(|e| e.kind() == ErrorKind::Cancelled);
     match errors.into_iter().next() {
         Some(error) => Err(error),
@@ -652,7 +652,7 @@ async fn wait_for_room(
 }
 
 /// Of a block with more rejects than are allowed only the first `kept` rejects are handled: they come first in their
-/// slot's sequence, so its position can stand behind them.
+/// slot's sequence, so its position can be after them.
 fn leave_rejects(pieces: &mut Vec<(Lane, Piece)>, kept: usize) {
     pieces.retain_mut(|(_, piece)| {
         piece.segments.retain_mut(|segment| {

@@ -1,7 +1,7 @@
 //! How long the writes of a run took, from their begin to their commit, counted while the run goes on.
 //!
 //! The counts of an HdrHistogram of two digits: one falls into one of 128 parts of a power of two of nanoseconds, so a
-//! percentile is less than a hundredth above the time that it stands for; memory is fixed, and nobody waits for anybody.
+//! percentile is less than a hundredth above the time that it represents; memory is fixed, and no thread waits for another.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

@@ -155,7 +155,7 @@ impl Write {
     }
 }
 
-/// The most pieces that a lane gathers, however small: what they take beside their rows is bounded by it.
+/// The most pieces that a lane gathers, even small ones: it bounds the memory that they take in addition to their rows.
 pub const PIECES_MAX: usize = 256;
 
 impl Write {

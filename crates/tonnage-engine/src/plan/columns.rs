@@ -91,7 +91,7 @@ fn inferred(inputs: &PlanInputs, columns: &[WriteColumn]) -> Vec<String> {
     names.filter(|name| !is_asked(name)).cloned().collect()
 }
 
-/// What to say of a column of a table to be made that is text only because of a word that may stand for null.
+/// What to say of a column of a table to be made that is text only because of a word that may mean null.
 fn null_word(inputs: &PlanInputs, column: &WriteColumn) -> Option<String> {
     inputs.create.as_ref()?;
     let (word, ty) = inputs.source.columns[column.source].null_word.as_ref()?;

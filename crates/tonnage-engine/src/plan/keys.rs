@@ -1,6 +1,6 @@
 //! Upserts and ignores that go by more keys than the one that is meant.
 //!
-//! Some databases cannot be told by which unique key a row is to be recognised: whichever it meets decides. Where a
+//! In some databases a statement cannot say by which unique key a row is recognised: any that it meets decides. Where a
 //! table has further ones that is refused, or asked for and disclosed.
 
 use tonnage_core::{

@@ -61,7 +61,7 @@ pub const ATTEMPTS_TIME_MAX: Duration = Duration::from_secs(300);
 /// How rows are dealt to slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotBy {
-    /// A block's rows to slot `block % slots`: rows stand alone.
+    /// A block's rows to slot `block % slots`: rows are independent.
     Block,
     /// By the hash of the key: rows of one key keep their order.
     Key,
@@ -118,7 +118,7 @@ pub struct Plan {
     pub slots: u16,
     /// How rows are dealt to them.
     pub slot_by: SlotBy,
-    /// Where rows belong, of a table that lies in several places.
+    /// Where rows belong, of a table that is spread over several places.
     pub routing: Option<Routing>,
     /// The order of a slot's rows within a block.
     pub sort: Sort,
@@ -239,7 +239,7 @@ pub struct PlanInputs<'a> {
     pub preparation: Preparation,
     /// What the target says that this will do.
     pub effects: PreparationEffects,
-    /// The local file that holds the ledger; none where it is beside the rows.
+    /// The local file that holds the ledger; none where the ledger is in the database.
     pub ledger_file: Option<PathBuf>,
     /// The settings a writer changes.
     pub settings: &'a dyn Fn(Durability) -> Vec<String>,
@@ -354,7 +354,7 @@ fn positions(columns: &[WriteColumn], names: &[String]) -> Vec<usize> {
     names.iter().filter_map(position).collect()
 }
 
-/// Whether the equality of values of the table's column `name` can be told on the client.
+/// Whether the client can decide that values of the table's column `name` are equal.
 fn is_provable(table: &Table, name: &str) -> bool {
     let column = table.column(name);
     column.is_some_and(|column| column.equality == Equality::Provable)

@@ -25,7 +25,7 @@ pub struct LoadOptions {
     /// The columns that recognise a row; empty takes the primary key. Of a statement the parameters that say what it
     /// touches; empty where nothing says so.
     pub key: Vec<String>,
-    /// Whether an upsert or an ignore may go by whichever unique key a row meets, where the database can be told no
+    /// Whether an upsert or an ignore may go by any unique key that a row meets, where a statement of the database cannot name a
     /// single one.
     pub any_unique_key: bool,
     /// How rows travel.
@@ -36,7 +36,7 @@ pub struct LoadOptions {
     pub batch_bytes: Option<usize>,
     /// Connections that write at once, in all.
     pub jobs: Option<usize>,
-    /// Connections that write to one shard at once, of a table that lies in several places.
+    /// Connections that write to one shard at once, of a table that is spread over several places.
     pub jobs_per_shard: Option<usize>,
     /// What becomes of statements that the database would split.
     pub split: Split,
@@ -77,7 +77,7 @@ pub struct LoadOptions {
     pub rejects_max: RejectsMax,
     /// New run, or an unfinished one.
     pub attempt: Attempt,
-    /// Whether only files are loaded that no finished run has loaded into the table, told by path, size, time and
+    /// Whether only files are loaded that no finished run has loaded into the table, by path, size, time and
     /// content; the ledger remembers them also when it has pruned the run. One that has changed since is refused. With
     /// [`Attempt::Resume`] an unfinished run that has taken up any of the files goes on first, alone; without it such a
     /// run is refused.
@@ -301,7 +301,7 @@ pub enum Attempt {
 /// Where positions are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LedgerPlace {
-    /// Where the target has it: beside the rows, in their transactions, or else in a local file.
+    /// Where the target has it: in the database, in the transactions of the rows, or else in a local file.
     Target,
     /// In a local file, which is written after the rows. Only a plan says so.
     Local,

@@ -13,7 +13,7 @@ use super::{PlanInputs, SLOTS, SlotBy, is_provable, keys::RecognisedBy, shards};
 pub(super) struct Slots {
     pub slots: u16,
     pub slot_by: SlotBy,
-    /// The columns whose equal values keep their order; empty where rows stand alone.
+    /// The columns whose equal values keep their order; empty where rows are independent.
     pub ordered_by: Vec<String>,
     pub routing: Option<Routing>,
     pub notes: Vec<String>,

@@ -250,7 +250,7 @@ impl BulkPut {
         self
     }
 
-    /// Puts. An error if it ended before all streams were completed; the callbacks have told until where it has come.
+    /// Puts. An error if it ended before all streams were completed; the callbacks have reported how far it came.
     pub async fn run(self) -> Result<PutReport> {
         let Self {
             database,

@@ -24,7 +24,7 @@ use tonnage_core::{
 
 use super::tally::Tally;
 
-/// Blocks that wait to be taken, beside the one that each thread has at hand.
+/// Blocks that wait to be taken, in addition to the one that each thread is filling.
 const BLOCKS_AHEAD: usize = 1;
 
 /// A stream that is still to be read, and its number.

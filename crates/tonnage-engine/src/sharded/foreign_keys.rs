@@ -1,7 +1,7 @@
-//! The foreign keys of a table that lies in all members.
+//! The foreign keys of a table that is spread over all members.
 //!
 //! Each member enforces its own among its own rows. So a foreign key says which rows belong together only where it leads
-//! by the whole shard key, whose values lie in one member; rows that others have may else have the same values. It is
+//! by the whole shard key, whose values are in one member; otherwise rows of other members may have the same values. It is
 //! then there, and says why it is not followed.
 
 use std::sync::Arc;

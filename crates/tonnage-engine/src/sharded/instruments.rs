@@ -1,6 +1,6 @@
 //! What measuring needs: tables of its own in every member, and what these say together.
 //!
-//! What a table takes is added up. Members' logs are not: whether two of them are one cannot be told from here.
+//! What a table takes is added up. Members' logs are not: whether two of them are the same is not known here.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 

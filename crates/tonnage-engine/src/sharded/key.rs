@@ -1,6 +1,6 @@
 //! Which member of a sharded table a row belongs to.
 //!
-//! This is a published contract (`docs/sharding.md`): rows stand where it has put them, in databases that other programs
+//! This is a published contract (`docs/sharding.md`): rows are where it has put them, in databases that other programs
 //! route to as well. It never changes. A value has one canonical form, whatever the source had it as and however wide
 //! its column is; the forms of the columns of the shard key, each behind its length in four bytes, least byte first, are
 //! hashed by XXH3 (64 bits, seed 0), and the remainder of the hash by the number of members is the member's place.
@@ -75,7 +75,7 @@ impl ShardKey {
         }
     }
 
-    /// What stands in the ledgers of the members: it changes when rows would go elsewhere.
+    /// The text in the ledgers of the members: it changes when rows would go elsewhere.
     pub fn identity_of(key: &[String], members: usize) -> String {
         format!("{HASH} ({}) of {members}", key.join(","))
     }

@@ -1,11 +1,11 @@
 //! The ledger of a run over several databases: each member's own, put together.
 //!
 //! - A slot belongs to member `slot % members`. Every member records the run with all its slots, and moves its own; of
-//!   the others' it knows nothing but that they stand at the beginning.
+//!   the others' it knows nothing but that they are at the beginning.
 //! - Each member's record says which member it is ([`MemberDetail`]), so that a table whose members were put into another
 //!   order, which would send rows elsewhere, is found out before a row is written.
 //! - A run may begin without members that are away, but not without most: so whoever begins another one of the same input
-//!   meets a member that knows of it. It goes on only with all of them: where one stands that cannot be asked is not
+//!   meets a member that knows of it. It goes on only with all of them: the position of one that cannot be reached is not
 //!   known. A member that lacks the run then gets it.
 //! - A run is finished member by member, once all its rows are there. So a run that one member has finished is over,
 //!   and what others have open of it is closed by the next attempt at the same input.

@@ -263,7 +263,7 @@ impl ShardedTarget {
         }
     }
 
-    /// One table for all members, called `name`, of which those that are away are told of.
+    /// One table for all members, called `name`; those that are away are reported.
     fn united(&self, first: &Table, name: TableName, away: &[String], typed: bool) -> Table {
         let mut notes = first.notes.clone();
         notes.extend(
@@ -500,7 +500,7 @@ impl Target for ShardedTarget {
             prepare: of.prepare.map(|_| self as &dyn Prepare),
             unique_keys: of.unique_keys.map(|_| self as &dyn UniqueKeys),
             statement_splitting: of.statement_splitting.map(|_| self as &dyn StatementSplitting),
-            // Each member has its own beside its tables: those that have not are refused at connect.
+            // Each member has its own in its database: those that have not are refused at connect.
             local_ledger: None,
             schemas: None,
             instruments: of.instruments.map(|_| self as &dyn Instruments),

@@ -4,7 +4,7 @@
 //!   and comes once.
 //! - A member's readers are lent: whoever opens one of its splits takes one, and gives it back at the split's end. They
 //!   are taken in the order of the splits, so a split that others wait for is never kept waiting by later ones. One that
-//!   fails is not given back, and whoever waits for one then is told so.
+//!   fails is not given back, and whoever waits for one then gets an error.
 
 use std::sync::{Arc, Mutex};
 

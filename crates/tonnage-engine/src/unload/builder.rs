@@ -61,7 +61,7 @@ impl Unload {
         self
     }
 
-    /// Writes a list of the files beside them, last: `_manifest.json`.
+    /// Writes a list of the files next to them, last: `_manifest.json`.
     #[must_use]
     pub fn manifest(mut self) -> Self {
         self.options.manifest = true;

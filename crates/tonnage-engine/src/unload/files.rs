@@ -1,7 +1,7 @@
 //! The file or files of an unload.
 //!
 //! Files get their names when all of them are complete. If one cannot be finished, those that were are removed again: a
-//! part of the rows never stands where all of them are looked for. Parts of an earlier unload that this one did not write
+//! part of the rows never has the name under which all of them are looked for. Parts of an earlier unload that this one did not write
 //! again are removed last.
 
 use std::{
@@ -19,7 +19,7 @@ use tonnage_formats::{
 };
 use tonnage_places::url_of;
 
-/// What stands for a part's number in a pattern.
+/// The placeholder of a part's number in a pattern.
 const NUMBER: &str = "{}";
 
 /// Where rows go.
@@ -152,7 +152,7 @@ impl Files {
         }
     }
 
-    /// Removes what an earlier unload has left, once `written` stand.
+    /// Removes what an earlier unload has left, once the files `written` have their names.
     pub(super) fn finish(&self, written: &[PathBuf]) -> Result<()> {
         let Self::Parts(parts) = self else {
             return Ok(());

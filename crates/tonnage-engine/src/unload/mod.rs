@@ -1,7 +1,7 @@
 //! Bulk out: a table or the result of a query into files, each row once and of one state.
 //!
 //! Readers hand batches to the threads that write files: to one thread, in the order of the splits, where there is one
-//! file, else each to a thread of its own. Nothing stands under a final name before everything is written.
+//! file, else each to a separate thread. No file has its final name before everything is written.
 
 pub mod builder;
 mod files;
@@ -66,7 +66,7 @@ pub struct UnloadOptions {
     pub jobs: Option<usize>,
     /// Where to. A directory, a prefix of objects, or a name with `{}` in it, gets a file a job.
     pub output: Output,
-    /// Whether a list of the files is written beside them, last: `_manifest.json`.
+    /// Whether a list of the files is written next to them, last: `_manifest.json`.
     pub manifest: bool,
 }
 

@@ -4,7 +4,7 @@
 //! the order of their splits. A queue ends with a mark of its own, so that a reader that is gone is not taken for a split
 //! that is over. What waits is bounded by [`BATCHES_QUEUED`] a split and [`SPLITS_AHEAD`] splits a reader. A
 //! split is in one queue only, so a row comes out once. Nothing is waited for while the next split is chosen: a reader
-//! that fails must reach its queue, however many splits of others stand behind its own.
+//! that fails must reach its queue, even if many splits of others come after its own.
 
 use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -182,7 +182,7 @@ async fn read(mut reader: Box<dyn Reader>, splits: Arc<Splits>, queues: mpsc::Se
             return;
         };
         let split = {
-            // Held while the queue is handed over, so that queues stand in the order of their splits.
+            // Held while the queue is passed on, so that queues are in the order of their splits.
             let mut next = splits.next();
             if *next == splits.end {
                 return;
@@ -217,7 +217,7 @@ async fn read_split(
     Ok(())
 }
 
-/// Does `work` unless it is told to stop: a query may take long to its first row.
+/// Does `work` unless it is stopped: a query may take long to its first row.
 pub(super) async fn unless_stopped<T>(stop: &Stop, work: impl Future<Output = Result<T>>) -> Result<T> {
     let done = stop.unless(work).await;
     done.unwrap_or_else(|| {

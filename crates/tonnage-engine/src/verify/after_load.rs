@@ -52,7 +52,7 @@ pub struct AfterLoad {
 
 impl Prepared {
     /// What is to be compared once this load has ended; `source` is the same input, opened again. `Config` where it could not
-    /// be told whether the rows are there. To be [checked](AfterLoad::checked) before the load runs.
+    /// be decided whether the rows are there. To be [checked](AfterLoad::checked) before the load runs.
     pub fn verification(&self, source: Box<dyn Source>) -> Result<AfterLoad> {
         let (plan, options) = (self.plan(), self.options());
         let source = added::with_columns(source, &options.add, &context(options)?, self.run_start())?;
@@ -111,7 +111,7 @@ impl Prepared {
     }
 }
 
-/// Refuses a table of which it could not be told whether its rows are those of the source.
+/// Refuses a table whose rows could not be recognised as those of the source.
 async fn check_nothing_before(target: &dyn Target, name: &TableName) -> Result<()> {
     let mut first = request(Relation::Table(name.clone()), None, 1);
     first.limit = Some(1);
@@ -155,7 +155,7 @@ fn check_options(options: &LoadOptions) -> Result<()> {
 }
 
 impl AfterLoad {
-    /// Looks, before the load runs, whether its rows could be told from others. `Config` where they could not.
+    /// Checks, before the load runs, that its rows can be distinguished from others. `Config` where they cannot.
     pub async fn checked(self) -> Result<Self> {
         if self.expected == Expected::Equal && !self.begins_empty {
             check_nothing_before(&*self.target, &self.options.table).await?;

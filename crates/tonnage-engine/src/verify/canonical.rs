@@ -72,7 +72,7 @@ fn hashes(rows: &Rows) -> Vec<u128> {
     rows.iter().map(|row| xxh3_128(row.as_ref())).collect()
 }
 
-/// The columns of `batch`, which are of `types`, with every value in the form that stands for all equal ones.
+/// The columns of `batch`, which are of `types`, with every value in the one form that all equal ones have.
 pub(super) fn canonical_columns(batch: &RecordBatch, types: &[ColumnType]) -> Vec<ArrayRef> {
     let columns = batch.columns().iter().zip(types);
     columns.map(|(array, ty)| canonical(array, ty)).collect()

@@ -129,7 +129,7 @@ impl Visit for Summing {
     }
 }
 
-/// Bits by which it is told that a key is none of a source's: 16 MiB of them.
+/// Bits that show that a key is none of a source's: 16 MiB of them.
 const KEY_BITS: usize = 1 << 27;
 
 /// Which keys a source may have.

@@ -204,7 +204,7 @@ async fn prepare(
     )
 }
 
-/// What is decided beside the columns.
+/// What is decided in addition to the columns.
 struct Decided {
     key: Vec<String>,
     jobs: usize,

@@ -24,7 +24,7 @@ pub struct VerifyReport {
     pub agrees: bool,
     /// The columns that were compared, by their names in the table.
     pub columns: Vec<String>,
-    /// The columns by which rows were told apart; empty where they were compared by their values alone.
+    /// The columns that identified rows; empty where rows were compared by their values alone.
     pub key: Vec<String>,
     /// How many rows there are.
     pub rows: RowsCompared,

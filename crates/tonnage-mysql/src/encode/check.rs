@@ -70,7 +70,7 @@ impl ColumnEncoder {
             return Ok(Cells::Signed(values));
         };
         let bad = |value: i64| i128::from(value) < least || i128::from(value) > most;
-        // What lies under a null means nothing.
+        // The value under a null means nothing.
         let found = values
             .iter()
             .enumerate()

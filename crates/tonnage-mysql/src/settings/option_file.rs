@@ -10,7 +10,7 @@ use tonnage_core::error::{Error, Result};
 /// The groups of a client, of which a later one in the file replaces an earlier one.
 const GROUPS: &[&str] = &["client", "client-server", "client-mariadb"];
 
-/// An option and where it stands.
+/// An option and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     name: String,

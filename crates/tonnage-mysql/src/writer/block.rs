@@ -23,7 +23,7 @@ use crate::{encode::Encoded, errors, sizes::PARAMETERS_MAX, statements::Account}
 const ROWS: [usize; 2] = [128, 16];
 /// What the text of a block takes at most.
 const TEXT_BYTES_MAX: usize = 512 << 10;
-/// What a parameter takes in a packet beside its value: its type, and whether it is null.
+/// What a parameter takes in a packet in addition to its value: its type, and whether it is null.
 const PARAMETER_BYTES: usize = 3;
 
 /// The note that says where in a trigger an error was raised.
@@ -131,7 +131,7 @@ impl Blocks {
             Err(failure) => {
                 let number = errors::number(&failure);
                 let error = errors::statement(failure);
-                // What is not the end of the transaction is told of the row that it is about.
+                // What does not end the transaction is reported for the row that it is about.
                 return match (error.kind(), number) {
                     (_, Some(errors::STATEMENT_TIME)) => Ok(Ran::Unfit(error.to_string())),
                     (ErrorKind::Overloaded | ErrorKind::Unsent, _) | (_, None) => Err(error),
@@ -182,7 +182,7 @@ async fn answered(
     Ok(told.into_iter().next().flatten())
 }
 
-/// What is told of a row.
+/// What is reported for a row.
 enum Told {
     Affected(u64),
     Warned,

@@ -11,7 +11,7 @@ use super::MysqlWriter;
 use crate::{errors, statements};
 
 impl MysqlWriter {
-    /// The compare-and-set of the ledger rows; where they stand elsewhere the transaction is undone.
+    /// The compare-and-set of the ledger rows; where they have moved the transaction is rolled back.
     pub(super) async fn claim(&mut self, advances: &[Advance]) -> Result<Claim> {
         let Some(mover) = self.mover.as_ref().filter(|_| !advances.is_empty()) else {
             return Ok(Claim::Held);

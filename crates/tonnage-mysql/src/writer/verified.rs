@@ -47,7 +47,7 @@ pub(in super::super) async fn described(
     })
 }
 
-/// What the statements behind BEGIN have told.
+/// What the statements after BEGIN have returned.
 enum Begun {
     /// The claim has not moved as many slots as it should.
     Moved,

@@ -145,7 +145,7 @@ async fn known(client: &Client, tables: &Tables, run_ids: &[String]) -> Result<V
     let mut known = Vec::new();
     for row in &kept {
         let run_id: String = get(row, 0)?;
-        // What cannot be read was told of when it was looked up.
+        // A record that cannot be read was reported when it was looked up.
         let Ok(detail) = RunDetail::from_json(&run_id, &get::<String>(row, 1)?) else {
             continue;
         };

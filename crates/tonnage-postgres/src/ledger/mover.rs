@@ -37,7 +37,7 @@ pub(crate) fn borrowed(parameters: &[Parameter]) -> Vec<&(dyn ToSql + Sync)> {
 }
 
 /// A transaction's claim that it is open, which goes behind its BEGIN. The compare-and-set is sent without waiting for
-/// either and moves nothing outside of it: a BEGIN that is cancelled, as `statement_timeout` does to a server that stands
+/// either and moves nothing outside of it: a BEGIN that is cancelled, as `statement_timeout` does to a server that is stopped
 /// still, would leave positions that are committed by themselves, ahead of their rows.
 ///
 /// It is none in another server process than `process`, whose prepared statements are not those of this session: a pooler

@@ -92,7 +92,7 @@ fn one(text: &str) -> Option<(Value, &str)> {
         "MINVALUE" => Value::Min,
         "MAXVALUE" => Value::Max,
         "NULL" => Value::Null,
-        // A number or a truth value stands bare; anything else is a spelling that is not known here.
+        // A number or a truth value has no quotes; anything else is a spelling that is not known here.
         word if word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.') => Value::Text(word.to_owned()),
         _ => return None,
     };

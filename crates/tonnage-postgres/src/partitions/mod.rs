@@ -78,7 +78,7 @@ pub(super) struct Partitions {
     tables: Vec<TableName>,
     /// The object ids of the partitions.
     oids: Vec<u32>,
-    /// What [`TREE`] told before they were read.
+    /// What [`TREE`] returned before they were read.
     tree: String,
     shards: Vec<String>,
     columns: Vec<String>,
@@ -365,7 +365,7 @@ fn edge_order(a: &[Edge], b: &[Edge]) -> Ordering {
     Ordering::Equal
 }
 
-/// How a key stands to a bound.
+/// How a key compares with a bound.
 fn key_order(key: &[Row<'_>], bound: &[Edge]) -> Ordering {
     for (key, edge) in key.iter().zip(bound) {
         let order = match edge {

@@ -1,4 +1,4 @@
-//! The connection service file, as libpq reads it: sections of options that stand between the URL and the environment.
+//! The connection service file, as libpq reads it: sections of options that count less than the URL and more than the environment.
 //!
 //! The file is `PGSERVICEFILE` or `~/.pg_service.conf`; where the service is not in it, `pg_service.conf` in
 //! `PGSYSCONFDIR`.

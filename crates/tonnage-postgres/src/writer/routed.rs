@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl PostgresWriter {
-    /// The rows of a partition that stand together; none where the rows go to one table. The COPY of a partition is
+    /// Consecutive rows of a partition; none where the rows go to one table. The COPY of a partition is
     /// prepared when its first rows come.
     pub(super) async fn runs(&mut self, rows: &RecordBatch) -> Result<Runs> {
         let PreparedStrategy::Partitions {

@@ -153,7 +153,7 @@ pub async fn slots(session: &mut dyn Session, tables: &Tables, run_id: &str) -> 
     states(session, tables, run_id, "").await
 }
 
-/// The run's slots; `lock` is what stands behind the SELECT.
+/// The run's slots; `lock` is the clause that follows the SELECT.
 pub(super) async fn states(
     session: &mut dyn Session,
     tables: &Tables,

@@ -28,7 +28,7 @@ pub use tonnage_sqlite as sqlite;
 
 use self::named::{Named, NamedPlace};
 
-/// Lets `@NAME/..` be what lies in the store that a section of `targets.toml` describes. The command line does so when it
+/// Lets `@NAME/..` be what is in the store that a section of `targets.toml` describes. The command line does so when it
 /// starts, a library once before it names files that way.
 pub fn use_named_stores() {
     tonnage_places::set_names(named::find_store);
@@ -265,7 +265,7 @@ async fn connect_url(url: &str, password: Option<Password>) -> Result<Arc<dyn Ta
     (driver.connect)(url, password).await
 }
 
-/// `target` as it may be shown: without its password. A name is shown as the URL that it stands for, if it is one.
+/// `target` as it may be shown: without its password. A name is shown as the URL that it means, if it is one.
 pub fn redact(target: &str) -> String {
     let shown = |url: &str| driver_of_url(url).map(|d| (d.redact)(url)).unwrap_or_default();
     let Some(name) = target.strip_prefix('@') else {

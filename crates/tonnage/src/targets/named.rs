@@ -14,7 +14,7 @@
 //! A password of a section with members is for those that are URLs.
 //!
 //! A name is looked up in `./targets.toml`, then in `$XDG_CONFIG_HOME/tonnage/targets.toml` (`~/.config` where that is
-//! not set). A `password_file` without a leading `/` or `~/` lies beside the file that names it. What holds a password
+//! not set). A `password_file` without a leading `/` or `~/` is next to the file that names it. What holds a password
 //! may be read by its owner only. No text of these files is ever part of a message but names of keys and sections: what
 //! is wrong with a line is told by its number.
 
@@ -31,7 +31,7 @@ use tonnage_core::{
 };
 use tonnage_places::StoreSettings;
 
-/// What a name stands for.
+/// What a name means.
 pub(super) struct Named {
     pub place: NamedPlace,
     /// The file, as it may be shown.
@@ -117,7 +117,7 @@ pub fn find_store(name: &str) -> Result<Option<StoreSettings>> {
 
 fn find_store_in(name: &str, surroundings: &Surroundings<'_>) -> Result<Option<StoreSettings>> {
     for path in &paths(surroundings) {
-        // What cannot be read is told where a database is looked for; here it names no store.
+        // A file that cannot be read is reported where a database is looked for; here it names no store.
         let Ok(text) = std::fs::read_to_string(path) else {
             continue;
         };
@@ -490,7 +490,7 @@ impl File<'_> {
 }
 
 impl Named {
-    /// The password that is kept beside the URL. `Config` where it is not where it should be.
+    /// The password that is kept separately from the URL. `Config` where it is not where it should be.
     pub fn password(&self) -> Result<Option<Password>> {
         self.password_in(&process_variable)
     }

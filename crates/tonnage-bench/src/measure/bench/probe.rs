@@ -1,4 +1,4 @@
-//! How the rows of each cell reach the pages and the log: by a small load on a table of its own, beside what is timed.
+//! How the rows of each cell reach the pages and the log: by a small load into a separate table, apart from what is timed.
 
 use std::collections::HashSet;
 

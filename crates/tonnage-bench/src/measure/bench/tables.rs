@@ -237,7 +237,7 @@ impl Running<'_> {
             (RowKind::Own, Some(own)) => Some(own.taken(operation, keys)),
             (RowKind::Workload(workload), _) if keys == Keys::Generated => {
                 let mut columns = workload.columns_of(setting.table.columns);
-                // A key of several columns is data like any other beside the number that the database gives.
+                // A key of several columns is data like any other where the database numbers the rows.
                 if let [key] = workload.key() {
                     columns.retain(|column| column.name != *key);
                 }

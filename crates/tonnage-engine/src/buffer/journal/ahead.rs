@@ -259,7 +259,7 @@ impl AheadState {
     }
 
     fn run(&self, area: &Area) {
-        // An error is told once, until something succeeds.
+        // An error is reported once, until something succeeds.
         let mut has_failed = false;
         while let Some(task) = self.next(area) {
             let (what, done) = match task {
@@ -341,7 +341,7 @@ impl AheadState {
         let number = self.lock().take_number();
         let path = self.place.home.path().join(file_name(number));
         fs::rename(&segment.path, &path).map_err(|e| failed(&segment.path, &e))?;
-        // Also if its name cannot be synced: it is tried again from where it stands.
+        // Also if its name cannot be synced: it is tried again from there.
         *segment = Segment::prepared(number, path, segment.length);
         sync_directory(self.place.home.path())?;
         Ok((self.place.store)(file))

@@ -110,7 +110,7 @@ pub struct SegmentId {
 /// A segment's header.
 #[derive(Debug, PartialEq)]
 pub struct SegmentHeader {
-    /// Bytes of the file that were there before it was begun: behind its rows they mean nothing. What lies beyond them
+    /// Bytes of the file that were there before it was begun: after its rows they mean nothing. What is beyond them
     /// was appended.
     pub prepared_bytes: u64,
     /// The sequence number of the first row that may be in it.
@@ -317,7 +317,7 @@ pub(super) fn sealed(bytes: &[u8], id: SegmentId) -> (Vec<u8>, Vec<u8>) {
 }
 
 impl Frame {
-    /// The frame at the beginning of `bytes`, which lie at `at` in the segment, and its length; none where there is no
+    /// The frame at the beginning of `bytes`, which are at `at` in the segment, and its length; none where there is no
     /// whole one of this segment and place.
     pub fn decode(bytes: &[u8], id: SegmentId, at: u64) -> Option<(Self, usize)> {
         let length = frame_bytes(bytes)?;
@@ -360,7 +360,7 @@ impl Frame {
         })
     }
 
-    /// The next whole frame in `bytes`, which lie at `at` in the segment, and where in them it begins, past whatever is
+    /// The next whole frame in `bytes`, which are at `at` in the segment, and where in them it begins, past anything that is
     /// damaged.
     pub fn search(bytes: &[u8], id: SegmentId, at: u64) -> Option<(Self, usize, usize)> {
         memmem::find_iter(bytes, FRAME_MAGIC_STEM).find_map(|found| {

@@ -245,7 +245,7 @@ impl Journal {
         &self.found.producers
     }
 
-    /// Cuts off what lies behind the last frame, and goes on with row `next` in a segment of its own.
+    /// Cuts off what follows the last frame, and goes on with row `next` in a new segment.
     pub fn start(self, next: u64, segment_bytes: u64, store: Store) -> Result<(Writer, Reader)> {
         let (mut segments, mut leftovers) = (self.found.segments, self.found.leftovers);
         if let Some(segment) = segments.last_mut()

@@ -36,7 +36,7 @@ impl Reader {
     }
 
     /// The rows from `from` on, up to `to`, as many as fit in about `bytes_max`; and the last row that is dealt with:
-    /// what lies between and was lost has been reported when the journal was opened.
+    /// rows in between that were lost have been reported when the journal was opened.
     pub fn read(&mut self, from: u64, to: u64, bytes_max: usize) -> Result<(Vec<Chunk>, u64)> {
         let mut chunks = Vec::new();
         let mut bytes = 0;
@@ -74,7 +74,7 @@ impl Reader {
                 continue;
             };
             let (path, id) = (&segment.path, self.id.segment(segment.number));
-            // Behind its frames lies filler; and a segment that is gone has none that are wanted.
+            // After its frames comes filler; and a segment that is gone has none that are wanted.
             let segments = self.segments.locked();
             let now = segments.iter().find(|now| now.number == segment.number);
             let end = now.map_or(*offset, |now| now.bytes);

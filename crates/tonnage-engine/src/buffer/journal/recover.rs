@@ -2,9 +2,9 @@
 //! whole.
 //!
 //! Invariants:
-//! - Only what is right in its segment and place counts. Whatever else lies in a file, zeros or what it held as an earlier
+//! - Only what is right in its segment and place counts. Anything else in a file, zeros or what it held as an earlier
 //!   segment, is filler.
-//! - A group that is damaged was answered for if a later one stands behind it, in its segment or in another: its rows are
+//! - A group that is damaged was acknowledged if a later one follows it, in its segment or in another: its rows are
 //!   lost. Without one it is the last, of which a crash may have left any part on disk: it is torn, and cut off from where
 //!   it is not whole.
 
@@ -34,7 +34,7 @@ pub struct Segment {
     pub last: u64,
     /// Where its last frame ends; 0 where it has no header yet.
     pub bytes: u64,
-    /// The length of the file: what lies behind its frames is filler.
+    /// The length of the file: after its frames is filler.
     pub length: u64,
     /// Whether the file may become a later segment: it was prepared in full, and none of it was cut off.
     pub is_reusable: bool,
@@ -182,7 +182,7 @@ fn stage(bytes: &[u8], id: SegmentId) -> Stage {
     SegmentHeader::begun_bytes(bytes, id).map_or(Stage::Prepared, Stage::Torn)
 }
 
-/// Whether a group that is damaged at `offset` was answered for: a later one stands behind it.
+/// Whether a group that is damaged at `offset` was acknowledged: a later one follows it.
 fn is_answered(bytes: &[u8], id: SegmentId, mut offset: usize) -> bool {
     let damage = offset as u64;
     while let Some((frame, at, length)) = Frame::search(&bytes[offset..], id, offset as u64) {

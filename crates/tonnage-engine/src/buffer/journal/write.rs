@@ -56,7 +56,7 @@ pub struct Writer {
     place: Arc<SegmentStore>,
     /// All segments, the one at hand last.
     segments: Arc<Mutex<Vec<Segment>>>,
-    /// As they stand behind what is written.
+    /// As they are after what is written.
     producers: Producers,
     file: Box<dyn Storage>,
     ahead: Ahead,

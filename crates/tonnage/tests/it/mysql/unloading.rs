@@ -491,7 +491,7 @@ async fn what_cannot_be_read_is_told_before_a_file_is_made() {
         ),
         (
             db.unload_query("SELECT 1 AS a, 2 AS a"),
-            "column 'a' is there twice, and columns are told apart by their names",
+            "column 'a' is there twice, and columns are identified by their names",
         ),
     ];
     for (unload, wanted) in cases {
