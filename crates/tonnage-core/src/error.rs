@@ -34,7 +34,7 @@ pub enum ErrorKind {
     /// Another process has taken this run over: stop.
     Fenced,
     /// The table is not the one that the plan was made for: it was altered, replaced or dropped. Nothing of the
-    /// transaction is there; what was committed before stays. Plan anew from the catalogue, or stop.
+    /// transaction is there; what was committed before stays. Plan again from the catalogue, or stop.
     Altered,
     /// Rows that were acknowledged may be lost or doubled, and nothing says which: stop, unless that is accepted.
     Uncertain,
@@ -111,7 +111,7 @@ impl Error {
         .hint("what was committed before stays; --resume goes on if the table is put back as it was, --restart begins anew")
     }
 
-    /// Adds the next step, shown on a line of its own.
+    /// Adds the next step, shown on a separate line.
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(bounded(hint.to_string()));

@@ -29,7 +29,7 @@ pub struct GetRequest {
     pub range: Option<KeyRange>,
     /// The columns wanted, in order, as the table spells them; none for all that the database does not compute itself.
     pub columns: Option<Vec<String>>,
-    /// Columns that come as the database's own text, whatever they hold.
+    /// Columns that come as the database's text, with any content.
     pub texts: Vec<String>,
     /// The bounds of an answer.
     pub batch: BatchBounds,

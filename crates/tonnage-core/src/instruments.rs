@@ -1,4 +1,4 @@
-//! The seam between measuring and a database: tables of its own, and what the database tells of its work.
+//! The seam between measuring and a database: scratch tables, and what the database reports of its work.
 //!
 //! Invariants of every implementation:
 //! - What is made bears the name that it was asked for and lies where no table of the user's is looked for; nothing else
@@ -177,7 +177,7 @@ pub trait Instruments: Send + Sync {
     /// moment to tell of their work, where they only do so as they end.
     async fn work(&self, since: Option<&Work>) -> Result<Work>;
 
-    /// An empty copy of `table`, with its indexes and checks and with sequences of its own, for the name `name`; with its
+    /// An empty copy of `table`, with its indexes and checks and with its own sequences, for the name `name`; with its
     /// triggers where `triggers` asks for them. What these do to other tables they do.
     async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied>;
 

@@ -397,7 +397,7 @@ pub trait Ledger: Send + Sync {
     async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>>;
 
     /// What has to be there for the ledger, and what `grantees`, which are roles, need to use it. One for each database
-    /// that has a ledger of its own. Changes nothing. `Config` where `grantees` are named and there are no roles.
+    /// that has its own ledger. Changes nothing. `Config` where `grantees` are named and there are no roles.
     async fn setup(&self, grantees: &[String]) -> Result<Vec<Setup>>;
 
     /// Runs what [`Ledger::setup`] returns.

@@ -213,7 +213,7 @@ impl Support {
     }
 }
 
-/// What becomes of statements that the database would split into several of its own.
+/// What becomes of statements that the database would split into several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
     /// They are kept below the size from which on it splits them.

@@ -35,11 +35,11 @@ pub struct ScanRequest {
     pub relation: Relation,
     /// The columns wanted, in order; none for all of a query's, and all of a table's that it does not compute itself.
     pub columns: Option<Vec<String>>,
-    /// Columns that come as the database's own text, whatever they hold.
+    /// Columns that come as the database's text, with any content.
     pub texts: Vec<String>,
     /// Which rows: a condition in the database's own SQL.
     pub filter: Option<String>,
-    /// At most so many rows, whichever they are. They are one split.
+    /// At most so many rows, any of them. They are one split.
     pub limit: Option<u64>,
     /// The column whose values cut the splits; none lets the target choose.
     pub split_by: Option<String>,

@@ -31,7 +31,7 @@ impl Attempts {
         (self.failed < self.max && Instant::now() + pause < self.until).then_some(pause)
     }
 
-    /// Attempts start anew, as of a smaller write; the time does not.
+    /// Attempts start again, as of a smaller write; the time does not.
     pub fn smaller(&mut self) {
         self.failed = 0;
     }

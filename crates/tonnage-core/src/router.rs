@@ -24,7 +24,7 @@ pub trait Router: fmt::Debug + Send + Sync {
     /// Columns that a row must bring besides: a shard would fill them otherwise than the table does.
     fn brought(&self) -> &[String];
 
-    /// Whether each shard is a database of its own. Then every row must be routed, whatever is done with it, and brings
+    /// Whether each shard is a separate database. Then every row must be routed, whatever is done with it, and brings
     /// a value for each deciding column; a lane writes to one shard; and a shard that fails does not end the run.
     fn separate_databases(&self) -> bool;
 
@@ -60,7 +60,7 @@ impl Routing {
         self.router.shards().len().max(1)
     }
 
-    /// Whether each shard is a database of its own: [`Router::separate_databases`].
+    /// Whether each shard is a separate database: [`Router::separate_databases`].
     pub fn separate_databases(&self) -> bool {
         self.router.separate_databases()
     }

@@ -1,6 +1,6 @@
 //! The seam between the engine and where rows come from.
 //!
-//! Sources are blocking: parsing is work for a processor, and each runs on a thread of its own.
+//! Sources are blocking: parsing is work for a processor, and each runs on a separate thread.
 
 use std::sync::Arc;
 

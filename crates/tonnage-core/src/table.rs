@@ -1,4 +1,4 @@
-//! Tables as the engine sees them, whatever the database.
+//! Tables as the engine sees them, in any database.
 
 use std::{collections::HashMap, fmt, str::FromStr};
 

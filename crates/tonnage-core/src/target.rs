@@ -69,7 +69,7 @@ pub enum Rows {
     Drop,
 }
 
-/// One database at one URL. What only some databases have is a part of its own, obtained by [`Target::parts`]; no method
+/// One database at one URL. What only some databases have is a separate part, obtained by [`Target::parts`]; no method
 /// has a default.
 #[async_trait]
 pub trait Target: Send + Sync {
@@ -102,7 +102,7 @@ pub trait Target: Send + Sync {
     /// Session settings a writer changes, a line each (`synchronous_commit = off`), for the plan.
     fn settings(&self, durability: Durability) -> Vec<String>;
 
-    /// A connection of its own that writes the rows of `request`. Without `run` no ledger is kept. A table that is not what the
+    /// A separate connection that writes the rows of `request`. Without `run` no ledger is kept. A table that is not what the
     /// plan was made for is an error of [`Writer::begin`], which makes the claim first.
     async fn writer(&self, request: &WriteRequest, run: Option<&RunHandle>) -> Result<Box<dyn Writer>>;
 

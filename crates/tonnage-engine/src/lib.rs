@@ -1,4 +1,4 @@
-//! The engine: what moves rows, whatever the database and whatever the files.
+//! The engine: what moves rows, for any database and any files.
 //!
 //! [`load`] takes the blocks of a source through slots and lanes to writers and commits; what it does is decided by
 //! [`plan`] before, as a pure function. [`unload`] is the way out, [`fetch`] rows by key, [`put`] many streams at once,

@@ -7,7 +7,7 @@
 //! - Where they have several, so many rows have that value that they are cut by the key as well: no value, however
 //!   frequent, makes a large part. Nulls are cut by the key alone, apart from the others.
 //!
-//! Which values are equal the database says, as it compares by rules of its own: edges within rows that it takes for equal
+//! Which values are equal the database says, as it compares by its own rules: edges within rows that it takes for equal
 //! have one and the same value, so they are in the order in which it compares.
 
 /// A boundary, with its literals or parameters.

@@ -39,7 +39,7 @@ pub const SLOTS: &str = "tonnage_slots";
 /// The ledger's table of what runs are found by.
 pub const INPUTS: &str = "tonnage_inputs";
 
-/// The columns of a slot's state, in the order in which they are read; SQLite's ledger has names of its own.
+/// The columns of a slot's state, in the order in which they are read; SQLite's ledger has other names.
 pub const SLOT_COLUMNS: &str =
     "slot, block, block_rows, file, byte_offset, file_rows, source_rows, hash, written, skipped, rejected";
 

@@ -166,7 +166,7 @@ pub(super) fn from_time(
     let nulls = array.nulls();
     let is_own = array.data_type() == &ColumnType::Time.arrow();
     let in_day = |value: i64| match unit.micros(value) {
-        // The end of a day is a time of its own to databases that have it.
+        // Some databases keep the end of a day as a time.
         Some((micros @ 0..DAY_MICROS, nanos)) => Ok((micros, nanos)),
         Some((DAY_MICROS, 0)) => Ok((DAY_MICROS, 0)),
         Some((micros, 0)) if is_own && (-TIME_MAX..=TIME_MAX).contains(&micros) => Ok((micros, 0)),

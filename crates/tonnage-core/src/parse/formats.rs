@@ -145,7 +145,7 @@ impl fmt::Display for DateFormat {
 pub enum Seen<'a> {
     /// Written as the parser wants it.
     Value(Cow<'a, [u8]>),
-    /// Text, whatever it looks like.
+    /// Text, even if it looks like another type.
     Text,
 }
 

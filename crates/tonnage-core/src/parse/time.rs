@@ -380,7 +380,7 @@ pub fn time(value: &[u8]) -> Parsed<i64> {
         .map_err(|bad| bad.fault(value, &ColumnType::Time))
 }
 
-/// As [`time`], and `24:00:00`, the end of a day, which is a time of its own to databases that have it.
+/// As [`time`], and `24:00:00`, the end of a day, which some databases keep as a time.
 pub fn time_or_end(value: &[u8]) -> Parsed<i64> {
     time(value).or_else(|fault| match value.trim_ascii().strip_prefix(b"24:00:00") {
         Some(b"") => Ok(DAY),

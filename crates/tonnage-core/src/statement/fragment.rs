@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Clauses of CQL that may follow a condition, and that would apply to each token range by itself.
 const CLAUSES: [&str; 4] = ["GROUP", "ORDER", "PER", "LIMIT"];
 
-/// A condition that can be put between parentheses, on lines of its own as a comment may end it. `Config` where it is
+/// A condition that can be put between parentheses, on separate lines as a comment may end it. `Config` where it is
 /// not one expression.
 pub fn condition(text: &str, dialect: Dialect) -> Result<()> {
     let subject = format!("the condition ({text})");

@@ -102,7 +102,7 @@ pub trait Lookup: Send + Sync {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>>;
 
     /// Keeps the state of this moment for at most so many `getters`; none where it cannot be kept without holding up
-    /// writers, or would be lost with a connection. Then every question to a [`Lookup::getter`] sees a state of its own.
+    /// writers, or would be lost with a connection. Then every question to a [`Lookup::getter`] sees its own state.
     async fn read_snapshot(&self, getters: usize) -> Result<Option<Box<dyn ReadSnapshot>>>;
 }
 
@@ -150,7 +150,7 @@ pub trait Prepare: Send + Sync {
     async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()>;
 }
 
-/// Upserts and ignores by whichever unique key finds a row, where no single one can be named.
+/// Upserts and ignores by any unique key that finds a row, where no single one can be named.
 pub trait UniqueKeys: Send + Sync {
     /// The unique keys of `table` besides `key` by which an upsert or an ignore would take a row that is there for the one
     /// that is meant.

@@ -177,7 +177,7 @@ pub(super) async fn arrive(parts: Parts, away: Away) {
         };
         match tried {
             Ok(attached) => break Some(attached),
-            // Refusals for reasons of its own are waited out, as they are by the drain.
+            // Refusals for reasons such as a full disk are waited out, as they are by the drain.
             Err(error) if error.is_transient() || error.kind() == ErrorKind::Refused => {
                 attempts += 1;
                 tracing::warn!("attempt {attempts}: {error}");

@@ -1,7 +1,7 @@
 //! The drain: rows from the area, or read back from the journal, through a lane into the table.
 //!
 //! Two tasks, so that rows are read while others are written: one takes and reads them, one writes. Between them is
-//! room for what is taken once. What was put is kept until it is written: where the table is found altered, it is read anew.
+//! room for what is taken once. What was put is kept until it is written: where the table is found altered, it is read again.
 
 use std::{
     sync::{

@@ -36,7 +36,7 @@ use crate::{
     plan::{LoadOptions, Plan, PlanInputs, SlotBy, decide},
 };
 
-/// The most plans that are kept. More only means that they are made anew.
+/// The most plans that are kept. More only means that they are made again.
 const FORMS_MAX: usize = 64;
 /// How long a database that is away is waited for: a century, which an [`std::time::Instant`] still has room for.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);

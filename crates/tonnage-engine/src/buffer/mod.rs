@@ -14,7 +14,7 @@
 //! - Memory is bounded, and so is the journal. A database that is away is waited for: first the area fills, then the
 //!   journal, then producers are held.
 //!
-//! Where a database has such a path of its own (a memory-optimised write, asynchronous inserts), its target can offer
+//! Where a database has such a path (a memory-optimised write, asynchronous inserts), its target can offer
 //! it as a method: the plan chooses methods, and the marks then have to come from the database.
 
 mod area;
@@ -77,7 +77,7 @@ pub use self::{
 /// Called with rows that were put aside.
 pub(crate) type OnReject = Arc<dyn Fn(&Reject) + Send + Sync>;
 
-/// Takes rows for one table and drains them in the background. A clone is a producer of its own into the same buffer;
+/// Takes rows for one table and drains them in the background. A clone is a separate producer into the same buffer;
 /// all of them may be used by any number of threads and tasks at once.
 ///
 /// Nothing is made durable by being dropped: [`Buffer::close`] drains everything. When the last clone is dropped

@@ -218,7 +218,7 @@ impl BufferOptions {
         self
     }
 
-    /// How many bad rows end the buffer; they go to a file of its own name in the working directory.
+    /// How many bad rows end the buffer; they go to a separate file in the working directory.
     #[must_use]
     pub fn rejects_max(mut self, max: u64) -> Self {
         self.rejects_max = max;

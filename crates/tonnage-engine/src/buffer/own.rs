@@ -1,10 +1,10 @@
 //! Which run of the ledger the rows of a buffer belong to.
 //!
-//! Without a journal every opening is a run of its own, as a pipe is; if its process dies, the next opening of any buffer
+//! Without a journal every opening is a separate run, as a pipe is; if its process dies, the next opening of any buffer
 //! finishes it. With one, the run goes on from opening to
 //! opening: its identity is the journal's own, the table as created, the operation and its key.
 //!
-//! Of several copies of a journal one is gone on with. Each opening has a name of its own, which the ledger's record of the
+//! Of several copies of a journal one is gone on with. Each opening has its own name, which the ledger's record of the
 //! run gets by compare-and-set against the name of the opening before, as the journal knows it; docs/journal.md has the
 //! steps. A copy, or an older state, knows another one and is refused before anything is changed.
 
@@ -233,7 +233,7 @@ async fn name_opening(
                     is_emptied,
                 }));
             }
-            // It is looked at anew.
+            // It is looked at again.
             Ok(Some((_, false))) => {
                 let between = "another opening of the journal came between";
                 attempts.after(Error::new(ErrorKind::Unsent, between)).await?;

@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Rows are formed for one shape, and written only to a table of that shape: a writer refuses any other, and then nothing
 //!   of the write is there.
-//! - Rows that were formed for an earlier shape are formed anew from what was put, each as if it had come now: a column that
+//! - Rows that were formed for an earlier shape are formed again from what was put, each as if it had come now: a column that
 //!   was added counts, and a row that names one that is gone, or whose value no longer converts, is put aside.
 //! - It stays the table that the run was begun with. One that was dropped, or another one in its place, ends the buffer:
 //!   nobody has said that its rows belong there.

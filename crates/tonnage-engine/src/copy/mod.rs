@@ -74,7 +74,7 @@ pub enum Existing {
     Refused,
     /// They are dropped with their rows.
     Replaced,
-    /// Those that a copy has made are gone on with: one that has all rows of its source is left, another is made anew.
+    /// Those that a copy has made are gone on with: one that has all rows of its source is left, another is made again.
     Resumed,
 }
 

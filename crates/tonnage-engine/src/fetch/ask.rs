@@ -93,7 +93,7 @@ impl Known {
         self.plan.key_schema()
     }
 
-    /// One that asks, by a connection of its own.
+    /// One that asks, over a separate connection.
     pub fn asker(&self) -> Result<Asker> {
         let columns: Vec<usize> = (0..self.plan.key.len()).collect();
         Ok(Asker {

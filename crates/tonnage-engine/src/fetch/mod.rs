@@ -8,7 +8,7 @@
 //!   their keys, or as asked where that is wanted.
 //! - A key with a null in it equals nothing, so it is missing.
 //! - All rows are of the state of one moment where the database can keep it ([`GetPlan::one_state`]); else each request
-//!   sees a state of its own, and the notes say so.
+//!   sees its own state, and the notes say so.
 //! - Rows of other tables come after those that they belong to, table by table and each once: the columns by which they
 //!   are joined are keys like any others, sorted and asked for in the same way. Nested ones come within them.
 //! - What waits is bounded: requests in the queue, batches of an answered request, and the bytes of an answer that is

@@ -46,7 +46,7 @@ pub struct GetOptions {
     pub key: Vec<String>,
     /// The columns wanted, in order; none for all that the database does not compute itself.
     pub columns: Option<Vec<String>>,
-    /// Columns that come as the database's own text, whatever they hold.
+    /// Columns that come as the database's text, with any content.
     pub texts: Vec<String>,
     /// Where the range on the next key column begins.
     pub from: Option<RangeText>,

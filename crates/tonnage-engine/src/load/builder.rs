@@ -193,7 +193,7 @@ impl Load {
         self
     }
 
-    /// What becomes of statements that the database would split into several of its own.
+    /// What becomes of statements that the database would split into several.
     #[must_use]
     pub fn split(mut self, split: Split) -> Self {
         self.options.split = split;

@@ -250,7 +250,7 @@ impl Dealer {
         })
     }
 
-    /// Whether each slot belongs to a lane of its own, so that a block is cut into a piece a lane.
+    /// Whether each slot belongs to a fixed lane, so that a block is cut into a piece a lane.
     fn lanes_are_fixed(&self) -> bool {
         match self.plan.slot_by {
             SlotBy::Key | SlotBy::Shard => true,

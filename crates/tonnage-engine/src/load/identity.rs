@@ -152,7 +152,7 @@ pub async fn own(
     let is_done = |run: &&RunRecord| run.finished.is_some() && changed(&run.detail, &detail).is_none();
     let finished = same.iter().find(is_done);
     let mut notes = Vec::new();
-    // Of a single transaction that was never committed nothing is there: it is begun anew, whatever was asked for.
+    // Of a single transaction that was never committed nothing is there: it always begins again from the start.
     let void = unfinished.filter(|run| run.detail.single_transaction && run.counts.total() == 0);
     let elsewhere = |run: &RunRecord| options.rejects.is_some() && run.detail.rejects != detail.rejects;
     let attempt = match void {

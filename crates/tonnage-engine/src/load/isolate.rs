@@ -109,7 +109,7 @@ impl LaneTask {
         Ok(())
     }
 
-    /// Applies rows from `first` on one by one, where the database has a way of its own for that; how many.
+    /// Applies rows from `first` on one by one, where the database has its own way for that; how many.
     async fn write_each(
         &mut self,
         write: &Write,

@@ -309,7 +309,7 @@ impl LaneTask {
                     self.rows_max = (rows / 2).max(1);
                     attempts.smaller();
                     Box::pin(self.commit_with_retries(&write.head(rows / 2), attempts)).await?;
-                    // The head is there: the time counts anew.
+                    // The head is there: the time starts again.
                     let attempts = shared.plan.attempts();
                     return Box::pin(self.commit_with_retries(&write.tail(rows / 2), attempts)).await;
                 }

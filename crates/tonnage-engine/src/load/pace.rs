@@ -83,7 +83,7 @@ impl LaneTask {
     }
 }
 
-/// Waits for so long and hardly longer, on a thread of its own: timers of the runtime count whole milliseconds, and by as
+/// Waits for so long and hardly longer, on a separate thread: timers of the runtime count whole milliseconds, and by as
 /// much a write would seem slower.
 async fn exactly(time: Duration) {
     // It fails where the runtime ends.

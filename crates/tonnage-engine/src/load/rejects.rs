@@ -1,4 +1,4 @@
-//! The rejects file: JSON lines, one a bad row, mode 0600. In a store it is an object that is written anew with every
+//! The rejects file: JSON lines, one a bad row, mode 0600. In a store it is an object that is rewritten with every
 //! record, on the condition that nobody else has written it.
 //!
 //! Invariants:
@@ -249,7 +249,7 @@ impl RejectsFile {
         Ok(made)
     }
 
-    /// Takes the records of a write back. Rare, so the file is written anew.
+    /// Takes the records of a write back. Rare, so the file is rewritten.
     pub fn retract(&self, appended: &mut Appended) -> Result<()> {
         if appended.0.is_empty() {
             return Ok(());
@@ -270,7 +270,7 @@ impl RejectsFile {
         Ok(())
     }
 
-    /// Writes the file anew with the lines that `keep` keeps, in one step. False where there is none, or where another
+    /// Rewrites the file with the lines that `keep` keeps, in one step. False where there is none, or where another
     /// process has put its own into its place: nothing is done then.
     fn rewrite(&self, mut keep: impl FnMut(&[u8]) -> bool) -> Result<bool> {
         if let Some(object) = &self.object {
@@ -281,7 +281,7 @@ impl RejectsFile {
         let Some(file) = open.as_ref() else {
             return Ok(false);
         };
-        // Who writes it anew holds it. Where the file system knows no locks, the look alone has to do.
+        // Whoever rewrites it holds it. Where the file system knows no locks, the look alone has to do.
         let _ = file.lock();
         let renewed = match self.is_current(file) {
             Ok(true) => self.renew(file, keep).map(Some),
@@ -388,7 +388,7 @@ impl RejectsFile {
     }
 }
 
-/// Writes an object anew with the lines that `keep` keeps, where these are not all.
+/// Rewrites an object with the lines that `keep` keeps, where these are not all.
 fn keep_lines(object: &mut Rewritten, keep: &mut impl FnMut(&[u8]) -> bool) -> Result<()> {
     let lines = object.content().split_inclusive(|byte| *byte == b'\n');
     let kept: Vec<&[u8]> = lines

@@ -465,7 +465,7 @@ fn joined<T>(ended: Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     }
 }
 
-/// Starts what a source is to do, which may be to wait, on a thread of its own that nobody has to wait for: those of the
+/// Starts what a source is to do, which may be to wait, on a separate thread that nobody has to wait for: those of the
 /// async runtime are waited for at its end.
 pub(super) fn beside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,

@@ -41,7 +41,7 @@ pub(super) struct Selection {
     loads: &'static str,
 }
 
-/// How often the records are read anew because runs that they call unfinished have ended meanwhile.
+/// How often the records are read again because runs that they call unfinished have ended meanwhile.
 const READINGS_MAX: usize = 100;
 
 /// [`prepare`] of files: all that `inputs` name, or those that are new ([`LoadOptions::new_files`]).

@@ -248,7 +248,7 @@ pub(crate) fn match_columns(
     Ok(plan)
 }
 
-/// Whether `--columns` names the columns of a file anew: as many as its header does, some that are not there and the
+/// Whether `--columns` renames the columns of a file: as many as its header does, some that are not there and the
 /// others in their places. Otherwise it chooses among those that are there.
 pub(crate) fn replaces_header(source: &SourceSchema, options: &LoadOptions) -> bool {
     let Some(names) = options.columns.as_ref().filter(|_| source.header) else {

@@ -1,4 +1,4 @@
-//! Many streams as one source: some of them are read at once, each on a thread of its own.
+//! Many streams as one source: some of them are read at once, each on a separate thread.
 //!
 //! A block holds rows of one stream, and the blocks of a stream come in their order. What is read ahead is bounded by
 //! [`BLOCKS_AHEAD`] and the number of threads.

@@ -1,4 +1,4 @@
-//! What measuring needs: tables of its own in every member, and what these say together.
+//! What measuring needs: scratch tables in every member, and what these report together.
 //!
 //! What a table takes is added up. Members' logs are not: whether two of them are the same is not known here.
 

@@ -1,6 +1,6 @@
 //! One table over several databases of one kind: its members.
 //!
-//! Each member is a target of its own, and does all that touches rows; here is only what keeps them together:
+//! Each member is a separate target, and does all that touches rows; here is only what keeps them together:
 //! - A row belongs to the member that its shard key says (`key`), whatever is done with it and whoever asks.
 //! - The table is defined alike in all members that can be reached, or nothing is done.
 //! - A slot belongs to one member, whose own ledger moves it in the transaction of its rows (`ledger`). So a member

@@ -47,7 +47,7 @@ impl Unload {
         self
     }
 
-    /// The format, whatever the file's ending.
+    /// The format, with any file ending.
     #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.options.output.format = Some(format);
@@ -75,7 +75,7 @@ impl Unload {
         self
     }
 
-    /// Gives columns as the database's own text, whatever they hold.
+    /// Gives columns as the database's text, with any content.
     #[must_use]
     pub fn text<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
         self.options.texts = columns.into_iter().map(Into::into).collect();
@@ -89,7 +89,7 @@ impl Unload {
         self
     }
 
-    /// At most so many rows, whichever they are.
+    /// At most so many rows, any of them.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.options.limit = Some(rows);

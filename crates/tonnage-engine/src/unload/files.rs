@@ -117,7 +117,7 @@ impl Files {
         }
     }
 
-    /// Whether there is one file, whatever the jobs.
+    /// Whether there is one file, for any number of jobs.
     pub(super) fn is_one(&self) -> bool {
         matches!(self, Self::One(_))
     }

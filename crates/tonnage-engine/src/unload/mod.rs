@@ -54,11 +54,11 @@ pub struct UnloadOptions {
     pub relation: Relation,
     /// The columns wanted, in order; none for all (of a table, but for those that it computes itself).
     pub columns: Option<Vec<String>>,
-    /// Columns that come as the database's own text, whatever they hold.
+    /// Columns that come as the database's text, with any content.
     pub texts: Vec<String>,
     /// A condition in the database's own SQL.
     pub filter: Option<String>,
-    /// At most so many rows, whichever they are.
+    /// At most so many rows, any of them.
     pub limit: Option<u64>,
     /// The column whose values cut the work; none lets the target choose.
     pub split_by: Option<String>,
@@ -360,7 +360,7 @@ struct Filled {
     rows: u64,
 }
 
-/// Writes batches on a thread of its own.
+/// Writes batches on a separate thread.
 struct Writer {
     batches: Batches,
     progress: Arc<Progress>,

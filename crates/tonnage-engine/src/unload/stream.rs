@@ -1,7 +1,7 @@
 //! A snapshot's batches as one stream, read by several readers at once and handed out in the order of the splits.
 //!
-//! Each reader takes the next split that nobody has taken and fills a queue of its own for it; queues are handed out in
-//! the order of their splits. A queue ends with a mark of its own, so that a reader that is gone is not taken for a split
+//! Each reader takes the next split that nobody has taken and fills a separate queue for it; queues are handed out in
+//! the order of their splits. A queue ends with a mark, so that a reader that is gone is not taken for a split
 //! that is over. What waits is bounded by [`BATCHES_QUEUED`] a split and [`SPLITS_AHEAD`] splits a reader. A
 //! split is in one queue only, so a row comes out once. Nothing is waited for while the next split is chosen: a reader
 //! that fails must reach its queue, even if many splits of others come after its own.

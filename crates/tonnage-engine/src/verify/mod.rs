@@ -72,7 +72,7 @@ pub enum Input {
         relation: Relation,
         /// The columns that are read; none for all that the database does not compute.
         columns: Option<Vec<String>>,
-        /// Those that come as the database's own text, whatever they hold.
+        /// Those that come as the database's text, with any content.
         texts: Vec<String>,
     },
 }

@@ -185,7 +185,7 @@ async fn write_detail(
     session.execute(&update, &values).await.map(|_| ())
 }
 
-/// Writes a run's detail anew, and the rows by which it is found.
+/// Rewrites a run's detail, and the rows by which it is found.
 pub async fn rewrite(
     session: &mut dyn Session,
     tables: &Tables,
@@ -207,7 +207,7 @@ pub async fn finish(
     let run_id = handle.run_id.as_str();
     // The row is locked first, so that nothing is settled that another process finishes or forgets.
     let owned = lock(session, tables, run_id, Some(handle.epoch)).await?;
-    // A table that took the place of another has an identity of its own, and the run with it.
+    // A table that took the place of another has another identity, and the run with it.
     let mut replaced = (String::new(), String::new());
     if let Some(row) = owned {
         let found = codec::detail(run_id, &row)?;

@@ -1,7 +1,7 @@
 //! Who has a journal open.
 //!
 //! Invariants:
-//! - One process has a directory open: it has locked the directory itself, which cannot be removed and made anew
+//! - One process has a directory open: it has locked the directory itself, which cannot be removed and made again
 //!   unnoticed, and the file `lock` in it, by which earlier releases go.
 //! - Files are made in that directory only, not in another one that was put in its place.
 

@@ -10,7 +10,7 @@
 //! - A segment is let go only when the database has said that its last row is durable there.
 //! - What is not whole is never applied. In the last group it is a torn write and is cut off; anywhere else rows are
 //!   lost, and opening says which.
-//! - A journal has an identity of its own, part of the identity of its run in the ledger: the rows of a new journal are
+//! - A journal has its own identity, part of the identity of its run in the ledger: the rows of a new journal are
 //!   never taken for those of a lost one.
 //! - One process has it open, and of several copies of a journal one is gone on with: [`lock`] and [`meta`].
 //!
