@@ -1,4 +1,4 @@
-//! `scripts/watch-tests`: tests that stand are named and ended, and others are left alone.
+//! `scripts/watch-tests`: tests that hang are named and ended, and others are left alone.
 
 use std::{
     path::Path,
@@ -35,20 +35,20 @@ fn what_ends_is_passed_on_with_its_exit_code() {
 }
 
 #[test]
-fn a_test_that_stands_is_named_and_ended() {
+fn a_test_that_hangs_is_named_and_ended() {
     // It has been running for a minute when that is told, which is more than half of one.
     let ran = watched(
         &["--test-minutes", "0.5"],
         "echo 'running 2 tests'; echo 'test a::quick ... ok'; \
-         echo 'test a::stands has been running for over 60 seconds'; sleep 86400",
+         echo 'test a::hangs has been running for over 60 seconds'; sleep 86400",
     );
     assert_eq!(ran.status.code(), Some(124));
     let told = text(&ran.stdout);
     assert!(
-        told.contains("error: the tests stand: a::stands: longer than 0.5 minutes"),
+        told.contains("error: the tests hang: a::hangs: longer than 0.5 minutes"),
         "{told}"
     );
-    assert!(text(&ran.stderr).contains("a::stands"), "{}", text(&ran.stderr));
+    assert!(text(&ran.stderr).contains("a::hangs"), "{}", text(&ran.stderr));
 }
 
 #[test]
