@@ -1,12 +1,14 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit docs samples reference dist test-faults fuzz bench experiments report tools clean
+.PHONY: help demo test check unit python-test python-reference wheel docs samples reference dist test-faults fuzz bench experiments report tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
 	@echo 'make test         check and unit: all that must pass'
 	@echo 'make check        formatter, clippy and documentation, without warnings'
 	@echo 'make unit         all tests, with servers of their own'
+	@echo 'make python-test  the Python package: pytest, doctests, mypy and pyright, with servers of their own'
+	@echo 'make wheel        a wheel of the Python package and the command, by a release build, into target/wheels'
 	@echo 'make test-faults  a hundred rounds of faults against every target: an hour or two'
 	@echo 'make fuzz         what reads foreign bytes, SECONDS=600 each (ARGS="csv urls" for some; needs nightly)'
 	@echo 'make bench        side by side with other tools: medians and ratios (ARGS=--help)'
@@ -42,7 +44,22 @@ unit: tools
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null && scripts/chromium >/dev/null
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights TONNAGE_TEST_SEED=$(TONNAGE_TEST_SEED) TONNAGE_BROKEN_SEED=$(TONNAGE_BROKEN_SEED) \
-	RUST_TEST_THREADS=$(TEST_THREADS) scripts/with-servers scripts/watch-tests cargo test --workspace --locked
+	RUST_TEST_THREADS=$(TEST_THREADS) \
+	scripts/with-servers sh -c 'scripts/watch-tests cargo test --workspace --locked && scripts/python-tests'
+
+# A part of unit. TONNAGE_PYTHON_KILLS=50 kills more often.
+python-test: tools
+	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
+	scripts/with-servers scripts/python-tests $(ARGS)
+
+# The options that the functions have, after the command line's have changed.
+python-reference: tools
+	cargo build --package tonnage-python --locked
+	scripts/python-tests --collect-only >/dev/null || true
+	$(or $(CARGO_TARGET_DIR),target)/python/bin/python scripts/python-options
+
+wheel: tools
+	scripts/python-wheel
 
 # Where the table of the rounds goes, and what failed ones leave.
 FAULT_DIRECTORY := $(abspath $(or $(CARGO_TARGET_DIR),target))/faults
@@ -72,7 +89,7 @@ MDBOOK := $(abspath $(or $(CARGO_TARGET_DIR),target))/tools/bin/mdbook
 docs: tools $(MDBOOK)
 	cargo build --release --locked --package tonnage-cli
 	TONNAGE_TEST_BINARY=$(abspath $(RELEASE)) cargo test --workspace --locked --test it readme
-	cargo test --workspace --locked --bin tonnage reference
+	cargo test --workspace --locked --lib reference
 	$(MDBOOK) build --dest-dir $(abspath $(or $(CARGO_TARGET_DIR),target))/book
 
 # What the README and the tutorials show, printed by the release build.
@@ -83,7 +100,7 @@ samples: tools
 
 # Each test compares a page with the code; to write it is the same run.
 reference: tools
-	INSTA_UPDATE=always cargo test --workspace --locked --bin tonnage reference
+	INSTA_UPDATE=always cargo test --workspace --locked --lib reference
 
 $(MDBOOK):
 	cargo install --locked --root $(abspath $(or $(CARGO_TARGET_DIR),target))/tools mdbook@0.5.4 --no-default-features --features search

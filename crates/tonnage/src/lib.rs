@@ -45,8 +45,8 @@ pub mod targets;
 
 pub use tonnage_bench::measure;
 pub use tonnage_core::{
-    convert, error, extent, getter, instruments, ledger, operation, parse, preparation, reader, reject,
-    report, router, schema, slot, source, statement, stop, table, target, types,
+    convert, driver, error, extent, getter, instruments, ledger, operation, parse, preparation, reader,
+    reject, report, router, schema, slot, source, statement, stop, table, target, types,
 };
 /// An example:
 ///

@@ -3,10 +3,14 @@
 use std::path::Path;
 
 use clap::Args;
-use tonnage::{Error, Result, plan::LoadOptions, table::TableName};
+use tonnage::{
+    Error, Result,
+    plan::{LedgerPlace, LoadOptions},
+    table::TableName,
+};
 
-use super::rows::{ColumnTypes, RowsArgs, Task, Usage, Verifying};
-use crate::{Ending, options::pair, paths::Paths};
+use super::rows::{ColumnTypes, Place, Rows, RowsArgs, RowsFrom, Task, Usage, Verifying};
+use crate::{Ending, described::Given, options::pair, paths::Paths};
 
 /// Run an INSERT, UPDATE, DELETE or MERGE with :name parameters for every row of files, exactly once
 #[derive(Debug, Args)]
@@ -47,6 +51,26 @@ pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
     if let Some(path) = args.sql.strip_prefix('@') {
         paths.reads("--sql", Path::new(path));
     }
+    let task = task(args)?;
+    args.rows.carry_out(&args.places, USAGE, task, paths, quiet).await
+}
+
+/// The rows `from` the program or of its files, for a database at hand.
+pub fn rows(args: &ExecArgs, given: Given, place: Place) -> Result<Rows> {
+    let mut task = task(args)?;
+    let from = match given {
+        Given::Inputs(inputs) => args.rows.files(&inputs, &task)?,
+        Given::Source { source, in_one } => {
+            let options = &mut task.options;
+            let has_ledger = options.ledger != LedgerPlace::None;
+            options.single_transaction |= in_one && args.rows.goes_in_one_transaction() && has_ledger;
+            RowsFrom::Source(source)
+        }
+    };
+    Ok(args.rows.rows(from, place, task))
+}
+
+fn task(args: &ExecArgs) -> Result<Task> {
     let statement = match args.sql.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(path).map_err(|error| {
             Error::config(format!("--sql @{path}: {error}"))
@@ -61,10 +85,9 @@ pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
         types,
         ..args.rows.options(TableName::bare(""))?
     };
-    let task = Task {
+    Ok(Task {
         options,
         epochs,
         verifying: Verifying::No,
-    };
-    args.rows.carry_out(&args.places, USAGE, task, paths, quiet).await
+    })
 }

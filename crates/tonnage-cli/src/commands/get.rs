@@ -258,6 +258,11 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
+/// The keys that the arguments name.
+pub fn key_source(args: &GetArgs) -> Result<Box<dyn Source>> {
+    keys(args, &args.key_arguments)?.open()
+}
+
 /// Where keys come from.
 enum Keys {
     Arguments(Vec<String>),
@@ -326,7 +331,8 @@ fn keys(args: &GetArgs, key_arguments: &[String]) -> Result<Keys> {
     })
 }
 
-fn options(args: &GetArgs) -> Result<GetOptions> {
+/// What is asked for, the keys aside.
+pub fn options(args: &GetArgs) -> Result<GetOptions> {
     let end = |inclusive: &Option<String>, exclusive: &Option<String>| {
         let text = |value: &String, inclusive| RangeText {
             value: value.clone(),

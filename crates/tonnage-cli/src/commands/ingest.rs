@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tonnage::{
     Buffer, Error, ErrorKind, Result,
     buffer::{AREA_BYTES_MAX, Ack, BufferOptions, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
+    driver::Connector,
     operation::{Durability, Mode},
     report::{Counted, Grouped},
     targets::connector,
@@ -323,7 +324,20 @@ async fn open(args: &IngestArgs, rejected: &Rejected) -> Result<Buffer> {
         );
     }
     let password = args.connection.password(&args.target)?;
-    let mut options = BufferOptions::connecting(connector(&args.target, password), args.table.parse()?)
+    let mut options = options(args, connector(&args.target, password))?;
+    if args.ack == AckName::Committed {
+        let rejected = rejected.clone();
+        options = options.on_reject(move |reject| {
+            rejected.set().insert(reject.row);
+        });
+    }
+    // Rows are put one after another without waiting; what is printed waits instead.
+    options.ack(Ack::Accepted).open().await
+}
+
+/// A buffer as the arguments describe it, of a database that is connected to when it is opened.
+pub fn options(args: &IngestArgs, connector: Connector) -> Result<BufferOptions> {
+    let mut options = BufferOptions::connecting(connector, args.table.parse()?)
         .mode(
             match args.mode {
                 ModeName::Insert => Mode::Insert,
@@ -367,14 +381,11 @@ async fn open(args: &IngestArgs, rejected: &Rejected) -> Result<Buffer> {
         }
         None => {}
     }
-    if args.ack == AckName::Committed {
-        let rejected = rejected.clone();
-        options = options.on_reject(move |reject| {
-            rejected.set().insert(reject.row);
-        });
-    }
-    // Rows are put one after another without waiting; what is printed waits instead.
-    options.ack(Ack::Accepted).open().await
+    Ok(options.ack(match args.ack {
+        AckName::Accepted => Ack::Accepted,
+        AckName::Journaled => Ack::Journaled,
+        AckName::Committed => Ack::Committed,
+    }))
 }
 
 /// Prints the numbers of rows after `from` as the mark reaches them, until the buffer has ended.

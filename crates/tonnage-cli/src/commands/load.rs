@@ -5,12 +5,12 @@ use tonnage::{
     Error, Result,
     operation::Mode,
     parse::EpochUnit,
-    plan::{Create, LoadOptions, Sort},
+    plan::{Create, LedgerPlace, LoadOptions, Sort},
     sources::Scan,
 };
 
-use super::rows::{ColumnTypes, RowsArgs, Task, Usage, Verifying};
-use crate::{Ending, options::pair, paths::Paths};
+use super::rows::{ColumnTypes, Place, Rows, RowsArgs, RowsFrom, Task, Usage, Verifying};
+use crate::{Ending, described::Given, options::pair, paths::Paths};
 
 /// Load files into a table: every row once, bad ones put aside, resumable
 #[derive(Debug, Args)]
@@ -142,24 +142,46 @@ const USAGE: Usage = Usage {
 
 /// Loads; the summary goes to standard error.
 pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
-    let (options, epochs) = options(args)?;
+    let task = task(args)?;
+    let options = &task.options;
     if args.rows.headerless() && options.columns.is_none() && options.create != Create::No {
         tracing::info!("without a header the new table's columns are c1, c2 ..; --columns names them");
     }
-    let paths = Paths::default();
-    let task = Task {
+    args.rows
+        .carry_out(&args.places, USAGE, task, Paths::default(), quiet)
+        .await
+}
+
+/// The rows `from` the program or of its files, into a database at hand.
+pub fn rows(args: &LoadArgs, given: Given, place: Place) -> Result<Rows> {
+    let mut task = task(args)?;
+    let options = &mut task.options;
+    let from = match given {
+        Given::Inputs(inputs) => args.rows.files(&inputs, &task)?,
+        Given::Source { source, in_one } => {
+            let is_apart = options.recreate || options.rebuild_indexes || options.ledger == LedgerPlace::None;
+            options.single_transaction |= in_one && args.rows.goes_in_one_transaction() && !is_apart;
+            RowsFrom::Source(source)
+        }
+    };
+    Ok(args.rows.rows(from, place, task))
+}
+
+/// Reads the arguments.
+fn task(args: &LoadArgs) -> Result<Task> {
+    let (options, epochs) = options(args)?;
+    Ok(Task {
         options,
         epochs,
         verifying: match args.verify {
             true => Verifying::Yes,
             false => Verifying::No,
         },
-    };
-    args.rows.carry_out(&args.places, USAGE, task, paths, quiet).await
+    })
 }
 
 /// What to do, and the columns whose instants are numbers.
-fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
+pub fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
     let ColumnTypes { mut types, epochs } = ColumnTypes::parse(&args.types)?;
     if args.create.is_none() && !args.add_columns {
         // The column has its own type: how its values are written is all that is said of it.

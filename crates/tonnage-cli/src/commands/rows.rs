@@ -364,6 +364,36 @@ impl RowsArgs {
         })
     }
 
+    /// `inputs` as the arguments say that they are read.
+    pub fn files(&self, inputs: &[String], task: &Task) -> Result<RowsFrom> {
+        let mut text = self.read.text_options()?;
+        text.timezone = task.options.timezone.clone();
+        text.scan = task.options.scan;
+        text.formats.epochs = task.epochs.clone();
+        Ok(RowsFrom::Inputs {
+            inputs: inputs.to_vec(),
+            relation: self.read.relation(inputs)?,
+            format: self.read.format(),
+            text: Box::new(text),
+        })
+    }
+
+    /// Whether nothing was asked for that a single transaction does not go with.
+    pub fn goes_in_one_transaction(&self) -> bool {
+        let is_plain = self.jobs.is_none() && self.jobs_per_shard.is_none() && !self.shards.are_given();
+        is_plain && self.method != MethodName::Single
+    }
+
+    /// What is to be done with the rows `from` somewhere.
+    pub fn rows(&self, from: RowsFrom, place: Place, task: Task) -> Rows {
+        Rows {
+            from,
+            place,
+            ledger: self.ledger.clone(),
+            task,
+        }
+    }
+
     /// Moves the rows of `places`, of which the last is the database, as `task` says. The summary goes to standard
     /// error. `usage` is shown where a place is missing; `paths` are files that are named besides.
     pub async fn carry_out(
@@ -374,21 +404,11 @@ impl RowsArgs {
         paths: Paths,
         quiet: bool,
     ) -> Result<Ending> {
-        let Task {
-            options,
-            epochs,
-            verifying,
-        } = task;
         let (inputs, databases) = self.read.places(places, &self.shards, usage)?;
         let place = self.shards.place(databases)?;
-        let mut text = self.read.text_options()?;
-        text.timezone = options.timezone.clone();
-        text.scan = options.scan;
-        text.formats.epochs = epochs;
-        let format = self.read.format();
-        let relation = self.read.relation(inputs)?;
+        let from = self.files(inputs, &task)?;
         let mut paths = paths;
-        paths.sources(inputs, format);
+        paths.sources(inputs, self.read.format());
         paths.databases(databases);
         if let LedgerChoice::File(path) = &self.ledger {
             paths.writes("--ledger", Some(path));
@@ -397,17 +417,7 @@ impl RowsArgs {
         paths.report(self.report.as_deref());
         paths.check()?;
         let password = self.connection.password(place.first())?;
-        let rows = Rows {
-            inputs: inputs.to_vec(),
-            relation,
-            format,
-            text,
-            place,
-            password,
-            ledger: self.ledger.clone(),
-            options,
-            verifying,
-        };
+        let rows = self.rows(from, Place::Named(place, password), task);
         // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
         let preparing = tokio::spawn(rows.prepare());
         let prepared = async {
@@ -475,33 +485,75 @@ impl RowsArgs {
     }
 }
 
+/// Where rows come from.
+pub enum RowsFrom {
+    /// Files, or a database of which `relation` says what is read.
+    Inputs {
+        inputs: Vec<String>,
+        relation: Option<Relation>,
+        format: Option<Format>,
+        text: Box<TextOptions>,
+    },
+    /// The program that this is part of.
+    Source(Box<dyn Source>),
+}
+
+/// The database that rows go to.
+pub enum Place {
+    /// To be connected to.
+    Named(TargetArgs, Option<Password>),
+    /// At hand, and what it is called.
+    Connected(Arc<dyn Target>, String),
+}
+
+impl Place {
+    async fn connected(self) -> Result<(Arc<dyn Target>, String)> {
+        match self {
+            Self::Named(place, password) => Ok((place.connect(password).await?, place.shown())),
+            Self::Connected(target, shown) => Ok((target, shown)),
+        }
+    }
+}
+
 /// What is known before anything is opened.
-struct Rows {
-    inputs: Vec<String>,
-    relation: Option<Relation>,
-    format: Option<Format>,
-    text: TextOptions,
-    place: TargetArgs,
-    password: Option<Password>,
+pub struct Rows {
+    from: RowsFrom,
+    place: Place,
     ledger: LedgerChoice,
-    options: LoadOptions,
-    verifying: Verifying,
+    task: Task,
 }
 
 impl Rows {
-    /// Opens source and database, and decides; writes nothing.
-    async fn prepare(self) -> Result<(Prepared, Option<AfterLoad>)> {
+    /// Opens source and database, and decides; writes nothing. With --verify also what compares afterwards.
+    pub async fn prepare(self) -> Result<(Prepared, Option<AfterLoad>)> {
         let Self {
-            inputs,
-            relation,
-            format,
-            text,
+            from,
             place,
-            password,
             ledger,
-            options,
-            verifying,
+            task,
         } = self;
+        let Task {
+            options, verifying, ..
+        } = task;
+        let (inputs, relation, format, text) = match from {
+            RowsFrom::Inputs {
+                inputs,
+                relation,
+                format,
+                text,
+            } => (inputs, relation, format, text),
+            RowsFrom::Source(source) => {
+                if verifying == Verifying::Yes || options.new_files {
+                    return Err(Error::config(
+                        "--verify and --new-files are for files, and the rows come from the program",
+                    )
+                    .hint("leave them out, or write the rows to a file first"));
+                }
+                let (target, shown) = place.connected().await?;
+                ledger.apply(&*target)?;
+                return Ok((prepare(target, shown, source, options).await?, None));
+            }
+        };
         if verifying == Verifying::Yes && relation.is_some() {
             return Err(Error::config(
                 "--verify reads the input again, and a database may have changed by then",
@@ -509,9 +561,8 @@ impl Rows {
             .hint("compare afterwards: tonnage verify SOURCE TARGET -t TABLE --source-table TABLE"));
         }
         if options.new_files && verifying == Verifying::No {
-            let target = place.connect(password).await?;
+            let (target, shown) = place.connected().await?;
             ledger.apply(&*target)?;
-            let shown = place.shown();
             let prepared = prepare_files(target, shown, &inputs, format, &text, options).await;
             return prepared.map(|prepared| (prepared, None));
         }
@@ -526,9 +577,9 @@ impl Rows {
             ))
             .hint("write it to a file first, or leave --verify out"));
         }
-        let target = place.connect(password).await?;
+        let (target, shown) = place.connected().await?;
         ledger.apply(&*target)?;
-        let prepared = prepare(target, place.shown(), source, options).await?;
+        let prepared = prepare(target, shown, source, options).await?;
         let check = match verifying {
             Verifying::No => return Ok((prepared, None)),
             Verifying::Yes => prepared.verification(sources::open(&inputs, format, &text)?)?,

@@ -204,7 +204,8 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-fn options(args: &UnloadArgs) -> Result<UnloadOptions> {
+/// What is unloaded and where to.
+pub fn options(args: &UnloadArgs) -> Result<UnloadOptions> {
     let relation = match (&args.table, &args.query) {
         (Some(table), _) => Relation::Table(table.parse()?),
         (None, Some(query)) => Relation::Query(query.clone()),

@@ -1,0 +1,67 @@
+"""Bulk in and bulk out for databases: every row once, and accounted for.
+
+``load``, ``unload``, ``get``, ``execute`` and ``bulk_put`` do one thing with a database, ``connect`` is for several;
+``tonnage.aio`` has the same for asyncio. Options have the names of the command's, with underscores.
+"""
+
+from __future__ import annotations
+
+from ._database import (
+    Buffer,
+    Database,
+    Entry,
+    Failure,
+    Progress,
+    bulk_put,
+    connect,
+    execute,
+    get,
+    load,
+    plan,
+    unload,
+)
+from ._errors import (
+    ConfigError,
+    DatabaseError,
+    Error,
+    InputError,
+    InterruptedError,
+    RejectedError,
+    SchemaError,
+)
+from ._report import BufferReport, GetReport, Plan, PutReport, Report, RowCounts, UnloadReport
+from ._stream import Found, Rows
+from ._tonnage import Stop, __version__
+
+__all__ = [
+    "Buffer",
+    "BufferReport",
+    "ConfigError",
+    "Database",
+    "DatabaseError",
+    "Entry",
+    "Error",
+    "Failure",
+    "Found",
+    "GetReport",
+    "InputError",
+    "InterruptedError",
+    "Plan",
+    "Progress",
+    "PutReport",
+    "RejectedError",
+    "Report",
+    "RowCounts",
+    "Rows",
+    "SchemaError",
+    "Stop",
+    "UnloadReport",
+    "__version__",
+    "bulk_put",
+    "connect",
+    "execute",
+    "get",
+    "load",
+    "plan",
+    "unload",
+]

@@ -1,0 +1,198 @@
+"""The same for :mod:`asyncio`: each call is a coroutine, and the event loop goes on while the engine works.
+
+A task that is cancelled stops its run: what is being written is finished, and the account is the ``report`` of the
+``CancelledError``, and in its notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from . import _database
+from ._errors import InterruptedError
+from ._tonnage import Stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from types import TracebackType
+    from typing import Any, ParamSpec, TypeVar
+
+    from ._database import Url
+    from ._report import BufferReport, Plan, PutReport, Report
+    from ._stream import Found, Rows
+    from ._tonnage import Batch
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+
+__all__ = ["Buffer", "Database", "batches", "bulk_put", "connect", "execute", "get", "load", "plan", "unload"]
+
+
+async def _away(call: Callable[[], T]) -> T:
+    """Do a call on another thread."""
+    return await asyncio.get_running_loop().run_in_executor(None, call)
+
+
+async def _stoppable(call: Callable[..., T], options: dict[str, Any]) -> T:
+    """Do a call on another thread; who cancels it stops it, and waits until it has stopped."""
+    loop = asyncio.get_running_loop()
+    stop = options.setdefault("stop", None) or Stop()
+    options["stop"] = stop
+    told = options.get("progress")
+    if callable(told):
+        options["progress"] = lambda progress: loop.call_soon_threadsafe(told, progress)
+    work = loop.run_in_executor(None, partial(call, **options))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError as cancelled:
+        stop.request()
+        try:
+            await work
+        except InterruptedError as interrupted:
+            if interrupted.report is not None:
+                cancelled.report = interrupted.report  # type: ignore[attr-defined]
+                cancelled.add_note(str(interrupted.report))
+        except Exception as error:
+            cancelled.add_note(str(error))
+        raise
+
+
+async def load(source: Any, url: Url, table: str, **options: Any) -> Report:
+    """Load rows into a table: :func:`tonnage.load`."""
+    return await _stoppable(partial(_database.load, source, url, table), options)
+
+
+async def execute(statement: str, source: Any, url: Url, **options: Any) -> Report:
+    """Run a statement for every row: :func:`tonnage.execute`."""
+    return await _stoppable(partial(_database.execute, statement, source, url), options)
+
+
+async def unload(url: Url, table: str | None = None, **options: Any) -> Any:
+    """Read a table or a query: :func:`tonnage.unload`. Read the rows with :func:`batches`."""
+    return await _stoppable(partial(_database.unload, url, table), options)
+
+
+async def get(url: Url, keys: Any, table: str, **options: Any) -> Found:
+    """Find rows by their keys: :func:`tonnage.get`."""
+    return await _away(partial(_database.get, url, keys, table, **options))
+
+
+async def plan(source: Any, url: Url, table: str | None = None, **options: Any) -> Plan:
+    """Say what would be done: :func:`tonnage.plan`."""
+    return await _away(partial(_database.plan, source, url, table, **options))
+
+
+async def bulk_put(url: Url, table: str, streams: Iterable[Any], **options: Any) -> PutReport:
+    """Put many streams of entries: :func:`tonnage.bulk_put`. Callbacks are called on other threads."""
+    return await _stoppable(partial(_database.bulk_put, url, table, streams), options)
+
+
+async def batches(rows: Rows) -> AsyncIterator[Batch]:
+    """The batches of rows, one after another."""
+    iterator = iter(rows)
+    while (batch := await _away(partial(next, iterator, None))) is not None:
+        yield batch
+
+
+class Buffer:
+    """A buffer: :class:`tonnage.Buffer`, whose calls are coroutines."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self, buffer: _database.Buffer) -> None:
+        self._buffer = buffer
+
+    @property
+    def committed(self) -> int:
+        """All rows up to this one are in the table or in the rejects."""
+        return self._buffer.committed
+
+    async def put(self, row: Any, *, producer: str | None = None, number: int | None = None) -> int:
+        """Put a row; its number, once it is as safe as ``ack`` says."""
+        return await _away(partial(self._buffer.put, row, producer=producer, number=number))
+
+    async def put_many(self, rows: Any) -> int:
+        """Put the rows of a frame or an iterable; the number of the last one."""
+        return await _away(partial(self._buffer.put_many, rows))
+
+    async def wait(self, number: int) -> None:
+        """Wait until row ``number`` is in the table or in the rejects."""
+        await _away(partial(self._buffer.wait, number))
+
+    async def flush(self) -> None:
+        """Drain what was put before."""
+        await _away(self._buffer.flush)
+
+    async def close(self) -> BufferReport:
+        """Drain all and end; the account."""
+        return await _away(self._buffer.close)
+
+    async def stop(self) -> BufferReport:
+        """End without waiting for the database."""
+        return await _away(self._buffer.stop)
+
+    async def __aenter__(self) -> Buffer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Database:
+    """A database: :class:`tonnage.Database`, whose calls are coroutines."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, url: Url, *, shard_by: Sequence[str] = ()) -> None:
+        self._database = _database.Database(url, shard_by=shard_by)
+
+    @property
+    def url(self) -> str:
+        """The URL, without its password."""
+        return self._database.url
+
+    async def __aenter__(self) -> Database:
+        await _away(self._database.__enter__)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _away(self._database.close)
+
+    async def load(self, source: Any, table: str, **options: Any) -> Report:
+        """Load rows into a table."""
+        return await load(source, self._database, table, **options)
+
+    async def execute(self, statement: str, source: Any, **options: Any) -> Report:
+        """Run a statement for every row."""
+        return await execute(statement, source, self._database, **options)
+
+    async def unload(self, table: str | None = None, **options: Any) -> Any:
+        """Read a table or a query."""
+        return await unload(self._database, table, **options)
+
+    async def get(self, keys: Any, table: str, **options: Any) -> Found:
+        """Find rows by their keys."""
+        return await get(self._database, keys, table, **options)
+
+    async def plan(self, source: Any, table: str | None = None, **options: Any) -> Plan:
+        """Say what would be done."""
+        return await plan(source, self._database, table, **options)
+
+    async def bulk_put(self, table: str, streams: Iterable[Any], **options: Any) -> PutReport:
+        """Put many streams of entries."""
+        return await bulk_put(self._database, table, streams, **options)
+
+    async def buffer(self, table: str, **options: Any) -> Buffer:
+        """Open a buffer."""
+        return Buffer(await _away(partial(self._database.buffer, table, **options)))
+
+
+def connect(url: Url, *, shard_by: Sequence[str] = ()) -> Database:
+    """Name a database, for several calls: an asynchronous context manager."""
+    return Database(url, shard_by=shard_by)

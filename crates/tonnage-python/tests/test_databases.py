@@ -1,0 +1,101 @@
+"""Rows in and out of every kind of database."""
+
+import pandas
+import polars
+import pyarrow
+import pytest
+
+import tonnage
+
+ROWS = 5_000
+
+
+@pytest.fixture
+def frame():
+    return polars.DataFrame(
+        {"id": range(ROWS), "name": [f"n{i}" for i in range(ROWS)], "value": [i / 4 for i in range(ROWS)]}
+    )
+
+
+def test_a_frame_goes_in_and_comes_out_as_it_was(place, frame):
+    report = tonnage.load(frame, place.url, place.table, create="missing", key=["id"])
+    assert (report.state, report.rows.read, report.rows.written) == ("finished", ROWS, ROWS)
+    assert place.count() == ROWS
+    out = tonnage.unload(place.url, place.table).to_polars()
+    out = out.with_columns(polars.col("id").cast(polars.Int64)).sort("id").select(frame.columns)
+    assert out.equals(frame)
+
+
+def test_rows_are_replaced_by_key(place, frame):
+    with tonnage.connect(place.url) as db:
+        db.load(frame, place.table, create="missing", key=["id"])
+        changed = frame.with_columns(value=polars.col("value") + 1000)
+        report = db.load(changed, place.table, mode="upsert", key=["id"])
+        assert report.rows.written == ROWS
+        assert place.count() == ROWS
+        found = db.get([7, ROWS + 1], place.table, columns=["id", "value"])
+        assert found.missing == [ROWS + 1]
+        assert [(row["id"], row["value"]) for row in found.to_pylist()] == [(7, 7 / 4 + 1000)]
+
+
+def test_dicts_and_tuples_are_rows(place):
+    rows = [{"id": n, "name": f"n{n}"} for n in range(100)]
+    tonnage.load(rows, place.url, place.table, create="missing", key=["id"])
+    tuples = ((n, f"n{n}") for n in range(100, 200))
+    report = tonnage.load(tuples, place.url, place.table, columns=["id", "name"])
+    assert report.rows.written == 100
+    assert place.count() == 200
+
+
+def test_files_are_loaded_and_resumed_as_finished(place, frame, tmp_path):
+    path = tmp_path / "frame.parquet"
+    frame.write_parquet(path)
+    tonnage.load(path, place.url, place.table, create="missing", key=["id"])
+    again = tonnage.load(path, place.url, place.table, resume=True)
+    assert again.state == "nothing to do"
+    assert place.count() == ROWS
+
+
+def test_a_statement_runs_for_every_row(transactional, frame):
+    place = transactional
+    tonnage.load(frame, place.url, place.table, create="missing", key=["id"])
+    statement = f"update {place.table} set value = value + :more where id = :id"
+    report = tonnage.execute(statement, [{"id": n, "more": 2} for n in range(10)], place.url)
+    assert report.rows.written == 10
+    assert place.count("sum(value)") == pytest.approx(frame["value"].sum() + 20)
+
+
+def test_rows_of_the_program_are_all_there_or_none(transactional):
+    place = transactional
+    place.run(f"create table {place.table} (id int primary key)")
+
+    def rows():
+        for n in range(50_000):
+            yield {"id": n}
+        raise RuntimeError("the program fails")
+
+    with pytest.raises(tonnage.InputError, match="RuntimeError: the program fails") as failed:
+        tonnage.load(rows(), place.url, place.table)
+    assert isinstance(failed.value.__cause__, RuntimeError)
+    assert place.count() == 0
+
+
+def test_a_put_waits_until_its_row_is_there(transactional):
+    place = transactional
+    tonnage.load([{"id": 0, "name": "first"}], place.url, place.table, create="missing", key=["id"])
+    with tonnage.connect(place.url).buffer(place.table) as buffer:
+        number = buffer.put({"id": 1, "name": "second"})
+        buffer.put_many([{"id": n, "name": "more"} for n in range(2, 50)])
+        last = buffer.put_many(pyarrow.table({"id": pyarrow.array(range(50, 60)), "name": ["x"] * 10}))
+        assert number == 1
+        buffer.wait(last)
+        assert buffer.committed >= last
+        assert place.count() == 60
+    assert buffer.close().data["rows"]["written"] == 59
+
+
+def test_pandas_out_and_in_again(transactional, frame):
+    place = transactional
+    tonnage.load(frame.to_pandas(), place.url, place.table, create="missing", key=["id"])
+    out = tonnage.unload(place.url, place.table).to_pandas().sort_values("id").reset_index(drop=True)
+    pandas.testing.assert_frame_equal(out[["id", "name", "value"]], frame.to_pandas(), check_dtype=False)
