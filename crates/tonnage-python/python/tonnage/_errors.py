@@ -110,28 +110,29 @@ def _in_python(text: str) -> str:
     """Options of the command line as those of a function: ``--batch-rows N`` is ``batch_rows=N``."""
     import re
 
-    def flags() -> set[str]:
-        from . import _tonnage
+    from . import _tonnage
 
-        return {name for command in ("load", "exec", "unload", "get", "ingest")
-                for name, takes, _, _ in _tonnage.options(command) if takes == "flag"}
-
-    known: set[str] | None = None
+    commands = ("load", "exec", "unload", "get", "ingest")
+    options = [option for command in commands for option in _tonnage.options(command)]
+    flags = {name for name, takes, _, _ in options if takes == "flag"}
+    words = {name: values for name, _, values, _ in options if values}
 
     def named(found: re.Match[str]) -> str:
-        nonlocal known
         name, value = found.group(1), found.group(2)
         if name in _NAMES:
             return _NAMES[name] + (value or "").strip(" =")
-        if known is None:
-            known = flags()
-        if name in known:
+        if name in flags:
             return name.replace("-", "_") + "=True" + (value or "").replace("=", " ", 1)
         return name.replace("-", "_") + "=" + (value or "").strip(" =")
 
     text = re.sub(r"(?<![\w-])--type ([^\s=]+)=([^\s;,]+(?:\([^)]*\))?)(?<![).])", r'types={"\1": "\2"}', text)
     text = re.sub(r"(?<![\w-])--create(?![=\w-])", 'create="missing"', text)
     text = re.sub(r"(?<![\w-])--([a-z][a-z-]*[a-z])((?:=| )[A-Z][A-Z,=]*\b|=[a-z]+)?", named, text)
+    for name, values in words.items():
+        # A value that follows is one word of those that there are.
+        pattern = rf"\b{name.replace('-', '_')}= ?({'|'.join(map(re.escape, values))})\b"
+        text = re.sub(pattern, rf'{name.replace("-", "_")}="\1"', text)
+    text = re.sub(r"\b([a-z_]+=) <\w+>", r"\1", text)
     return re.sub(r"(?<![\w-])-t(?= )", "table", text)
 
 

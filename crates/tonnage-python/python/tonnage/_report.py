@@ -16,7 +16,7 @@ class Account:
     Attributes
     ----------
     data : dict
-        What ``--report`` of the command writes: docs/reference/reports.md has every entry.
+        What ``--report`` of the command writes: docs/reference/report.md has every entry.
     """
 
     data: dict[str, Any]
