@@ -181,14 +181,17 @@ fn all_that_stands_against_a_table_is_said_at_once() {
     let many = (0..2_100).map(|n| format!("c{n}")).collect::<Vec<_>>().join(",");
     let folded = "Id,id,NAME,name,x\n1,2,3,4,5\n".to_owned();
     let names = format!("{},{},x\n1,2,3\n", long("q"), long("z"));
+    // Names that were asked for are not fitted.
+    let asked = "--columns Id,id,NAME,name,x";
+    let asked_long = format!("--columns {},{},x", long("q"), long("z"));
     let texts = format!("a,b\n{},{}\n", "x".repeat(500), "y".repeat(500));
     // Where, the rows, options, and what is said.
     type Case<'a> = (Database, &'a str, &'a str, &'a [&'a str]);
     let cases: &[Case<'_>] = &[
-        (Sqlite, &folded, "", &["'Id' and 'id'", "'NAME' and 'name'"]),
-        (MariaDb, &folded, "", &["'Id' and 'id'", "'NAME' and 'name'"]),
-        (Postgres, &names, "", &["'qqqq", "'zzzz", "--map"]),
-        (MariaDb, &names, "", &["'qqqq", "'zzzz", "--map"]),
+        (Sqlite, &folded, asked, &["'Id' and 'id'", "'NAME' and 'name'"]),
+        (MariaDb, &folded, asked, &["'Id' and 'id'", "'NAME' and 'name'"]),
+        (Postgres, &names, &asked_long, &["'qqqq", "'zzzz", "--map"]),
+        (MariaDb, &names, &asked_long, &["'qqqq", "'zzzz", "--map"]),
         (Sqlite, &many, "", &["2100 columns", "2000", "--columns"]),
         (Postgres, &many, "", &["2100 columns", "1600", "--columns"]),
         (MariaDb, &many, "", &["2100 columns", "1017", "--columns"]),
@@ -207,6 +210,19 @@ fn all_that_stands_against_a_table_is_said_at_once() {
             assert!(ran.stderr.contains(words), "{database:?} {words}: {}", ran.stderr);
         }
         assert_eq!(place.run("load rows.csv {db} -t made").code, Some(1));
+    }
+    for (database, csv, said) in [
+        (Sqlite, &folded, "'id' is called 'id_2'"),
+        (MariaDb, &folded, "'name' is called 'name_2'"),
+        (Postgres, &names, "is called 'qqqq"),
+        (MariaDb, &names, "is called 'zzzz"),
+    ] {
+        let place = TestDatabase::with(database, "", &[("rows.csv", csv)]);
+        for _ in 0..2 {
+            let ran = place.run("load rows.csv {db} -t made --create --restart");
+            assert_eq!(ran.code, Some(0), "{database:?}: {}", ran.stderr);
+            assert!(ran.stderr.contains(said), "{database:?}: {}", ran.stderr);
+        }
     }
     // Names that differ by case are two to PostgreSQL, and are given others where they are one.
     let place = TestDatabase::with(Postgres, "", &[("rows.csv", &folded)]);

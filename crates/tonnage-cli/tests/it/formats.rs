@@ -167,7 +167,7 @@ fn the_same_rows_come_out_of_every_format() {
 #[test]
 fn what_is_not_of_the_encoding_is_a_bad_row() {
     let place = TestDatabase::with(Database::Sqlite, TABLE, &[]);
-    place.write("orders.csv", b"id,name\n1,Zo\xeb\n2,Anna\n");
+    place.write("orders.csv", b"id,name\n1,Zo\xff\n2,Anna\n");
     let ran = place.run("load orders.csv {db} -t orders");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(
@@ -178,7 +178,7 @@ fn what_is_not_of_the_encoding_is_a_bad_row() {
     place.load("orders.csv {db} -t orders --encoding latin1");
     assert_eq!(
         place.sql("SELECT hex(name) FROM orders ORDER BY id"),
-        ["5A6FC3AB", "416E6E61"]
+        ["5A6FC3BF", "416E6E61"]
     );
 }
 

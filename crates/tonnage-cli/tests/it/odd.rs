@@ -232,16 +232,102 @@ fn an_option_that_a_value_contradicts_refuses_it() {
 }
 
 #[test]
-fn character_sets_are_told_on_request() {
+fn character_sets_are_told_where_they_are_clear() {
     let place = place(&[]);
     std::fs::write(place.path("x.csv"), b"a,b\n1,Fran\xe7ois d\xe9j\xe0\n").expect("there is room");
-    let refused = place.run("load x.csv {db} -t t");
+    for said in ["--encoding utf-8", "--format csv"] {
+        let refused = place.run(&format!("load x.csv {{db}} -t t {said}"));
+        assert_eq!(refused.code, Some(1));
+        assert!(refused.stderr.contains("--encoding"), "{}", refused.stderr);
+    }
+    for said in ["", "--encoding auto"] {
+        let loaded = place.run(&format!("load x.csv {{db}} -t t --truncate --restart {said}"));
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+        assert!(loaded.stderr.contains("windows-1252"), "{}", loaded.stderr);
+        assert_eq!(place.sql("SELECT b FROM t"), ["François déjà"]);
+    }
+    // A byte that could be anything.
+    std::fs::write(place.path("y.csv"), b"a,b\n1,x\xff\n").expect("there is room");
+    let refused = place.run("load y.csv {db} -t t");
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("--encoding"), "{}", refused.stderr);
-    let loaded = place.run("load x.csv {db} -t t --encoding auto");
+}
+
+#[test]
+fn rows_that_lack_fields_are_said_and_have_nulls() {
+    let place = place(&[
+        ("short.csv", "a,b,c\n1,x,2\n3\n4,y\n5,z,6\n"),
+        ("long.csv", "a,b\n1,x,,\n2,y\n"),
+        ("cut.csv", "a,b,c\n1,x,2\n3,y\nz,4\n"),
+        ("notes.csv", "a,b\nx,1\ny,2\n\nSource: z\n"),
+    ]);
+    let cases = [
+        (
+            "short",
+            "have fewer fields than the header",
+            vec!["1|x|2", "3|-|-", "4|y|-", "5|z|6"],
+        ),
+        ("long", "nothing in them", vec!["1|x", "2|y"]),
+        ("notes", "'Source: z'", vec!["x|1", "y|2"]),
+    ];
+    for (name, note, rows) in cases {
+        let loaded = place.run(&format!("load {name}.csv {{db}} -t {name} --create"));
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+        assert!(loaded.stderr.contains(note), "{}", loaded.stderr);
+        let columns = if rows[0].matches('|').count() == 2 {
+            "a || '|' || coalesce(b, '-') || '|' || coalesce(c, '-')"
+        } else {
+            "a || '|' || b"
+        };
+        assert_eq!(
+            place.sql(&format!("SELECT {columns} FROM {name} ORDER BY a")),
+            rows
+        );
+        let refused = place.run(&format!(
+            "load {name}.csv {{db}} -t {name} --format csv --restart"
+        ));
+        assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    }
+    let refused = place.run("load cut.csv {db} -t cut --create");
+    assert!(
+        refused.stderr.contains("row 2: 2 fields where 3"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn columns_are_named_with_types() {
+    let place = place(&[("x.csv", "id,price,name\n007,1.50,x\n")]);
+    let loaded = place.run("load x.csv {db} -t typed --create --columns 'id:text,price:decimal(10,2),name'");
     assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
-    assert!(loaded.stderr.contains("windows-1252"), "{}", loaded.stderr);
-    assert_eq!(place.sql("SELECT b FROM t"), ["François déjà"]);
+    assert_eq!(place.sql("SELECT id FROM typed"), ["007"]);
+    let plan = place.run("load x.csv {db} -t other --create --dry-run --columns id:int64,name");
+    assert!(
+        plan.stdout.contains("id") && !plan.stdout.contains("price"),
+        "{}",
+        plan.stdout
+    );
+    let refused = place.run("load x.csv {db} -t typed --columns id:int64,name");
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("tables that --create makes"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn names_that_a_database_does_not_take_are_fitted_and_found_again() {
+    let long = "n".repeat(90);
+    let text = format!("a,A,{long}\n1,2,3\n");
+    let place = place(&[("x.csv", &text)]);
+    for _ in 0..2 {
+        let loaded = place.run("load x.csv {db} -t fitted --create --ledger none");
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+        assert!(loaded.stderr.contains("'A' is called 'A_2'"), "{}", loaded.stderr);
+    }
+    assert_eq!(place.sql("SELECT A_2 FROM fitted"), ["2", "2"]);
 }
 
 #[test]

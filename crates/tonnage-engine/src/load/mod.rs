@@ -6,6 +6,7 @@ pub mod builder;
 mod create;
 mod deal;
 mod earlier;
+mod fitted;
 mod identity;
 mod isolate;
 mod keys;
@@ -56,8 +57,9 @@ pub use self::{
     run::{AfterCommit, RunContext},
 };
 use self::{
-    create::{missing_columns, provisional, provisional_column, spec},
+    create::{missing_columns, provisional, provisional_column},
     deal::Dealer,
+    fitted::{find_fitted, fitting_spec},
     identity::{Ownership, Reading, own, rejects_file},
     run::{beside, run},
     select::Selection,
@@ -88,6 +90,8 @@ pub struct Prepared {
     watch: Option<Watch>,
     between: Option<Arc<dyn AfterCommit>>,
     selection: Option<Selection>,
+    /// What is said of names that the database does not take.
+    named: Vec<String>,
     /// What `{run}` and `{now}` of an added column are.
     run_start: Arc<added::RunStart>,
 }
@@ -180,19 +184,21 @@ async fn prepare_source(
             watch: None,
             between: None,
             selection: None,
+            named: Vec::new(),
             run_start,
         });
     }
     check_replaced(&options)?;
     let found = target.table(&options.table).await?;
     let (mut replaces, mut added_columns) = (None, Vec::new());
+    let mut named = Vec::new();
     let (table, create) = match (found, options.create) {
         (Some(table), Create::Replace) => {
             // What earlier attempts have written goes with the table.
             options.attempt = Attempt::Restart;
             let spec = TableSpec {
                 name: table.name.clone(),
-                ..spec(&*source, &options, &*target)?
+                ..fitting_spec(&*source, &mut options, &*target, &mut named)?
             };
             replaces = Some(table);
             (provisional(&spec), Some(spec))
@@ -202,6 +208,7 @@ async fn prepare_source(
                 .hint("--create=missing loads into it, --truncate empties it first"));
         }
         (Some(mut table), _) => {
+            find_fitted(&*source, &table, &mut options, &mut named);
             if options.add_columns {
                 added_columns = missing_columns(&*source, &options, &*target, &table)?;
                 table.columns.extend(added_columns.iter().map(provisional_column));
@@ -210,7 +217,7 @@ async fn prepare_source(
         }
         (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
         (None, _) => {
-            let spec = spec(&*source, &options, &*target)?;
+            let spec = fitting_spec(&*source, &mut options, &*target, &mut named)?;
             (provisional(&spec), Some(spec))
         }
     };
@@ -235,6 +242,7 @@ async fn prepare_source(
         &options,
         outlook,
     )?;
+    plan.notes.extend(named.iter().cloned());
     if let Some(replaced) = &replaces {
         plan.notes.push(format!(
             "{} is dropped with its rows, its indexes and all that belongs to it, and made anew",
@@ -269,6 +277,7 @@ async fn prepare_source(
         watch: None,
         between: None,
         selection: None,
+        named,
         run_start,
     })
 }
@@ -537,7 +546,8 @@ impl Prepared {
             types: Vec::new(),
             ..self.options.clone()
         };
-        let decided = decide_for(&*self.target, table, None, None, &*self.source, &options, outlook)?;
+        let mut decided = decide_for(&*self.target, table, None, None, &*self.source, &options, outlook)?;
+        decided.notes.extend(self.named.iter().cloned());
         self.plan = Plan {
             create: self.plan.create,
             inferred: self.plan.inferred,

@@ -141,6 +141,18 @@ impl Guess {
         self.kinds |= Kind::Nested as u16;
     }
 
+    /// Whether all values seen are of another type than text, and there were some.
+    pub fn is_typed(&self) -> bool {
+        self.kinds != 0 && self.null_word.is_none() && self.column_type() != ColumnType::TEXT
+    }
+
+    /// Whether a value is of another kind than those seen, which make a type: it would make text of the column.
+    pub fn is_foreign(&self, value: &[u8]) -> bool {
+        let mut with = self.clone();
+        with.see(Some(value));
+        self.is_typed() && !with.is_typed()
+    }
+
     /// Whether there were nulls.
     pub fn nulls(&self) -> bool {
         self.nulls

@@ -19,7 +19,11 @@ pub mod rows;
 pub mod state;
 pub(crate) mod text;
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io::{self, Read, Seek, SeekFrom},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use tonnage_core::{
     error::{Error, Result},
@@ -95,6 +99,16 @@ impl InputFile {
             (None, Some(object)) if object.has_ranges() => Ok(File::of_object(object)),
             (None, _) => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    /// Its last bytes as they are stored, at most `bytes_max`.
+    pub(crate) fn end(&self, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut file = self.opened()?;
+        let start = file.size()?.saturating_sub(bytes_max);
+        file.seek(SeekFrom::Start(start))?;
+        let mut end = Vec::new();
+        file.take(bytes_max).read_to_end(&mut end)?;
+        Ok(end)
     }
 }
 
@@ -183,6 +197,8 @@ pub struct TextOptions {
     pub comment: Option<u8>,
     /// The WHATWG label of the character set, or `auto` to tell it by the bytes; `utf-8` unless given.
     pub encoding: String,
+    /// Whether another character set is taken where the bytes are none of `encoding` and clearly of that one; said in the plan.
+    pub encoding_guessed: bool,
     /// Zone of times that carry none, where the column wants an instant (IANA name).
     pub timezone: Option<String>,
     /// Whether what is not given is found by looking at the first file: the delimiter, quoting that the rules of COPY
@@ -248,6 +264,7 @@ impl Default for TextOptions {
             nulls: vec![String::new()],
             comment: None,
             encoding: "utf-8".to_owned(),
+            encoding_guessed: true,
             timezone: None,
             detect: true,
             skip: None,

@@ -11,10 +11,10 @@ use std::{cmp::Reverse, collections::HashMap};
 use memchr::{memchr, memchr_iter};
 
 use super::{
-    dialect::{Dialect, Quoting},
+    dialect::{Dialect, Lenient, Quoting},
     tokenise::{Fields, Flaw, Idle, Record, Tokeniser},
 };
-use crate::sources::TextOptions;
+use crate::sources::{TextOptions, infer::Guess};
 
 /// Bytes that are looked at.
 pub(super) const SAMPLE_BYTES: usize = 256 << 10;
@@ -25,11 +25,17 @@ const SAMPLE_RECORDS: usize = 1_000;
 /// The most lines before a header that are taken for no rows.
 const PREAMBLE_LINES_MAX: usize = 50;
 
+/// Rows by which a header is told from a row.
+const HEADER_ROWS: usize = 100;
+
+/// Numbers that are years more often than values: `country,2019,2020` is a header, and so may `2019,2020` be.
+const YEARS: std::ops::RangeInclusive<f64> = 1800.0..=2100.0;
+
 /// Delimiters that are tried, besides the one of the options; the first of equals is taken.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
 /// What was found.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     /// The delimiter, where it is another one.
     pub delimiter: Option<u8>,
@@ -39,8 +45,16 @@ pub(super) struct Found {
     pub escape: Option<u8>,
     /// Quoting that is taken besides.
     pub quoting: Quoting,
+    /// Quotes stand around no field: they are characters.
+    pub unquoted: bool,
+    /// Carriage returns outside of quotes are characters, or belong to a line end.
+    pub returns: bool,
     /// Lines before the header.
     pub skip: u64,
+    /// There is no header: the first record is a row.
+    pub headerless: bool,
+    /// The number of fields that most records have.
+    pub width: usize,
     /// What the header has that rows do not have, or the reverse.
     pub header: HeaderWidth,
 }
@@ -55,11 +69,22 @@ pub(super) enum HeaderWidth {
     OneLess,
     /// One more, which is empty: the header ends with a delimiter.
     OneMore,
+    /// One less, and all rows have as many: the first column, of row names, has no name, as R writes it.
+    RowNames,
 }
 
 /// What `text`, the beginning of a file behind lines that are skipped, shows beyond the options. `whole`: the file ends
 /// with it.
 pub(super) fn detect(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Found {
+    let mut found = reading(text, whole, dialect, options);
+    found.headerless = options.header
+        && found.skip == 0
+        && found.header == HeaderWidth::Equal
+        && lacks_header(text, whole, &found.applied(dialect));
+    found
+}
+
+fn reading(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Found {
     let plain = Reading::without_titles(text, whole, dialect, options);
     if plain.is_perfect() {
         // Titles may have as many fields as rows.
@@ -81,13 +106,10 @@ pub(super) fn detect(text: &[u8], whole: bool, dialect: &Dialect, options: &Text
     };
     let mut best: Option<Reading> = None;
     for delimiter in delimiters {
-        for (quote, escape, quoting) in quotings(text, dialect) {
+        for quotes in quotings(text, dialect, plain.has_quoted) {
             let found = Found {
                 delimiter: (delimiter != dialect.delimiter).then_some(delimiter),
-                quote,
-                escape,
-                quoting,
-                ..Found::default()
+                ..quotes
             };
             let reading = Reading::of(text, whole, dialect, options, found);
             if reading.explains(&plain) && reading.rank() > best.as_ref().unwrap_or(&plain).rank() {
@@ -98,27 +120,59 @@ pub(super) fn detect(text: &[u8], whole: bool, dialect: &Dialect, options: &Text
     best.unwrap_or(plain).found
 }
 
-/// The readings of quotes that the text gives reason to try, plainest first: a quote and an escape that are others than
-/// the dialect's, and what is taken besides.
-fn quotings(text: &[u8], dialect: &Dialect) -> Vec<(Option<u8>, Option<u8>, Quoting)> {
-    let mut readings = vec![(None, None, Quoting::default())];
+/// The readings of quotes and carriage returns that the text gives reason to try, plainest first.
+fn quotings(text: &[u8], dialect: &Dialect, has_quoted: bool) -> Vec<Found> {
+    let mut readings = quotings_alone(text, dialect, has_quoted);
+    if has_loose_return(text) {
+        let with_returns = readings.iter().map(|found| Found {
+            returns: true,
+            ..found.clone()
+        });
+        readings.extend(with_returns.collect::<Vec<_>>());
+    }
+    readings
+}
+
+fn quotings_alone(text: &[u8], dialect: &Dialect, has_quoted: bool) -> Vec<Found> {
+    let mut readings = vec![Found::default()];
     let (Some(quote), None) = (dialect.quote, dialect.escape) else {
         return readings;
     };
     if memchr(quote, text).is_none() {
         if quote == b'"' && memchr(b'\'', text).is_some() {
-            readings.push((Some(b'\''), None, Quoting::default()));
+            readings.push(Found {
+                quote: Some(b'\''),
+                ..Found::default()
+            });
         }
         return readings;
     }
-    let quoting = |spaced, bare| Quoting { spaced, bare };
-    readings.push((None, None, quoting(true, false)));
+    let quoting = |spaced, bare| Found {
+        quoting: Quoting { spaced, bare },
+        ..Found::default()
+    };
+    readings.push(quoting(true, false));
     if memchr::memmem::find(text, &[b'\\', quote]).is_some() {
-        readings.push((None, Some(b'\\'), Quoting::default()));
+        readings.push(Found {
+            escape: Some(b'\\'),
+            ..Found::default()
+        });
     }
-    readings.push((None, None, quoting(false, true)));
-    readings.push((None, None, quoting(true, true)));
+    readings.push(quoting(false, true));
+    readings.push(quoting(true, true));
+    // Where any field is in quotes, an open one is a damaged row.
+    if !has_quoted {
+        readings.push(Found {
+            unquoted: true,
+            ..Found::default()
+        });
+    }
     readings
+}
+
+/// Whether there is a carriage return that is not the one before a line feed.
+fn has_loose_return(text: &[u8]) -> bool {
+    memchr_iter(b'\r', text).any(|at| !matches!(text.get(at + 1), Some(b'\n') | None))
 }
 
 /// Whether half of the lines or more have another delimiter in them.
@@ -144,6 +198,15 @@ struct Reading {
     fits: usize,
     /// Whether the header is among them.
     header_fits: bool,
+    /// Whether a field is in quotes.
+    has_quoted: bool,
+}
+
+/// Whether a header of one name less than rows have fields may be what is meant: where nothing else is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowNames {
+    Taken,
+    Refused,
 }
 
 /// A record of the sample.
@@ -152,6 +215,8 @@ struct Seen {
     /// None for a bad one.
     width: Option<usize>,
     last_is_empty: bool,
+    /// Whether a field of it is in quotes.
+    is_quoted: bool,
 }
 
 impl Reading {
@@ -166,18 +231,23 @@ impl Reading {
                 found.skip = memchr_iter(b'\n', &text[..record.start]).count() as u64;
             }
         }
-        Self::of_records(&records[first..], options, found)
+        Self::of_records(&records[first..], options, found, RowNames::Taken)
     }
 
     /// The sample under the options alone.
     fn without_titles(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Self {
-        Self::of_records(&records(text, whole, dialect), options, Found::default())
+        let records = records(text, whole, dialect);
+        Self::of_records(&records, options, Found::default(), RowNames::Refused)
     }
 
-    fn of_records(records: &[Seen], options: &TextOptions, mut found: Found) -> Self {
+    fn of_records(records: &[Seen], options: &TextOptions, mut found: Found, row_names: RowNames) -> Self {
         let width = commonest(records);
+        found.width = width;
         if options.header {
             found.header = header_width(records, width);
+        }
+        if found.header == HeaderWidth::RowNames && row_names == RowNames::Refused {
+            found.header = HeaderWidth::Equal;
         }
         let fits = |record: &Seen| record.width == Some(width);
         let is_uneven = found.header != HeaderWidth::Equal;
@@ -185,6 +255,7 @@ impl Reading {
             records: records.len(),
             fits: records.iter().filter(|record| fits(record)).count() + usize::from(is_uneven),
             header_fits: records.first().is_none_or(fits) || is_uneven,
+            has_quoted: records.iter().any(|record| record.is_quoted),
             width,
             found,
         }
@@ -218,7 +289,10 @@ impl Reading {
             (found.escape.is_some(), 1),
             (found.quoting.spaced, 1),
             (found.quoting.bare, 1),
+            (found.unquoted, 2),
+            (found.returns, 1),
             (found.header != HeaderWidth::Equal, 1),
+            (found.header == HeaderWidth::RowNames, 1),
             (found.skip > 0, 3),
         ];
         let share = match self.width {
@@ -238,9 +312,16 @@ impl Found {
     pub fn applied(&self, dialect: &Dialect) -> Dialect {
         Dialect {
             delimiter: self.delimiter.unwrap_or(dialect.delimiter),
-            quote: self.quote.or(dialect.quote),
+            quote: match self.unquoted {
+                true => None,
+                false => self.quote.or(dialect.quote),
+            },
             escape: self.escape.or(dialect.escape),
             quoting: self.quoting,
+            lenient: Lenient {
+                returns: self.returns,
+                ..dialect.lenient
+            },
             ..dialect.clone()
         }
     }
@@ -250,19 +331,19 @@ impl Found {
         let mut notes = Vec::new();
         if let Some(delimiter) = self.delimiter {
             notes.push(format!(
-                "'{}' separates the fields of {shown}, by its first lines; --delimiter says otherwise",
+                "'{}' separates the fields of {shown}, by its first 256 KiB; --delimiter says otherwise",
                 char::from(delimiter).escape_default()
             ));
         }
         if let Some(quote) = self.quote {
             notes.push(format!(
-                "fields of {shown} are quoted with {}, by its first lines; --quote says otherwise",
+                "fields of {shown} are quoted with {}, by its first 256 KiB; --quote says otherwise",
                 char::from(quote)
             ));
         }
         if self.escape.is_some() {
             notes.push(format!(
-                "a backslash escapes quotes in {shown}, by its first lines; --format csv reads only doubled ones"
+                "a backslash escapes quotes in {shown}, by its first 256 KiB; --format csv reads only doubled ones"
             ));
         }
         if self.quoting.spaced {
@@ -273,6 +354,23 @@ impl Found {
         if self.quoting.bare {
             notes.push(format!(
                 "quotes inside unquoted fields of {shown} are characters of them; --format csv refuses such rows"
+            ));
+        }
+        if self.unquoted {
+            notes.push(format!(
+                "quotes in {shown} are characters, as none stands around a whole field; --format csv reads them as quotes"
+            ));
+        }
+        if self.returns {
+            notes.push(format!(
+                "carriage returns outside of quotes in {shown} are characters, and several before a line feed end a line \
+                 with it; --format csv refuses such rows"
+            ));
+        }
+        if self.headerless {
+            notes.push(format!(
+                "the first line of {shown} has only values and is read as a row: the columns are c1, c2 .., --columns \
+                 names them, --format csv takes the line for names"
             ));
         }
         match self.skip {
@@ -291,6 +389,9 @@ impl Found {
             )),
             HeaderWidth::OneMore => notes.push(format!(
                 "the header of {shown} ends with a delimiter, rows do not: no column is made of it"
+            )),
+            HeaderWidth::RowNames => notes.push(format!(
+                "the header of {shown} has one name less than its rows have fields: the first column has no name"
             )),
         }
         notes
@@ -318,6 +419,7 @@ fn records(text: &[u8], whole: bool, dialect: &Dialect) -> Vec<Seen> {
                     start: at,
                     width: Some(fields.spans.len()),
                     last_is_empty: last.is_some_and(|last| last.trim_ascii().is_empty()),
+                    is_quoted: fields.spans.iter().any(|span| span.is_quoted()),
                 });
                 at = next;
             }
@@ -330,6 +432,7 @@ fn records(text: &[u8], whole: bool, dialect: &Dialect) -> Vec<Seen> {
                     start: at,
                     width: None,
                     last_is_empty: false,
+                    is_quoted: false,
                 });
                 at = next;
             }
@@ -349,18 +452,23 @@ fn commonest(records: &[Seen]) -> usize {
     most.map_or(0, |(width, _)| width)
 }
 
-/// How many records before the header are none: comments, and titles, which have one field where rows have several. The
-/// record behind them has to look like a header; where only a title says so, and no blank line does, the rows have to be of
-/// another kind than it, lest a header of free text be taken for a title.
+/// How many records before the header are none: comments, and titles, which have one field where rows have several, or some
+/// but at least two less. The record behind them has to look like a header; where only a title says so, and no blank line
+/// does, the rows have to be of another kind than it, lest a header of free text be taken for a title.
 fn preamble(text: &[u8], records: &[Seen], width: usize, dialect: &Dialect) -> usize {
     if width < 2 {
         return 0;
     }
     let comments = comments(text, records, width);
+    let is_title = |record: &&Seen| match record.width {
+        Some(1) => true,
+        Some(fields) => fields + 1 < width,
+        None => false,
+    };
     let titles = records[comments..]
         .iter()
         .take(PREAMBLE_LINES_MAX)
-        .take_while(|record| record.width == Some(1))
+        .take_while(is_title)
         .count();
     let first = match titles {
         0 => comments + behind_titles(text, &records[comments..], dialect),
@@ -377,9 +485,12 @@ fn preamble(text: &[u8], records: &[Seen], width: usize, dialect: &Dialect) -> u
     if fitting < 2 || fitting * 10 < behind.len() * 9 {
         return 0;
     }
-    let is_told =
-        titles == 0 || is_blank_before(text, header.start) || are_typed(text, &behind[1..], width, dialect);
-    let is_header = is_header(&text[header.start..], dialect) || (comments == first && titles == 0);
+    let is_apart = is_blank_before(text, header.start);
+    let is_told = titles == 0 || is_apart || are_typed(text, &behind[1..], width, dialect);
+    let line = &text[header.start..];
+    let is_header = is_header(line, dialect)
+        || (comments == first && titles == 0)
+        || (is_apart && begins_as_header(line, dialect));
     if is_told && is_header { first } else { 0 }
 }
 
@@ -448,6 +559,48 @@ fn is_header(text: &[u8], dialect: &Dialect) -> bool {
     are_names && fields.len() == count
 }
 
+/// Whether the first fields of a record are names. The others may be years, or nothing.
+fn begins_as_header(text: &[u8], dialect: &Dialect) -> bool {
+    let fields = first_fields(text, dialect);
+    let is_name = |field: &String| !field.is_empty() && field.parse::<f64>().is_err();
+    fields.len() > 1 && fields.iter().take(2).all(is_name)
+}
+
+/// Whether the first record is a row: all of it are numbers, dates or truth values, as are all values of each column behind
+/// it. Years may be names.
+fn lacks_header(text: &[u8], whole: bool, dialect: &Dialect) -> bool {
+    let records = records(text, whole, dialect);
+    let Some((first, rows)) = records.split_first() else {
+        return false;
+    };
+    let fields = first_fields(&text[first.start..], dialect);
+    let has_sign =
+        |field: &String| field.starts_with(|sign: char| sign.is_ascii_digit() || "+-.".contains(sign));
+    let is_year = |field: &String| field.parse::<f64>().is_ok_and(|year| YEARS.contains(&year));
+    if rows.is_empty() || !fields.iter().all(has_sign) || fields.iter().all(is_year) {
+        return false;
+    }
+    let value = |field: &String| Some(field.clone()).filter(|field| !field.is_empty());
+    let mut guesses = vec![Guess::default(); fields.len()];
+    for (guess, field) in guesses.iter_mut().zip(&fields) {
+        guess.see(value(field).as_ref().map(String::as_bytes));
+    }
+    if !guesses.iter().all(Guess::is_typed) {
+        return false;
+    }
+    let rows = rows
+        .iter()
+        .filter(|row| row.width == first.width)
+        .take(HEADER_ROWS);
+    for row in rows {
+        let fields = first_fields(&text[row.start..], dialect);
+        for (guess, field) in guesses.iter_mut().zip(&fields) {
+            guess.see(value(field).as_ref().map(String::as_bytes));
+        }
+    }
+    guesses.iter().all(Guess::is_typed)
+}
+
 fn first_fields(text: &[u8], dialect: &Dialect) -> Vec<String> {
     let mut fields = Fields::default();
     match Tokeniser::new(dialect, None).record(text, 0, true, &mut fields) {
@@ -474,6 +627,9 @@ fn header_width(records: &[Seen], width: usize) -> HeaderWidth {
     match header.width {
         Some(names) if names + 1 == width && all_rows(|row| row.last_is_empty) => HeaderWidth::OneLess,
         Some(names) if names == width + 1 && header.last_is_empty => HeaderWidth::OneMore,
+        Some(names) if names > 1 && names + 1 == width && rows.iter().all(|row| row.width == Some(width)) => {
+            HeaderWidth::RowNames
+        }
         _ => HeaderWidth::Equal,
     }
 }
@@ -504,6 +660,9 @@ mod tests {
             found.quoting.spaced.then(|| "spaced".to_owned()),
             found.quoting.bare.then(|| "bare".to_owned()),
             (found.skip > 0).then(|| format!("skip {}", found.skip)),
+            found.unquoted.then(|| "unquoted".to_owned()),
+            found.returns.then(|| "returns".to_owned()),
+            found.headerless.then(|| "headerless".to_owned()),
             (found.header != HeaderWidth::Equal).then(|| format!("{:?}", found.header)),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
@@ -523,6 +682,9 @@ mod tests {
             "a,b,c\n1,2\n1,2,3\n",
             "name,notes\nx,it's\ny,'n'\n",
             "year,1990,1991\nx,1,2\n",
+            "1990,1991\n1,2\n",
+            "1,x\n2,y\n",
+            "a,b\n1,\"x\n2,\"y\"\n",
         ] {
             assert_eq!(csv(text), "", "{text:?}");
         }
@@ -553,6 +715,20 @@ mod tests {
             ("title\n\na,b\nx,y\nz,w\n", "skip 2"),
             ("a,b\n1,2,\n3,4,\n", "OneLess"),
             ("a,b,\n1,2\n3,4\n", "OneMore"),
+            ("a,b\nr1,1,2\nr2,3,4\n", "RowNames"),
+            ("a,b\n1,\"x\n2,y\n", "unquoted"),
+            ("a,b\n1,x\ry\n", "returns"),
+            ("a,b\r\r\n1,x\r\r\n", "returns"),
+            ("1,2.5\n3,4\n", "headerless"),
+            ("2024-01-01\n2024-01-02\n", "headerless"),
+            (
+                "Source,World Bank,\n\nUpdated,2021,\n\nname,code,year,unit,2019\na,b,c,d,1\n",
+                "",
+            ),
+            (
+                "Source,World Bank,\n\nUpdated,2021,\n\nname,code,year,unit,2019\na,b,c,d,1\ne,f,g,h,2\n",
+                "skip 4",
+            ),
         ];
         for (text, expected) in cases {
             assert_eq!(csv(text), expected, "{text:?}");

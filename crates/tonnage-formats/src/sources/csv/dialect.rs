@@ -24,6 +24,8 @@ pub(super) struct Dialect {
     pub trim: bool,
     /// What else is taken for quoting.
     pub quoting: Quoting,
+    /// What else is taken for a row.
+    pub lenient: Lenient,
 }
 
 /// Ways of quoting that files have and that the rules of COPY refuse. Detection turns them on where they make a file
@@ -34,6 +36,21 @@ pub(super) struct Quoting {
     pub spaced: bool,
     /// A quote inside an unquoted field is a character of it: `5" pipe`.
     pub bare: bool,
+}
+
+/// Rows and lines that files have and that the rules of COPY refuse. Each is turned on where it was seen, loses nothing of
+/// what the file says, and is said in the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Lenient {
+    /// A row may have fewer fields than there are columns: the others are null.
+    pub short: bool,
+    /// A row may have empty fields behind its last column.
+    pub empty: bool,
+    /// A line of spaces and tabs is blank.
+    pub spaces: bool,
+    /// Carriage returns outside of quotes are characters of their field; before a line feed they belong to the line end,
+    /// however many there are.
+    pub returns: bool,
 }
 
 impl Dialect {
@@ -86,6 +103,7 @@ impl Dialect {
             nulls: Nulls::new(&options.nulls),
             trim: options.trim,
             quoting: Quoting::default(),
+            lenient: Lenient::default(),
         })
     }
 
@@ -94,6 +112,9 @@ impl Dialect {
     pub fn value<'a>(&self, field: &'a [u8], span: Span) -> Option<&'a [u8]> {
         if span.is_quoted() {
             return Some(field);
+        }
+        if span.is_absent() {
+            return None;
         }
         let field = match self.trim {
             true => field.trim_ascii(),
@@ -127,6 +148,10 @@ impl Dialect {
             ("union", options.differing == DifferingColumns::United),
             ("spaced_quotes", self.quoting.spaced),
             ("bare_quotes", self.quoting.bare),
+            ("short_rows", self.lenient.short),
+            ("empty_fields", self.lenient.empty),
+            ("blank_spaces", self.lenient.spaces),
+            ("carriage_returns", self.lenient.returns),
         ];
         parts.extend(
             flags

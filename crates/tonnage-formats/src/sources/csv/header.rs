@@ -178,6 +178,7 @@ pub fn read_names(window: &mut Window, shown: &str, dialect: &Dialect, width: He
     }
     match width {
         HeaderWidth::OneLess => names.push(String::new()),
+        HeaderWidth::RowNames => names.insert(0, String::new()),
         HeaderWidth::OneMore if names.last().is_some_and(String::is_empty) => {
             names.pop();
         }

@@ -6,7 +6,9 @@
 mod block;
 mod detect;
 mod dialect;
+mod footer;
 mod header;
+mod ragged;
 mod records;
 mod tokenise;
 
@@ -32,7 +34,9 @@ use self::{
     block::{Records, Shape, skip_idle},
     detect::{Found, HeaderWidth, detect},
     dialect::Dialect,
+    footer::{FOOTER_LOOKED_AT_BYTES, Footer, footer},
     header::FileColumns,
+    ragged::Ragged,
     tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
 };
 use super::{
@@ -80,7 +84,7 @@ impl CsvSource {
     /// differ in them. Pipes are opened in their turn; what they begin with is kept, not read twice.
     pub fn open(files: Vec<InputFile>, format: Format, options: &TextOptions) -> Result<Self> {
         options.formats.check()?;
-        let opening = Opening::new(options, Layout::Lines)?;
+        let mut opening = Opening::new(options, Layout::Lines)?;
         let context = ParseContext {
             timezone: options.timezone.as_deref().map(timezone).transpose()?,
             formats: options.formats.clone(),
@@ -92,8 +96,34 @@ impl CsvSource {
         let shown = first.shown.clone();
         let mut window = open_window(first, &opening)?;
         let mut notes = window.notes().to_vec();
+        // What is found at the end of one file is not to be looked for in others.
+        let is_single = files.len() == 1 && first.identity.is_some();
+        if is_single && !window.is_decoded() && opening.look_further(first, &mut notes)? {
+            window = open_window(first, &opening)?;
+        }
+        let Looked {
+            options,
+            dialect,
+            found,
+        } = look(&mut window, format, options, &mut notes)?;
+        let header_width = found.header;
+        let mut options = options;
+        if is_single
+            && options.detect
+            && options.skip_footer == 0
+            && let Some(footer) = footer_of(&window, first, &options, &dialect, &found)?
+        {
+            notes.push(footer.note(&shown));
+            options.skip_footer = footer.lines;
+            opening.leave_out_footer(footer.lines);
+            window = open_window(first, &opening)?;
+        }
+        if window.is_excel() {
+            notes.push(format!(
+                "{shown} is held in memory: at most 128 MiB, and 1 GiB without its compression"
+            ));
+        }
         notes.extend(object_notes(&files, READ_BYTES_MAX, !window.can_skip()));
-        let (options, dialect, header_width) = look(&mut window, format, options, &mut notes)?;
         let mut csv = Csv {
             options,
             dialect,
@@ -125,17 +155,30 @@ impl CsvSource {
             csv.unite(&files[1..], &opening)?;
             known.fields.resize(csv.names.len(), None);
         }
-        let known = csv.file(known);
+        let mut known = csv.file(known);
         let mut guesses = vec![Guess::default(); csv.names.len()];
+        let mut ragged = csv.options.detect.then(Ragged::default);
         let mut sampled = match scan {
-            Scan::Auto | Scan::Sample => csv.sample(&mut window, &known, &mut guesses, Scan::Sample)?,
+            Scan::Auto | Scan::Sample => {
+                csv.sample(&mut window, &known, &mut guesses, Scan::Sample, ragged.as_mut())?
+            }
             // Of a window of its own, as what is looked at is passed by.
             Scan::All => {
                 let mut window = open_window(again(first)?, &opening)?;
                 let known = csv.begin(&mut window, first)?;
-                csv.sample(&mut window, &known, &mut guesses, Scan::All)?
+                csv.sample(&mut window, &known, &mut guesses, Scan::All, ragged.as_mut())?
             }
         };
+        if let Some(ragged) = ragged {
+            ragged.settle(
+                &mut csv.dialect,
+                &mut guesses,
+                &known.columns.fields,
+                &shown,
+                &mut notes,
+            );
+            known.tokeniser = csv.tokeniser(&known.columns);
+        }
         for file in &files[1..] {
             // Columns that differ are found before the first row is loaded, where the file can be read twice.
             let is_all = scan == Scan::All;
@@ -146,7 +189,7 @@ impl CsvSource {
                 let mut window = open_window(file, &opening)?;
                 let known = csv.begin(&mut window, file)?;
                 if sampled == 0 || is_all || is_united {
-                    sampled += csv.sample(&mut window, &known, &mut guesses, scan)?;
+                    sampled += csv.sample(&mut window, &known, &mut guesses, scan, None)?;
                 }
             }
         }
@@ -171,18 +214,30 @@ impl CsvSource {
     }
 }
 
-/// What the beginning of the first file shows beyond `options`: these completed, how the text is cut, and what the header
-/// lacks or has in excess. What was found is added to `notes`.
+/// How the first file is read.
+struct Looked {
+    /// The options, completed by what was found.
+    options: TextOptions,
+    /// How its text is cut.
+    dialect: Dialect,
+    found: Found,
+}
+
+/// What the beginning of the first file shows beyond `options`. What was found is added to `notes`.
 fn look(
     window: &mut Window,
     format: Format,
     options: &TextOptions,
     notes: &mut Vec<String>,
-) -> Result<(TextOptions, Dialect, HeaderWidth)> {
+) -> Result<Looked> {
     let mut options = options.clone();
     if !options.detect {
         let dialect = Dialect::new(format, &options)?;
-        return Ok((options, dialect, HeaderWidth::Equal));
+        return Ok(Looked {
+            options,
+            dialect,
+            found: Found::default(),
+        });
     }
     while window.text().len() < detect::SAMPLE_BYTES && !window.whole() {
         window.read(detect::SAMPLE_BYTES)?;
@@ -206,7 +261,39 @@ fn look(
     if found.skip > 0 {
         options.skip = Some(found.skip);
     }
-    Ok((options, found.applied(&dialect), found.header))
+    options.header &= !found.headerless;
+    Ok(Looked {
+        options,
+        dialect: found.applied(&dialect),
+        found,
+    })
+}
+
+/// The lines at the end of the only file that are no rows, as far as its end can be looked at: where it is short, or plain
+/// text.
+fn footer_of(
+    window: &Window,
+    file: &InputFile,
+    options: &TextOptions,
+    dialect: &Dialect,
+    found: &Found,
+) -> Result<Option<Footer>> {
+    if window.whole() {
+        let mut rows = window.text();
+        for _ in 0..options.skip.unwrap_or(0) + u64::from(options.header) {
+            rows = &rows[memchr(b'\n', rows).map_or(rows.len(), |end| end + 1)..];
+        }
+        return Ok(footer(rows, dialect, found.width));
+    }
+    if !window.is_plain() {
+        return Ok(None);
+    }
+    let unread = |cause: std::io::Error| {
+        Error::input(format!("{}: its end cannot be read: {cause}", file.shown)).caused_by(cause)
+    };
+    let end = file.end(FOOTER_LOOKED_AT_BYTES).map_err(unread)?;
+    let lines = memchr(b'\n', &end).map_or(&end[end.len()..], |at| &end[at + 1..]);
+    Ok(footer(lines, dialect, found.width))
 }
 
 /// The delimiter that a first line `sep=;` names, as Excel writes and reads it, and where the line ends.
@@ -264,19 +351,24 @@ impl Csv {
 
     fn file(&self, columns: FileColumns) -> CsvFile {
         CsvFile {
-            tokeniser: Tokeniser::new(&self.dialect, Some(columns.names.len())),
+            tokeniser: self.tokeniser(&columns),
             columns,
         }
     }
 
-    /// Shows values to `guesses`: those of the first rows, without consuming them, or of all, which are consumed.
-    /// Returns the rows seen.
+    fn tokeniser(&self, columns: &FileColumns) -> Tokeniser {
+        Tokeniser::new(&self.dialect, Some(columns.names.len()))
+    }
+
+    /// Shows values to `guesses`: those of the first rows, without consuming them, or of all, which are consumed; what may be
+    /// a row and is not one goes to `ragged`. Returns the rows seen.
     fn sample(
         &self,
         window: &mut Window,
         file: &CsvFile,
         guesses: &mut [Guess],
         scan: Scan,
+        mut ragged: Option<&mut Ragged>,
     ) -> Result<usize> {
         let CsvFile { columns, tokeniser } = file;
         let mut fields = Fields::default();
@@ -309,11 +401,17 @@ impl Csv {
                                 let value = self.dialect.value(fields.bytes(*span, text), *span);
                                 guess.see_written(value, &self.context.formats);
                             }
+                            if let Some(ragged) = &mut ragged {
+                                ragged.see_row(text, at, &fields);
+                            }
                             rows += 1;
                             at = next;
                             true
                         }
-                        Record::Bad { next, .. } => {
+                        Record::Bad { next, flaw, .. } => {
+                            if let Some(ragged) = &mut ragged {
+                                ragged.see_bad(&text[at..next], flaw, &self.dialect);
+                            }
                             at = next;
                             true
                         }

@@ -14,7 +14,7 @@ use std::fmt;
 
 use memchr::{memchr, memchr_iter, memchr2, memchr3};
 
-use super::dialect::{Dialect, Quoting};
+use super::dialect::{Dialect, Lenient, Quoting};
 
 /// The most fields a record may have where the number of columns is yet to be found.
 pub(super) const COLUMNS_MAX: usize = 65_536;
@@ -40,6 +40,18 @@ impl Span {
             start: start as u32 | flags,
             end: end as u32,
         }
+    }
+
+    /// A field that its row does not have. No field that was there is unescaped and not quoted.
+    const ABSENT: Self = Self {
+        start: UNESCAPED,
+        end: 0,
+    };
+
+    /// Whether its row does not have the field; such a field is always null.
+    #[inline]
+    pub fn is_absent(self) -> bool {
+        self.start & (QUOTED | UNESCAPED) == UNESCAPED
     }
 
     /// Whether the field was in quotes; such a field is never null.
@@ -202,6 +214,7 @@ pub(super) struct Tokeniser {
     escape: Option<u8>,
     comment: Option<u8>,
     quoting: Quoting,
+    lenient: Lenient,
     record_bytes_max: usize,
     /// Fields a record must have; none while that is unknown.
     columns: Option<usize>,
@@ -236,6 +249,7 @@ impl Tokeniser {
             escape: dialect.escape,
             comment: dialect.comment,
             quoting: dialect.quoting,
+            lenient: dialect.lenient,
             record_bytes_max: dialect.record_bytes_max,
             columns,
         }
@@ -266,11 +280,53 @@ impl Tokeniser {
             [b'\n', ..] | [b'\r'] => at + 1,
             [b'\r', b'\n', ..] => at + 2,
             [first, ..] if Some(*first) == self.comment => return self.comment_line(text, at, whole),
+            [b' ' | b'\t', ..] if self.lenient.spaces => match self.line_of_spaces(text, at, whole) {
+                Idle::Line { next } => next,
+                other => return other,
+            },
+            [b'\r', ..] if self.lenient.returns => match self.line_of_returns(text, at, whole) {
+                Idle::Line { next } => next,
+                other => return other,
+            },
             _ => return Idle::Record,
         };
         match self.columns {
             Some(1) => Idle::Record,
             _ => Idle::Line { next },
+        }
+    }
+
+    /// A line of nothing but spaces and tabs, unless a delimiter is among them.
+    #[cold]
+    fn line_of_spaces(&self, text: &[u8], at: usize, whole: bool) -> Idle {
+        let window = self.window(text, at, whole);
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t') && *byte != self.delimiter;
+        let spaces = window.bytes.iter().take_while(|byte| is_space(byte)).count();
+        match (&window.bytes[spaces..], window.edge) {
+            ([b'\n', ..], _) => Idle::Line {
+                next: at + spaces + 1,
+            },
+            ([b'\r', b'\n', ..], _) => Idle::Line {
+                next: at + spaces + 2,
+            },
+            ([] | [b'\r'], Edge::File) => Idle::Line { next: text.len() },
+            ([] | [b'\r'], Edge::Open) => Idle::Incomplete,
+            _ => Idle::Record,
+        }
+    }
+
+    /// A line of nothing but carriage returns.
+    #[cold]
+    fn line_of_returns(&self, text: &[u8], at: usize, whole: bool) -> Idle {
+        let window = self.window(text, at, whole);
+        let returns = window.bytes.iter().take_while(|byte| **byte == b'\r').count();
+        match (&window.bytes[returns..], window.edge) {
+            ([b'\n', ..], _) => Idle::Line {
+                next: at + returns + 1,
+            },
+            ([], Edge::File) => Idle::Line { next: text.len() },
+            ([], Edge::Open) => Idle::Incomplete,
+            _ => Idle::Record,
         }
     }
 
@@ -291,6 +347,7 @@ impl Tokeniser {
     pub fn record(&self, text: &[u8], at: usize, whole: bool, fields: &mut Fields) -> Record {
         let window = self.window(text, at, whole);
         let hit = match self.quote {
+            _ if self.lenient.returns => return self.with_returns(text, &window, fields),
             Some(quote) => memchr3(b'\n', b'\r', quote, window.bytes),
             None => memchr2(b'\n', b'\r', window.bytes),
         };
@@ -315,6 +372,29 @@ impl Tokeniser {
         }
     }
 
+    /// The record where carriage returns outside of quotes are characters.
+    #[cold]
+    fn with_returns(&self, text: &[u8], window: &Window<'_>, fields: &mut Fields) -> Record {
+        let at = window.at;
+        let hit = match self.quote {
+            Some(quote) => memchr2(b'\n', quote, window.bytes),
+            None => memchr(b'\n', window.bytes),
+        };
+        match (hit, window.edge) {
+            (Some(hit), _) if window.bytes[hit] == b'\n' => {
+                let end = at + self.without_cr(&window.bytes[..hit]);
+                self.plain(text, at, end, at + hit + 1, fields)
+            }
+            (Some(_), _) => self.quoted(text, window, fields),
+            (None, Edge::File) => {
+                let end = at + self.without_cr(window.bytes);
+                self.plain(text, at, end, text.len(), fields)
+            }
+            (None, Edge::Open) => Record::Incomplete,
+            (None, Edge::Bound) => Record::Endless,
+        }
+    }
+
     /// A record without a quote in it.
     #[inline]
     fn plain(&self, text: &[u8], at: usize, end: usize, next: usize, fields: &mut Fields) -> Record {
@@ -330,8 +410,19 @@ impl Tokeniser {
         }
         if found < limit {
             fields.spans.push(Span::new(start, end, 0));
+        } else if self.lenient.empty
+            && let Some(last) = fields.spans.last()
+            && self.are_empty(&text[last.end as usize..end])
+        {
+            found = limit - 1;
         }
         self.counted(found + 1, before, end, next, fields)
+    }
+
+    /// Whether fields beyond the last column, from the delimiter before them on, have nothing in them.
+    fn are_empty(&self, fields: &[u8]) -> bool {
+        let is_nothing = |byte: &u8| *byte == self.delimiter || *byte == b' ' || Some(*byte) == self.quote;
+        fields.iter().all(is_nothing)
     }
 
     /// Ends a well-formed record, if it has the right number of fields.
@@ -339,6 +430,11 @@ impl Tokeniser {
     fn counted(&self, found: usize, before: usize, end: usize, next: usize, fields: &mut Fields) -> Record {
         let expected = self.columns.unwrap_or_else(|| found.min(COLUMNS_MAX));
         if found == expected {
+            return Record::Good { end, next };
+        }
+        if found < expected && self.lenient.short {
+            let missing = std::iter::repeat_n(Span::ABSENT, expected - found);
+            fields.spans.extend(missing);
             return Record::Good { end, next };
         }
         fields.spans.truncate(before);
@@ -354,6 +450,8 @@ impl Tokeniser {
         let (at, bytes) = (window.at, window.bytes);
         let mut place = 0;
         let mut found = 0;
+        // Where the field of the last column ends.
+        let mut last_end = bytes.len();
         let flawed = loop {
             let opening = self.opening_quote(bytes, place);
             let (span, after) = if let Some(open) = opening {
@@ -385,13 +483,13 @@ impl Tokeniser {
                 };
                 let hit = memchr3(self.delimiter, b'\n', quote, &bytes[place..]).map(|hit| place + hit);
                 let end = match hit {
-                    Some(hit) if bytes[hit] == b'\n' => place + without_cr(&bytes[place..hit]),
+                    Some(hit) if bytes[hit] == b'\n' => place + self.without_cr(&bytes[place..hit]),
                     Some(hit) if bytes[hit] == self.delimiter => hit,
                     Some(_) => break Some(Flaw::QuoteInField(found)),
-                    None if window.edge == Edge::File => place + without_cr(&bytes[place..]),
+                    None if window.edge == Edge::File => place + self.without_cr(&bytes[place..]),
                     None => break self.beyond(window, self.too_long()),
                 };
-                if memchr(b'\r', &bytes[place..end]).is_some() {
+                if !self.lenient.returns && memchr(b'\r', &bytes[place..end]).is_some() {
                     break Some(Flaw::CarriageReturn(found));
                 }
                 (Span::new(at + place, at + end, 0), end)
@@ -400,18 +498,27 @@ impl Tokeniser {
                 fields.spans.push(span);
             }
             found += 1;
+            if found == limit {
+                last_end = after;
+            }
             // The record ends here, or the next field begins.
-            let next = match &bytes[after..] {
-                [byte, ..] if *byte == self.delimiter => {
+            let returns = match self.lenient.returns {
+                true => bytes[after..].iter().take_while(|byte| **byte == b'\r').count(),
+                false => usize::from(bytes.get(after) == Some(&b'\r')),
+            };
+            let next = match &bytes[after + returns..] {
+                [byte, ..] if *byte == self.delimiter && returns == 0 => {
                     place = after + 1;
                     continue;
                 }
-                [b'\n', ..] => after + 1,
-                [b'\r', b'\n', ..] => after + 2,
-                [] | [b'\r'] if window.edge == Edge::File => bytes.len(),
-                [] | [b'\r'] => break self.beyond(window, self.too_long()),
+                [b'\n', ..] => after + returns + 1,
+                [] if window.edge == Edge::File => bytes.len(),
+                [] => break self.beyond(window, self.too_long()),
                 _ => break Some(Flaw::TextAfterQuote(found - 1)),
             };
+            if found > limit && self.lenient.empty && self.are_empty(&bytes[last_end..after]) {
+                found = limit;
+            }
             return self.counted(found, spans_before, at + after, at + next, fields);
         };
         fields.spans.truncate(spans_before);
@@ -464,7 +571,7 @@ impl Tokeniser {
         let at = window.at;
         match (memchr(b'\n', window.bytes), window.edge) {
             (Some(hit), _) => Record::Bad {
-                end: at + without_cr(&window.bytes[..hit]),
+                end: at + self.without_cr(&window.bytes[..hit]),
                 next: at + hit + 1,
                 flaw,
             },
@@ -475,6 +582,18 @@ impl Tokeniser {
                 flaw,
             },
             (None, Edge::Bound) => Record::Endless,
+        }
+    }
+
+    /// The length of a line without the CR of its CRLF.
+    #[inline]
+    fn without_cr(&self, line: &[u8]) -> usize {
+        match line {
+            _ if self.lenient.returns => {
+                line.len() - line.iter().rev().take_while(|byte| **byte == b'\r').count()
+            }
+            [rest @ .., b'\r'] => rest.len(),
+            _ => line.len(),
         }
     }
 
@@ -532,13 +651,4 @@ impl Tokeniser {
 /// Whether a line that begins with this byte ends with it, and is no comment.
 pub(super) fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\r')
-}
-
-/// The length of a line without the CR of its CRLF.
-#[inline]
-fn without_cr(line: &[u8]) -> usize {
-    match line {
-        [rest @ .., b'\r'] => rest.len(),
-        _ => line.len(),
-    }
 }

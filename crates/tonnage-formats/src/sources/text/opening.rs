@@ -11,13 +11,29 @@ use super::{
     UTF16_BE_MARK, UTF16_LE_MARK,
     decode::{self, Decoded},
 };
-use crate::sources::{TextOptions, compress::ByteStream, json::Values};
+use crate::sources::{InputFile, SCANNED_BYTES_MAX, TextOptions, compress::ByteStream, json::Values};
 
 /// Bytes of a file that are looked at before it is read.
 const LOOKED_AT_BYTES: usize = 64 << 10;
 
 /// Bytes by which a character set is told: its letters may be rare.
 const CHARSET_BYTES: usize = 1 << 20;
+
+/// Bytes by which a character set is told where UTF-8 is expected.
+const LIKELY_BYTES: usize = 256 << 10;
+
+/// Bytes by which UTF-16 without a mark is told, and the least pairs of them.
+const UNMARKED_BYTES: usize = 4096;
+const UNMARKED_PAIRS_MIN: usize = 4;
+
+/// Lines with bytes that are no ASCII, by which the character set of a long file is told.
+const FOREIGN_BYTES_MAX: usize = 64 << 10;
+
+/// The least bytes by which a character set of several bytes a character is told.
+const MULTIBYTE_MIN: usize = 6;
+
+/// What text has besides letters.
+const SIGNS: &str = "\u{a0}¡£¥§©ª«®°±²³´µ¶·¹º»¼½¾¿×÷€‚„…‘’“”•–—™›‹†‡‰";
 
 /// The most lines of a footer.
 const FOOTER_LINES_MAX: u64 = 1_000;
@@ -41,6 +57,8 @@ pub(crate) struct Opening {
 #[derive(Debug, Clone, Copy)]
 enum Charset {
     Utf8,
+    /// UTF-8 unless the bytes are none, and clearly something else.
+    Likely,
     Other(&'static Encoding),
     Auto,
 }
@@ -77,7 +95,11 @@ impl Opening {
         Ok(Self {
             charset: match options.encoding.eq_ignore_ascii_case(AUTO) {
                 true => Charset::Auto,
-                false => decode::encoding(&options.encoding)?.map_or(Charset::Utf8, Charset::Other),
+                false => match decode::encoding(&options.encoding)? {
+                    Some(encoding) => Charset::Other(encoding),
+                    None if options.detect && options.encoding_guessed => Charset::Likely,
+                    None => Charset::Utf8,
+                },
             },
             detect: options.detect,
             quote: options.quote,
@@ -86,11 +108,59 @@ impl Opening {
         })
     }
 
+    /// Leaves out the last lines of files.
+    pub fn leave_out_footer(&mut self, lines: u64) {
+        self.footer_lines = lines;
+    }
+
+    /// Looks at all of a file on a disk, of at most [`SCANNED_BYTES_MAX`], for what is not UTF-8 behind what
+    /// [`Opening::text`] looks at. True where it is another character set, as which it is opened from now on.
+    pub fn look_further(&mut self, file: &InputFile, notes: &mut Vec<String>) -> Result<bool> {
+        let Charset::Likely = self.charset else {
+            return Ok(false);
+        };
+        let bytes = file.identity.as_ref().map_or(u64::MAX, |identity| identity.bytes);
+        if file.path.is_none() || bytes > SCANNED_BYTES_MAX {
+            return Ok(false);
+        }
+        let mut stream = ByteStream::open(file)?;
+        let mut foreign = Vec::new();
+        let mut held = vec![0; LOOKED_AT_BYTES];
+        let (mut start, mut left) = (0, SCANNED_BYTES_MAX);
+        loop {
+            let count = stream.read(&mut held[start..])?;
+            let end = start + count;
+            left = left.saturating_sub(count as u64);
+            // Lines are looked at in whole; a long one in pieces.
+            let lines = match memchr::memrchr(b'\n', &held[..end]) {
+                Some(last) if count > 0 => last + 1,
+                _ => end,
+            };
+            for line in held[..lines].split_inclusive(|byte| *byte == b'\n') {
+                if !line.is_ascii() && foreign.len() < FOREIGN_BYTES_MAX {
+                    foreign.extend_from_slice(line);
+                }
+            }
+            if count == 0 || left == 0 || foreign.len() >= FOREIGN_BYTES_MAX {
+                break;
+            }
+            held.copy_within(lines..end, 0);
+            start = end - lines;
+        }
+        let Some(encoding) = told(&foreign) else {
+            return Ok(false);
+        };
+        notes.push(note_of(encoding, stream.shown()));
+        self.charset = Charset::Other(encoding);
+        Ok(true)
+    }
+
     /// The text of the bytes of a file. Where something is detected its beginning is read.
     pub fn text(&self, stream: ByteStream) -> Result<Opened> {
         let shown = stream.shown().to_owned();
         let (stream, start) = match (self.charset, self.detect) {
             (Charset::Auto, _) => stream.looked_at(CHARSET_BYTES)?,
+            (Charset::Likely, _) => stream.looked_at(LIKELY_BYTES)?,
             (_, true) => stream.looked_at(LOOKED_AT_BYTES)?,
             (_, false) => (stream, Vec::new()),
         };
@@ -99,13 +169,13 @@ impl Opening {
             Charset::Other(encoding) => Some(encoding),
             Charset::Utf8 if self.detect => marked(&start),
             Charset::Utf8 => None,
+            Charset::Likely => marked(&start)
+                .or_else(|| unmarked(&start))
+                .or_else(|| told(&start)),
             Charset::Auto => marked(&start).or_else(|| guessed(&start)),
         };
-        if let (Some(encoding), Charset::Utf8 | Charset::Auto) = (encoding, self.charset) {
-            notes.push(format!(
-                "the text of {shown} is {}, by its bytes",
-                encoding.name()
-            ));
+        if let (Some(encoding), Charset::Utf8 | Charset::Likely | Charset::Auto) = (encoding, self.charset) {
+            notes.push(note_of(encoding, &shown));
         }
         let text = match encoding {
             Some(encoding) => encoding.decode(&start).0.into_owned().into_bytes(),
@@ -134,6 +204,81 @@ impl Opening {
             notes,
         })
     }
+}
+
+/// What is said of a character set that was found.
+fn note_of(encoding: &'static Encoding, shown: &str) -> String {
+    let name = encoding.name();
+    format!("the text of {shown} is {name}, by its bytes; --encoding NAME says otherwise")
+}
+
+/// UTF-16 without a mark: text of which every other byte is zero, as that of ASCII characters is.
+fn unmarked(start: &[u8]) -> Option<&'static Encoding> {
+    let start = &start[..start.len().min(UNMARKED_BYTES)];
+    let pairs = start.len() / 2;
+    let zeros = |odd: usize| {
+        start
+            .iter()
+            .skip(odd)
+            .step_by(2)
+            .filter(|byte| **byte == 0)
+            .count()
+    };
+    // A NUL in text of another character set is at any place.
+    match (zeros(0), zeros(1)) {
+        _ if pairs < UNMARKED_PAIRS_MIN => None,
+        (0, high) if high * 10 >= pairs * 9 => Some(encoding_rs::UTF_16LE),
+        (high, 0) if high * 10 >= pairs * 9 => Some(encoding_rs::UTF_16BE),
+        _ => None,
+    }
+}
+
+/// The character set of bytes that are clearly none of UTF-8: nothing in them is, all of them are characters of what they
+/// are taken for, and those are letters and signs that text has.
+fn told(bytes: &[u8]) -> Option<&'static Encoding> {
+    let mut rest = bytes;
+    let mut foreign = 0;
+    loop {
+        let (valid, invalid) = match std::str::from_utf8(rest) {
+            Ok(valid) => (valid, None),
+            // The last character may be cut.
+            Err(error) if error.error_len().is_none() && foreign == 0 => return None,
+            Err(error) => {
+                let (valid, invalid) = rest.split_at(error.valid_up_to());
+                (
+                    std::str::from_utf8(valid).unwrap_or_default(),
+                    Some(&invalid[1..]),
+                )
+            }
+        };
+        if !valid.is_ascii() {
+            return None;
+        }
+        match invalid {
+            Some(behind) => (rest, foreign) = (behind, foreign + 1),
+            None => break,
+        }
+    }
+    let encoding = (foreign > 0).then(|| guessed(bytes))??;
+    let (text, _, malformed) = encoding.decode(bytes);
+    let is_likely = |(at, sign): (usize, char)| match sign {
+        _ if sign.is_ascii() => true,
+        '\u{ff}' | '\u{fffd}' => false,
+        _ if SIGNS.contains(sign) => true,
+        // A letter belongs to a word.
+        _ => {
+            let is_letter = |other: Option<char>| other.is_some_and(char::is_alphabetic);
+            let before = text[..at].chars().next_back();
+            let behind = text[at + sign.len_utf8()..].chars().next();
+            sign.is_alphabetic() && (is_letter(before) || is_letter(behind))
+        }
+    };
+    // Of many bytes the last character may be cut.
+    let is_cut = bytes.len() == LIKELY_BYTES;
+    let is_single = encoding.is_single_byte();
+    let is_enough = is_single || foreign >= MULTIBYTE_MIN;
+    let is_text = !is_single || text.char_indices().all(is_likely);
+    (is_enough && is_text && (!malformed || (is_cut && !is_single))).then_some(encoding)
 }
 
 /// The character set of a byte order mark, if it is not UTF-8.

@@ -102,10 +102,19 @@ impl Window {
         self.decoded
     }
 
+    /// Whether it is made of an Excel file, which is held in memory.
+    pub fn is_excel(&self) -> bool {
+        self.stream.compression() == Compression::Excel
+    }
+
+    /// Whether the text is that of the file, byte by byte.
+    pub fn is_plain(&self) -> bool {
+        self.stream.compression() == Compression::None && !self.decoded && !self.shortened
+    }
+
     /// Whether a place in it can be gone to without reading what lies before.
     pub fn can_skip(&self) -> bool {
-        let is_plain = self.stream.compression() == Compression::None && !self.decoded && !self.shortened;
-        self.pinned.is_some() && is_plain
+        self.pinned.is_some() && self.is_plain()
     }
 
     /// What has been read and not consumed.
@@ -133,7 +142,7 @@ impl Window {
 
     /// Bytes consumed, as they lie on the disk. Exact for plain files, else what had to be read so far.
     pub fn disk_bytes(&self) -> u64 {
-        if self.stream.compression() == Compression::None && !self.decoded && !self.shortened {
+        if self.is_plain() {
             self.offset
         } else {
             self.stream.taken()
