@@ -98,6 +98,7 @@ impl FormatTime for Clock {
 /// Does what `arguments`, of which the first is the program's name, ask for. Installs what listens to logs and to signals,
 /// so a process does it once.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    report::begin();
     let command = screen::with_short_help(Cli::command());
     let parsed = command
         .try_get_matches_from(&arguments)

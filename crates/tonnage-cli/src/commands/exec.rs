@@ -78,7 +78,8 @@ fn task(args: &ExecArgs) -> Result<Task> {
         })?,
         None => args.sql.clone(),
     };
-    let ColumnTypes { types, epochs } = ColumnTypes::parse(&args.types)?;
+    let ColumnTypes { types, epochs } =
+        ColumnTypes::parse(&[args.rows.types(), args.types.clone()].concat())?;
     let options = LoadOptions {
         statement: Some(statement),
         key: args.key.clone(),

@@ -1,6 +1,6 @@
 //! `tonnage explain`: how rows of a table reach its pages and the log.
 
-use std::{cell::OnceCell, path::PathBuf};
+use std::cell::OnceCell;
 
 use clap::Args;
 use tonnage::{
@@ -20,7 +20,7 @@ use crate::{
     options::count,
     output::out,
     paths::Paths,
-    report::write_report,
+    report::{ReportArgs, write_report},
 };
 
 /// Tell whether a database takes rows of a table many at a time or one by one, by each method, and why
@@ -76,9 +76,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "D", value_parser = durability)]
     durability: Option<Durability>,
 
-    /// Write the report as JSON; - is standard output
-    #[arg(long, value_name = "PATH")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    account: ReportArgs,
 
     /// Do not ask before the copy is made
     #[arg(long)]
@@ -109,7 +108,7 @@ pub async fn run(args: &ExplainArgs) -> Result<Ending> {
     let mut paths = Paths::default();
     paths.sources(sources, None);
     paths.databases(std::slice::from_ref(&args.target));
-    paths.report(args.report.as_deref());
+    paths.report(args.account.path());
     paths.check()?;
     let options = ExplainOptions {
         table: table.parse()?,
@@ -148,7 +147,7 @@ pub async fn run(args: &ExplainArgs) -> Result<Ending> {
         }
         (ran, _) => ran?,
     };
-    match &args.report {
+    match args.account.path() {
         Some(path) => {
             write_report(path, &explained)?;
             if path.as_os_str() != "-" {

@@ -21,7 +21,7 @@ use crate::{
     interrupt::{requested, unless_interrupted},
     options::{byte, count},
     paths::Paths,
-    report::write_report,
+    report::{ReportArgs, write_report},
 };
 
 /// Get rows by their keys: many keys at once, each once, and those that are not there
@@ -180,9 +180,8 @@ pub struct GetArgs {
     #[command(flatten)]
     shards: ShardArgs,
 
-    /// Write the account as one JSON object to PATH (- is standard output)
-    #[arg(long, value_name = "PATH", help_heading = "What to show")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    account: ReportArgs,
 }
 
 /// Gets; the summary goes to standard error.
@@ -200,7 +199,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
     paths.databases(&databases);
     paths.writes("-o", Some(&args.output));
     paths.writes("--missing", args.missing.as_deref());
-    paths.report(args.report.as_deref());
+    paths.report(args.account.path());
     paths.check()?;
     // A task of its own, as the first read of a pipe may block and interrupts must be heard meanwhile.
     let preparing = tokio::spawn(async move {
@@ -249,7 +248,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
     };
     let (report, closed) =
         ended.unwrap_or_else(|error| Err(Error::bug(format!("the writing ended unexpectedly: {error}"))))?;
-    if let Some(path) = &args.report {
+    if let Some(path) = args.account.path() {
         write_report(path, &report)?;
     }
     if !quiet && !closed {
@@ -393,7 +392,11 @@ fn of_other<'a>(name: &str, with: &'a mut [With]) -> Option<(&'a mut With, Strin
 /// Where rows go, and the keys without.
 fn outputs(args: &GetArgs) -> Result<(Output, Option<Output>)> {
     let is_stdout = |path: &Path| path == Path::new("-");
-    let places = [Some(&args.output), args.missing.as_ref(), args.report.as_ref()];
+    let places = [
+        Some(args.output.as_path()),
+        args.missing.as_deref(),
+        args.account.path(),
+    ];
     if places
         .into_iter()
         .flatten()

@@ -182,7 +182,8 @@ fn task(args: &LoadArgs) -> Result<Task> {
 
 /// What to do, and the columns whose instants are numbers.
 pub fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>)> {
-    let ColumnTypes { mut types, epochs } = ColumnTypes::parse(&args.types)?;
+    let ColumnTypes { mut types, epochs } =
+        ColumnTypes::parse(&[args.rows.types(), args.types.clone()].concat())?;
     if args.create.is_none() && !args.add_columns {
         // The column has its own type: how its values are written is all that is said of it.
         types.retain(|(name, _)| epochs.iter().all(|(epoch, _)| epoch != name));

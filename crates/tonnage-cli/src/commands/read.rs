@@ -14,7 +14,7 @@ use tonnage::{
     targets,
 };
 
-use super::rows::Usage;
+use super::rows::{ColumnTypes, Usage};
 use crate::{
     connection::ShardArgs,
     options::{Pairs, byte, count, pair, pairs},
@@ -40,17 +40,62 @@ pub struct ColumnArgs {
     #[arg(long, help_heading = "What to do")]
     normalize_names: bool,
 
-    /// The table columns to load; without a header, or in its place, the names of the fields
-    #[arg(long, value_name = "A,B", value_delimiter = ',', help_heading = "What to do")]
-    columns: Option<Vec<String>>,
+    /// The table columns to load; without a header, or in its place, the names of the fields; with types for a table that is
+    /// made: id:int64,price:decimal(10,2)
+    #[arg(long, value_name = "A,B", value_parser = columns, help_heading = "What to do")]
+    columns: Option<Columns>,
+}
+
+/// Columns, some with a type.
+#[derive(Debug, Clone, Default)]
+pub struct Columns(Vec<(String, Option<String>)>);
+
+/// `a,b` or `a:int64,b:decimal(10,2)`. A name may have a colon where no type is behind it.
+fn columns(text: &str) -> Result<Columns, String> {
+    let (mut columns, mut depth, mut start) = (Vec::new(), 0usize, 0);
+    let ends = text.char_indices().filter_map(|(at, sign)| {
+        match sign {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        (sign == ',' && depth == 0).then_some(at)
+    });
+    for end in ends.collect::<Vec<_>>().into_iter().chain([text.len()]) {
+        let column = &text[start..end];
+        start = end + 1;
+        let typed = column.rsplit_once(':').filter(|(_, ty)| {
+            let alone = [(String::new(), (*ty).to_owned())];
+            ColumnTypes::parse(&alone).is_ok()
+        });
+        columns.push(match typed {
+            Some((name, ty)) => (name.trim().to_owned(), Some(ty.to_owned())),
+            None => (column.to_owned(), None),
+        });
+    }
+    Ok(Columns(columns))
+}
+
+impl Columns {
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
 }
 
 impl ColumnArgs {
+    /// The types that columns were named with.
+    pub fn types(&self) -> Vec<(String, String)> {
+        let columns = self.columns.iter().flat_map(|columns| &columns.0);
+        columns
+            .filter_map(|(name, ty)| Some((name.clone(), ty.clone()?)))
+            .collect()
+    }
+
     /// The options of a load into `table` as far as these arguments go.
     pub fn options(&self, table: TableName) -> LoadOptions {
         LoadOptions {
             map: self.map.iter().flat_map(|pairs| pairs.0.clone()).collect(),
-            columns: self.columns.clone(),
+            columns: self.columns.as_ref().map(Columns::names),
             add: self.add.clone(),
             normalize_names: self.normalize_names,
             ..LoadOptions::new(table)
@@ -149,14 +194,10 @@ pub struct ReadArgs {
     #[arg(long, value_name = "NAME", help_heading = "How to read")]
     sheet: Option<String>,
 
-    /// The character set of text files; auto tells it by their bytes
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "utf-8",
-        help_heading = "How to read"
-    )]
-    encoding: String,
+    /// The character set of text files; auto tells it by their bytes [default: utf-8, or another one where the bytes are
+    /// clearly of that]
+    #[arg(long, value_name = "NAME", help_heading = "How to read")]
+    encoding: Option<String>,
 
     /// The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC
     #[arg(long, value_name = "ZONE", help_heading = "How to read")]
@@ -216,7 +257,8 @@ impl ReadArgs {
                 self.null.clone()
             },
             comment: self.comment,
-            encoding: self.encoding.clone(),
+            encoding: self.encoding.clone().unwrap_or_else(|| "utf-8".to_owned()),
+            encoding_guessed: self.encoding.is_none(),
             detect: self.format == FormatName::Auto,
             skip: self.skip,
             skip_footer: self.skip_footer,

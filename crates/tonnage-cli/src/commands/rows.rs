@@ -35,7 +35,7 @@ use crate::{
     output::out,
     paths::Paths,
     progress::{self, Style},
-    report::{after_report, write_report},
+    report::{ReportArgs, after_report, write_report},
 };
 
 /// Rows that a dry run shows.
@@ -157,9 +157,8 @@ pub struct RowsArgs {
     #[arg(long, help_heading = "What to show")]
     dry_run: bool,
 
-    /// Write the account as one JSON object to PATH (- is standard output)
-    #[arg(long, value_name = "PATH", help_heading = "What to show")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    account: ReportArgs,
 
     /// How progress is shown
     #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
@@ -308,6 +307,11 @@ impl ColumnTypes {
 }
 
 impl RowsArgs {
+    /// The types that --columns names columns with.
+    pub fn types(&self) -> Vec<(String, String)> {
+        self.columns.types()
+    }
+
     /// Whether the first line is a row.
     pub fn headerless(&self) -> bool {
         self.read.headerless()
@@ -414,7 +418,7 @@ impl RowsArgs {
             paths.writes("--ledger", Some(path));
         }
         paths.writes("--rejects", self.rejects.as_deref());
-        paths.report(self.report.as_deref());
+        paths.report(self.account.path());
         paths.check()?;
         let password = self.connection.password(place.first())?;
         let rows = self.rows(from, Place::Named(place, password), task);
@@ -476,7 +480,7 @@ impl RowsArgs {
             report: &ended.report,
             verified: verified.as_ref().and_then(|verified| verified.as_ref().ok()),
         };
-        let written = match &self.report {
+        let written = match self.account.path() {
             Some(path) => write_report(path, &report),
             None => Ok(()),
         };

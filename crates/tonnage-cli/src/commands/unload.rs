@@ -32,7 +32,7 @@ use crate::{
     output::out,
     paths::Paths,
     progress::{self, Style},
-    report::write_report,
+    report::{ReportArgs, write_report},
 };
 
 /// Unload a table or a query into files: every row once, all of one moment, types kept
@@ -133,9 +133,8 @@ pub struct UnloadArgs {
     #[arg(long, help_heading = "What to show")]
     dry_run: bool,
 
-    /// Write the account as one JSON object to PATH (- is standard output)
-    #[arg(long, value_name = "PATH", help_heading = "What to show")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    account: ReportArgs,
 
     /// How progress is shown
     #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
@@ -157,7 +156,7 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     let mut paths = Paths::default();
     paths.databases(&args.targets);
     paths.writes("-o", Some(&args.output));
-    paths.report(args.report.as_deref());
+    paths.report(args.account.path());
     paths.check()?;
     let password = args.connection.password(place.first())?;
     let connecting = place.connect(password);
@@ -195,7 +194,7 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
         }
         (Err(error), _) => return Err(error),
     };
-    if let Some(path) = &args.report {
+    if let Some(path) = args.account.path() {
         write_report(path, &report)?;
     }
     if !quiet && !report.closed {
@@ -212,7 +211,7 @@ pub fn options(args: &UnloadArgs) -> Result<UnloadOptions> {
         (None, None) => return Err(Error::config("neither --table nor --query says what to read")),
     };
     let is_stdout = |path: &Path| path == Path::new("-");
-    if is_stdout(&args.output) && args.report.as_deref().is_some_and(is_stdout) {
+    if is_stdout(&args.output) && args.account.path().is_some_and(is_stdout) {
         return Err(
             Error::config("rows and the report cannot both go to standard output")
                 .hint("send one of them to a file"),

@@ -196,7 +196,8 @@ fn options(args: &VerifyArgs) -> Result<VerifyOptions> {
 
 /// The columns whose instants are numbers; a column's own type decides everything else.
 fn epochs(args: &VerifyArgs) -> Result<Vec<(String, EpochUnit)>> {
-    let ColumnTypes { types, epochs } = ColumnTypes::parse(&args.types)?;
+    let ColumnTypes { types, epochs } =
+        ColumnTypes::parse(&[args.columns.types(), args.types.clone()].concat())?;
     match types
         .iter()
         .find(|(name, _)| epochs.iter().all(|(epoch, _)| epoch != name))

@@ -12,7 +12,34 @@ use crate::{commands::verify::LoadReport, report::Marked};
 /// The reports, by the commands that write them.
 fn reports() -> [(&'static str, &'static str, Value); 6] {
     fn of<R: JsonSchema + 'static>() -> Value {
-        schema::<Marked<'static, R>>().to_value()
+        let mut schema = schema::<Marked<'static, R>>().to_value();
+        shape(&mut schema);
+        schema
+    }
+    // As `report.rs` shapes what is written.
+    fn shape(schema: &mut Value) {
+        let fields = &mut schema["properties"];
+        if fields["rows"]["type"] == "integer" {
+            let about = fields["rows"]["description"].clone();
+            let format = fields["rows"]["format"].clone();
+            fields["rows"] = json!({
+                "type": "object",
+                "properties": { "written": { "type": "integer", "format": format, "minimum": 0, "description": about } },
+                "required": ["written"],
+                "description": "The rows.",
+            });
+        }
+        if fields["state"].is_null() {
+            fields["state"] = json!({
+                "type": "string",
+                "enum": ["finished", "stopped"],
+                "description": "How it ended.",
+            });
+            let required = schema["required"]
+                .as_array_mut()
+                .expect("fields that are required");
+            required.push(json!("state"));
+        }
     }
     [
         ("load", "load and exec", of::<LoadReport<'static>>()),

@@ -98,7 +98,7 @@ fn what_is_missing_can_be_asked_for_again() {
         assert_eq!(report["keys"], wanted);
         assert_eq!(
             (&report["rows"], &report["state"]),
-            (&2.into(), &"finished".into())
+            (&serde_json::json!({ "written": 2 }), &"finished".into())
         );
         assert!(
             ran.stderr.contains("5 asked, 4 distinct = 2 found + 2 missing"),

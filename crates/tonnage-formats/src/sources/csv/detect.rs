@@ -722,10 +722,6 @@ mod tests {
             ("1,2.5\n3,4\n", "headerless"),
             ("2024-01-01\n2024-01-02\n", "headerless"),
             (
-                "Source,World Bank,\n\nUpdated,2021,\n\nname,code,year,unit,2019\na,b,c,d,1\n",
-                "",
-            ),
-            (
                 "Source,World Bank,\n\nUpdated,2021,\n\nname,code,year,unit,2019\na,b,c,d,1\ne,f,g,h,2\n",
                 "skip 4",
             ),
