@@ -281,5 +281,5 @@ def test_every_option_of_the_command_is_there():
 
     for command, kind in [("load", _options.LoadOptions), ("unload", _options.UnloadOptions)]:
         named = {name.rstrip("_").replace("_", "-") for name in get_type_hints(kind)} | {"type"}
-        gone = {"table", "columns", "query", "output", "dry-run", "report", "progress", "ask-password", "shard-by"}
+        gone = {"table", "columns", "query", "output", "dry-run", "json", "report", "progress", "ask-password", "shard-by"}
         assert {name for name, *_ in _tonnage.options(command)} - gone <= named

@@ -17,6 +17,7 @@ RENAMED = {"from_": "from", "related": "with", "types": "type", "with_": "with",
 # What a function has another way to say, and which.
 ELSEWHERE = {
     "dry_run": "tonnage.plan() gives the plan",
+    "json": "the function returns the account, and its data is what the command prints",
     "report": "the function returns the account",
     "ask_password": "put the password into the URL, its own variable or targets.toml",
     "shard_by": "give a list of URLs and shard_by to tonnage.connect()",
@@ -62,6 +63,9 @@ def arguments(command: str, options: Mapping[str, object]) -> list[str]:
             raise ConfigError(f"{option} is True or False, and not {value!r}")
         if isinstance(value, dict):
             written += [f"--{name}={key}={text(part)}" for key, part in value.items()]
+        elif name == "columns" and command in ("load", "exec") and isinstance(value, (list, tuple)):
+            # One list, in which a column may have a type.
+            written.append(f"--{name}={','.join(text(part) for part in value)}")
         elif isinstance(value, (list, tuple, set, frozenset)):
             if known.get(name) == "value" and len(value) != 1:
                 raise ConfigError(f"{option} takes one value, and not {len(value)}")

@@ -117,7 +117,7 @@ class LoadOptions(TypedDict, total=False):
     sheet: str | None
     """The sheet of an Excel file [default: the first]"""
     encoding: str | None
-    """The character set of text files; auto tells it by their bytes"""
+    """The character set of text files; auto tells it by their bytes [default: utf-8, or another one where the bytes are clearly of that]"""
     timezone: str | None
     """The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC"""
     sort: Literal["auto", "none", "block", "full"] | None
@@ -210,7 +210,7 @@ class ExecOptions(TypedDict, total=False):
     sheet: str | None
     """The sheet of an Excel file [default: the first]"""
     encoding: str | None
-    """The character set of text files; auto tells it by their bytes"""
+    """The character set of text files; auto tells it by their bytes [default: utf-8, or another one where the bytes are clearly of that]"""
     timezone: str | None
     """The zone of times that carry none, for columns with time zone: Europe/Berlin, UTC"""
 
