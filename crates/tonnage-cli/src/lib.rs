@@ -61,6 +61,8 @@ enum Command {
     Copy(Box<commands::copy::CopyArgs>),
     Get(Box<commands::get::GetArgs>),
     Ingest(Box<commands::ingest::IngestArgs>),
+    #[cfg(feature = "serve")]
+    Serve(Box<commands::serve::ServeArgs>),
     Runs(commands::runs::RunsArgs),
     Init(commands::init::InitArgs),
     Generate(commands::generate::GenerateArgs),
@@ -116,7 +118,10 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     // What a driver warns of is in our own errors, if it matters.
     let others = if cli.verbose > 0 { level } else { LevelFilter::OFF };
     tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(format!("{others},tonnage={level}")))
+        .with_env_filter(EnvFilter::new(format!(
+            "{others},tonnage={level},{}",
+            audited(&cli)
+        )))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_timer(Clock)
@@ -141,6 +146,8 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             Command::Copy(args) => commands::copy::run(args, cli.quiet).await,
             Command::Get(args) => commands::get::run(args, cli.quiet).await,
             Command::Ingest(args) => commands::ingest::run(args, cli.quiet).await,
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => commands::serve::run(args, cli.quiet).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Init(args) => or_interrupted(commands::init::run(args)).await,
             Command::Generate(args) => commands::generate::run(args).map(|()| Ending::Done),
@@ -165,6 +172,15 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             ExitCode::from(interrupt.exit() as u8)
         }
         Err(error) => fail(&error, &arguments),
+    }
+}
+
+/// What a server has refused is always said, unless it is to be quiet.
+fn audited(cli: &Cli) -> &'static str {
+    match (&cli.command, cli.quiet) {
+        #[cfg(feature = "serve")]
+        (Command::Serve(_), false) => "tonnage::audit=info",
+        _ => "tonnage::audit=error",
     }
 }
 

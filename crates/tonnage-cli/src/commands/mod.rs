@@ -13,6 +13,8 @@ pub mod load;
 pub mod read;
 pub mod rows;
 pub mod runs;
+#[cfg(feature = "serve")]
+pub mod serve;
 pub mod tables;
 pub mod targets;
 pub mod unload;

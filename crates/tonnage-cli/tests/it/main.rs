@@ -46,6 +46,7 @@ mod related;
 mod reports;
 mod roles;
 mod same_files;
+mod serve;
 #[path = "../../../tonnage/tests/it/cassandra/session.rs"]
 mod session;
 mod shaping;

@@ -304,6 +304,11 @@ impl Area {
         Ok(Offered::Taken(sequence))
     }
 
+    /// How many of the first `rows` of a producer's batch are known already, the first being its row `first`.
+    pub fn known(&self, name: &str, first: u64, rows: u64) -> Result<u64> {
+        self.lock().producers.known(name, first, rows)
+    }
+
     /// Takes rows as a whole, if there is room. Of a named producer only those beyond what it has sent before, by its
     /// own number of the first; the answer is then the sequence number of its last one.
     pub fn offer_rows(&self, mut rows: Rows, tag: Option<(&Arc<str>, u64)>) -> Result<Offered> {
@@ -317,10 +322,8 @@ impl Area {
                 let sequence = state.producers.sequence(name);
                 return Ok(Offered::Taken(sequence.unwrap_or(state.next - 1)));
             }
-            if let Rows::Arrow(batch) = &mut rows {
-                // Fewer than there are, so within the batch.
-                let known = known as usize;
-                *batch = batch.slice(known, batch.num_rows() - known);
+            if known > 0 {
+                rows = rows.tail(known as usize);
             }
             producer = Some((name.clone(), first + known, known));
         }

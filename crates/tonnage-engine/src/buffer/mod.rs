@@ -19,6 +19,7 @@
 
 mod area;
 mod attach;
+mod check;
 mod drain;
 mod form;
 #[cfg(any(test, fuzzing))]
@@ -59,10 +60,10 @@ use self::{
     attach::Parts,
     metrics::Speed,
     own::finish,
-    row::Rows,
     waits::block_on,
 };
 pub use self::{
+    check::Check,
     journal::{Lost, Torn, Uncertain},
     metrics::Metrics,
     options::{
@@ -70,8 +71,9 @@ pub use self::{
         JOURNAL_BYTES_MAX, JournalOptions, REJECTS_MAX, WhenFull,
     },
     process::{is_abandoned, is_buffer},
-    producers::{PRODUCER_NAME_BYTES_MAX, PRODUCERS_MAX},
+    producers::{PRODUCER_NAME_BYTES_MAX, PRODUCERS_MAX, Producer},
     report::{BufferReport, BufferRows, Recovery},
+    row::Rows,
 };
 
 /// Called with rows that were put aside.
@@ -102,6 +104,17 @@ struct Inner {
     journal: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// Whether it has a journal, which outlives it.
     has_journal: bool,
+}
+
+/// What became of rows that were put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Put {
+    /// The sequence number of the last one; where none was taken, that of the producer's last row.
+    pub last: u64,
+    /// How many were taken, the last ones.
+    pub taken: u64,
+    /// How many of the first ones had been taken before.
+    pub known: u64,
 }
 
 impl Clone for Buffer {
@@ -218,6 +231,63 @@ impl Buffer {
         let count = batch.num_rows() as u64;
         let rows = Rows::Arrow(batch);
         block_on(self.put_with(count, || self.shared.parts.area.offer_rows(rows.clone(), None)))
+    }
+
+    /// Puts rows as a whole, all or none, each text an object; those of a `producer` with its own number of the first of
+    /// them, as in [`Buffer::put_many_from`]. Returns once they are accepted, whatever acknowledgement the buffer has:
+    /// [`Buffer::wait`] and [`Buffer::wait_journaled`] wait for more. For whoever decides each time.
+    ///
+    /// As [`Buffer::put_many_from`]; `Overloaded` where there is no room and `when_full` is not to wait for it. A put that
+    /// is dropped while it waits for room has put nothing.
+    pub async fn put_rows(
+        &self,
+        rows: Rows,
+        producer: Option<(&str, u64)>,
+        when_full: WhenFull,
+    ) -> Result<Put> {
+        if let Rows::Arrow(batch) = &rows {
+            self.fits(batch)?;
+        }
+        let count = rows.count();
+        let area = &self.shared.parts.area;
+        let named: Option<(Arc<str>, u64)> = producer.map(|(name, first)| (name.into(), first));
+        let tag = named.as_ref().map(|(name, first)| (name, *first));
+        // One batch of a producer comes after the other, so nothing comes between.
+        let known = match tag {
+            Some((name, first)) => area.known(name, first, count)?,
+            None => 0,
+        };
+        let offer = || area.offer_rows(rows.clone(), tag);
+        let last = match (offer()?, when_full) {
+            (Offered::Taken(last), _) => last,
+            (Offered::Full, WhenFull::Fail) => return Err(self.refused(count)),
+            (Offered::Full, WhenFull::Wait) => area.offered(offer).await?,
+        };
+        self.written.fetch_max(last, Ordering::Relaxed);
+        Ok(Put {
+            last,
+            taken: count - known,
+            known,
+        })
+    }
+
+    /// Whether it takes no further rows, as something has ended it.
+    pub fn closed(&self) -> bool {
+        let state = self.shared.parts.area.lock();
+        state.failed.is_some() || state.closing
+    }
+
+    /// What is known of a producer that numbers its own rows; none where it has put none.
+    pub fn producer(&self, name: &str) -> Option<Producer> {
+        self.shared.parts.area.lock().producers.get(name)
+    }
+
+    /// What tells bad rows before they are put; none while the database is away, so that nobody knows the table.
+    pub fn check(&self) -> Result<Option<Check>> {
+        let attached = self.shared.parts.attached.get();
+        attached
+            .map(|attached| Check::new(attached.shape.clone()))
+            .transpose()
     }
 
     async fn put_with(&self, rows: u64, mut offer: impl FnMut() -> Result<Offered>) -> Result<u64> {

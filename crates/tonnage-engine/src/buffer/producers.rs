@@ -16,7 +16,7 @@ pub const PRODUCER_NAME_BYTES_MAX: usize = 255;
 
 /// What is known of one producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Producer {
+pub struct Producer {
     /// The number that it began with.
     pub first: u64,
     /// Its highest number.
@@ -71,6 +71,11 @@ impl Producers {
     /// The sequence number of a producer's highest row.
     pub fn sequence(&self, name: &str) -> Option<u64> {
         self.0.get(name).map(|p| p.sequence)
+    }
+
+    /// What is known of a producer.
+    pub fn get(&self, name: &str) -> Option<Producer> {
+        self.0.get(name).copied()
     }
 
     /// Notes that rows from its number `first` on were taken, the last of `rows` as `sequence`.

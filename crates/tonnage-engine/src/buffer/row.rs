@@ -55,6 +55,28 @@ impl Rows {
         CHUNK_OVERHEAD_BYTES + ROW_OVERHEAD_BYTES
     }
 
+    /// No objects yet, for [`Rows::push`].
+    pub fn texts() -> Self {
+        Self::Json {
+            text: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// Appends the text of an object, taken as it is; text that is none makes a row that is put aside when its turn comes.
+    /// False where they are a batch, or would come to more than 4 GiB.
+    pub fn push(&mut self, object: &[u8]) -> bool {
+        let Self::Json { text, ends } = self else {
+            return false;
+        };
+        let Ok(end) = u32::try_from(text.len() + object.len()) else {
+            return false;
+        };
+        text.extend_from_slice(object);
+        ends.push(end);
+        true
+    }
+
     /// How many they are.
     pub fn count(&self) -> u64 {
         match self {

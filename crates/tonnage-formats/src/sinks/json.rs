@@ -86,13 +86,14 @@ struct RowPlacement {
 }
 
 /// Turns batches of one schema into lines.
-struct Encoder {
+pub struct Encoder {
     object: Object,
     rows_before: u64,
 }
 
 impl Encoder {
-    fn new(schema: &SchemaRef) -> Result<Self> {
+    /// Chooses the encoder of every column. `Config` for types that JSON has no text for here.
+    pub fn new(schema: &SchemaRef) -> Result<Self> {
         if schema.fields().is_empty() {
             return Err(Error::config("there are no columns to write"));
         }
@@ -102,7 +103,9 @@ impl Encoder {
         })
     }
 
-    fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends the rows of a batch, a line each. An error names column and row (from 1, over all batches) of a value that
+    /// JSON cannot hold.
+    pub fn encode(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         let place = RowPlacement {
             rows_before: Some(self.rows_before),
             between: b"\n",

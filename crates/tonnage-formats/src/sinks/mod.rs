@@ -20,7 +20,7 @@ mod arrow_ipc;
 pub mod csv;
 mod destination;
 mod growing;
-mod json;
+pub mod json;
 pub mod parquet;
 
 use self::{

@@ -7,6 +7,7 @@ mod copies;
 mod crashes;
 mod journals;
 mod recycled;
+mod together;
 
 use std::{
     collections::BTreeSet,
