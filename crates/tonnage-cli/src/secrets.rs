@@ -1,4 +1,4 @@
-//! Passwords that came with the arguments: they are not left where others see them.
+//! Passwords and signed URLs that came with the arguments: they are not left where others see them.
 //!
 //! Every user of a machine can read the arguments of its processes. A process cannot change its own, but be replaced by
 //! one that was given others: under the same number, with what was taken out of the arguments in the environment, which
@@ -44,12 +44,29 @@ pub fn arguments() -> Vec<OsString> {
     arguments
 }
 
-/// A database as it may be shown; none for what has no password, or is no database.
+/// An argument as it may be shown; none for what has no password, and is neither a database nor a URL.
 fn without_password(argument: &str) -> Option<String> {
+    if let Some(shown) = without_signature(argument) {
+        return Some(shown);
+    }
     // A name of targets.toml has none, and the file need not be read for it.
     let is_named = argument.starts_with('@');
     let shown = (!is_named).then(|| redact(argument))?;
     (shown != argument && shown.contains("***")).then_some(shown)
+}
+
+/// A URL of HTTP, or an option that is one, without name, password and query, which may be a signature.
+fn without_signature(argument: &str) -> Option<String> {
+    let lower = argument.to_ascii_lowercase();
+    let at = lower
+        .find("http://")
+        .into_iter()
+        .chain(lower.find("https://"))
+        .min()?;
+    let (option, url) = argument.split_at(at);
+    let is_option = option.is_empty() || (option.starts_with("--") && option.find('=') == Some(at - 1));
+    let shown = tonnage_places::redacted(url);
+    (is_option && shown != url).then(|| format!("{option}{shown}?***"))
 }
 
 /// What was taken out of the arguments of this very process.

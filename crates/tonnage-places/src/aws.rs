@@ -1,7 +1,8 @@
 //! Credentials for S3 where people have them: variables, roles, and the profiles of `~/.aws`.
 //!
 //! Source of names and order: the AWS SDKs and Tools Reference Guide, "Standardized credential providers". `object_store`
-//! knows variables, web identity, container and instance roles; profiles are read here.
+//! knows variables, web identity, roles of ECS and of instances; profiles and other containers' credentials are read
+//! here.
 
 use std::{collections::HashMap, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
@@ -24,8 +25,12 @@ use super::{
 /// How long before their end credentials of a process are asked for anew.
 const RENEWED_BEFORE: Duration = Duration::from_secs(300);
 
-/// The longest that a `credential_process` may take.
+/// The longest that a `credential_process` may take, and that a container's credentials may.
 const PROCESS_SECONDS_MAX: Duration = Duration::from_secs(60);
+const CONTAINER_SECONDS_MAX: Duration = Duration::from_secs(5);
+
+/// Hosts that may give credentials without TLS beside this machine: those of ECS and of EKS.
+const CONTAINER_HOSTS: &[&str] = &["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 
 /// A store as the environment and the profile say. `Config` where no credentials can be found.
 pub(crate) async fn builder(bucket: &str, settings: &StoreSettings) -> Result<AmazonS3Builder> {
@@ -73,14 +78,39 @@ pub(crate) async fn builder(bucket: &str, settings: &StoreSettings) -> Result<Am
         return Ok(builder.with_skip_signature(true));
     }
     if settings.profile.is_none() && (anonymous || by_variables) {
+        let is_set = |name: &str| env(name).is_some();
+        if anonymous || is_set("AWS_ACCESS_KEY_ID") {
+            return Ok(builder);
+        }
+        if is_set("AWS_WEB_IDENTITY_TOKEN_FILE") {
+            // Without it the library would look for another role.
+            return match is_set("AWS_ROLE_ARN") {
+                true => Ok(builder),
+                false => Err(Error::config(
+                    "AWS_WEB_IDENTITY_TOKEN_FILE is set, and AWS_ROLE_ARN is not: no role can be taken",
+                )
+                .hint("set AWS_ROLE_ARN to the role that trusts the token, or unset both")),
+            };
+        }
+        if !is_set("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+            && let Some(uri) = env("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+        {
+            return Ok(builder.with_credentials(Arc::new(Credentials::renewed(Giver::container(&uri)?))));
+        }
         return Ok(builder);
     }
     if let Some(credentials) = profile.credentials()? {
         return Ok(builder.with_credentials(Arc::new(credentials)));
     }
+    // Called so by the tools of AWS; the library has a name of its own.
+    let metadata = env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    if let Some(endpoint) = &metadata {
+        builder = builder.with_metadata_endpoint(endpoint.trim_end_matches('/'));
+    }
+    let is_named = metadata.is_some() || env("AWS_METADATA_ENDPOINT").is_some();
     let asks_metadata =
         env("AWS_EC2_METADATA_DISABLED").is_none_or(|said| !said.eq_ignore_ascii_case("true"));
-    if asks_metadata && (env("AWS_METADATA_ENDPOINT").is_some() || metadata_answers().await) {
+    if asks_metadata && (is_named || metadata_answers().await) {
         return Ok(builder);
     }
     Err(
@@ -167,10 +197,7 @@ impl Profile {
             }))));
         }
         if let Some(command) = self.get("credential_process") {
-            return Ok(Some(Credentials::Process {
-                command: command.to_owned(),
-                last: Mutex::new(None),
-            }));
+            return Ok(Some(Credentials::renewed(Giver::Process(command.to_owned()))));
         }
         let elsewhere = ["sso_session", "sso_start_url", "role_arn"];
         if let Some(setting) = elsewhere.iter().find(|setting| self.get(setting).is_some()) {
@@ -186,14 +213,61 @@ impl Profile {
     }
 }
 
-/// Credentials of a profile.
+/// Credentials that are not the library's own to get.
 enum Credentials {
     Static(Arc<AwsCredential>),
-    /// Of a program that prints them.
-    Process {
-        command: String,
+    /// They end, and are asked for anew before.
+    Renewed {
+        giver: Giver,
         last: Mutex<Option<(Arc<AwsCredential>, Option<Timestamp>)>>,
     },
+}
+
+/// Who gives credentials.
+enum Giver {
+    /// A program that prints them: `credential_process` of a profile.
+    Process(String),
+    /// A server beside a container.
+    Container(reqwest::Url),
+}
+
+impl Giver {
+    /// `Config` for what is no URL, and for a host that anybody could be.
+    fn container(uri: &str) -> Result<Self> {
+        let named = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+        let url = reqwest::Url::parse(uri).map_err(|cause| {
+            Error::config(format!("{named} is no URL: {cause}")).hint("the container's runtime sets it")
+        })?;
+        let host = url.host_str().unwrap_or_default();
+        let is_here = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+        match url.scheme() == "https" || is_here || CONTAINER_HOSTS.contains(&host) {
+            true => Ok(Self::Container(url)),
+            false => Err(Error::config(format!(
+                "{named} names {host}, which would send credentials without TLS"
+            ))
+            .hint("name an https:// address, or one of this machine, of ECS or of EKS")),
+        }
+    }
+
+    async fn give(&self) -> std::result::Result<Given, String> {
+        match self {
+            Self::Process(command) => printed(command)
+                .await
+                .map_err(|why| format!("credential_process of the profile {why}")),
+            Self::Container(url) => answered(url)
+                .await
+                .map_err(|why| format!("the server of the container's credentials {why}")),
+        }
+    }
+}
+
+impl Credentials {
+    fn renewed(giver: Giver) -> Self {
+        Self::Renewed {
+            giver,
+            last: Mutex::new(None),
+        }
+    }
 }
 
 impl std::fmt::Debug for Credentials {
@@ -202,13 +276,15 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What a `credential_process` prints.
+/// What a `credential_process` prints, or the server of a container answers.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Printed {
+struct Given {
     access_key_id: String,
     secret_access_key: String,
     session_token: Option<String>,
+    /// What servers of containers call it.
+    token: Option<String>,
     expiration: Option<Timestamp>,
 }
 
@@ -217,9 +293,9 @@ impl CredentialProvider for Credentials {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let (command, last) = match self {
+        let (giver, last) = match self {
             Self::Static(credential) => return Ok(credential.clone()),
-            Self::Process { command, last } => (command, last),
+            Self::Renewed { giver, last } => (giver, last),
         };
         let mut last = last.lock().await;
         if let Some((credential, end)) = &*last
@@ -229,23 +305,21 @@ impl CredentialProvider for Credentials {
         {
             return Ok(credential.clone());
         }
-        let printed = printed(command)
-            .await
-            .map_err(|why| object_store::Error::Generic {
-                store: "S3",
-                source: format!("credential_process of the profile {why}").into(),
-            })?;
+        let given = giver.give().await.map_err(|why| object_store::Error::Generic {
+            store: "S3",
+            source: why.into(),
+        })?;
         let credential = Arc::new(AwsCredential {
-            key_id: printed.access_key_id,
-            secret_key: printed.secret_access_key,
-            token: printed.session_token,
+            key_id: given.access_key_id,
+            secret_key: given.secret_access_key,
+            token: given.session_token.or(given.token),
         });
-        *last = Some((credential.clone(), printed.expiration));
+        *last = Some((credential.clone(), given.expiration));
         Ok(credential)
     }
 }
 
-async fn printed(command: &str) -> std::result::Result<Printed, String> {
+async fn printed(command: &str) -> std::result::Result<Given, String> {
     let run = tokio::process::Command::new("sh")
         .args(["-c", command])
         .stdin(Stdio::null())
@@ -260,4 +334,35 @@ async fn printed(command: &str) -> std::result::Result<Printed, String> {
     }
     // What it printed may be a secret, so no part of it is shown.
     serde_json::from_slice(&ran.stdout).map_err(|_| "printed no credentials".to_owned())
+}
+
+async fn answered(url: &reqwest::Url) -> std::result::Result<Given, String> {
+    // It is near, and no proxy has to hear of it.
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .timeout(CONTAINER_SECONDS_MAX);
+    let client = client.build().map_err(|cause| super::error::chain(&cause))?;
+    let mut request = client.get(url.clone());
+    let token = match env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") {
+        // It may be another one each time.
+        Some(path) => {
+            let read = std::fs::read_to_string(&path);
+            Some(read.map_err(|cause| format!("needs the token in {path}, which cannot be read: {cause}"))?)
+        }
+        None => env("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+    };
+    if let Some(token) = token {
+        request = request.header(reqwest::header::AUTHORIZATION, token.trim());
+    }
+    let answer = request.send().await;
+    let answer = answer.map_err(|cause| format!("cannot be asked: {}", super::error::chain(&cause)))?;
+    if !answer.status().is_success() {
+        return Err(format!("answers {}", answer.status()));
+    }
+    let body = answer
+        .bytes()
+        .await
+        .map_err(|cause| super::error::chain(&cause))?;
+    // What it answered may be a secret, so no part of it is shown.
+    serde_json::from_slice(&body).map_err(|_| "answers without credentials".to_owned())
 }

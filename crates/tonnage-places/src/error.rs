@@ -138,12 +138,10 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "the endpoint speaks http, which is not allowed",
         "allow it with AWS_ALLOW_HTTP=true",
     ),
-    (
-        "169.254.169.254",
-        "no credentials were found, and no machine's role answers",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE; for a public bucket AWS_SKIP_SIGNATURE=true",
-    ),
 ];
+
+/// Where machines are asked for their roles.
+const METADATA_HOSTS: &[&str] = &["169.254.169.254", "metadata.google.internal"];
 
 /// The message for what a store has answered while `shown` was worked on.
 pub(crate) fn of_store(doing: Doing, shown: &str, cause: &StoreError) -> Error {
@@ -151,6 +149,17 @@ pub(crate) fn of_store(doing: Doing, shown: &str, cause: &StoreError) -> Error {
     let verb = doing.verb();
     if let Some((_, what, hint)) = KNOWN.iter().find(|(mark, _, _)| text.contains(mark)) {
         return doing.error(format!("cannot {verb} {shown}: {what}")).hint(hint);
+    }
+    if METADATA_HOSTS.iter().any(|host| text.contains(host)) {
+        let message =
+            format!("cannot {verb} {shown}: no credentials were found, and no machine's role answers");
+        return doing.error(message).hint(match shown.split(':').next() {
+            Some("gs" | "gcs") => "set GOOGLE_APPLICATION_CREDENTIALS; for a public bucket GOOGLE_SKIP_SIGNATURE=true",
+            Some("s3" | "s3a") => {
+                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE; for a public bucket AWS_SKIP_SIGNATURE=true"
+            }
+            _ => "set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN; for a public container AZURE_SKIP_SIGNATURE=true",
+        });
     }
     match cause {
         StoreError::NotFound { .. } => doing

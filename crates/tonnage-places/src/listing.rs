@@ -1,8 +1,11 @@
 //! What a URL names: one object, all directly behind a prefix, or what a glob matches.
 
-use futures::TryStreamExt;
+use std::ops::ControlFlow;
+
 use glob::{MatchOptions, Pattern};
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt, path::Path};
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStoreExt, list::PaginatedListOptions, path::Path,
+};
 use tonnage_core::{
     error::{Error, Result},
     report::Grouped,
@@ -52,23 +55,39 @@ pub fn find(url: &str, is_wanted: impl Fn(&str) -> bool + Send + Sync + 'static)
     found.map_err(Error::bug)?
 }
 
-/// Names directly behind `url`, which ends in a slash, sorted; none where nothing is there.
+/// Names directly behind `url`, which ends in a slash, that begin with `prefix`, sorted; none where nothing is there.
 ///
-/// `Config` for HTTP, which has no lists; `Refused` where the store does not give the list.
-pub fn names(url: &str) -> Result<Vec<String>> {
+/// `Config` for HTTP, which has no lists, and for more than [`OBJECTS_MAX`] names; `Refused` where the store does not give
+/// the list.
+pub fn names(url: &str, prefix: &str) -> Result<Vec<String>> {
     refuse_http(url)?;
-    let url = url.to_owned();
+    let (url, prefix) = (url.to_owned(), prefix.to_owned());
     let names = runtime::wait(async move {
         let located = locate(&url).await?;
-        let key = located.key.trim_end_matches('/');
-        let within = match key.is_empty() {
-            true => None,
-            false => Some(super::store::path(&located.root, key)?),
-        };
-        let found = located.store.list_with_delimiter(within.as_ref()).await;
-        let found = found.map_err(|cause| of_store(Doing::Write, &redacted(&url), &cause))?;
-        let names = found.objects.iter().filter_map(|meta| meta.location.filename());
-        let mut names: Vec<String> = names.map(ToOwned::to_owned).collect();
+        let mut names = Vec::new();
+        let mut is_full = false;
+        let begin = format!("{}{prefix}", located.key);
+        let listed = pages(&located, &begin, Depth::Direct, |meta| {
+            let Some(name) = meta.location.filename() else {
+                return ControlFlow::Continue(());
+            };
+            if names.len() == OBJECTS_MAX {
+                is_full = true;
+                return ControlFlow::Break(());
+            }
+            names.push(name.to_owned());
+            ControlFlow::Continue(())
+        });
+        let listed = listed.await;
+        listed.map_err(|cause| of_store(Doing::Write, &redacted(&url), &cause))?;
+        if is_full {
+            return Err(Error::config(format!(
+                "more than {} objects lie directly behind '{}'",
+                Grouped(OBJECTS_MAX as u64),
+                redacted(&url)
+            ))
+            .hint("name a prefix that nothing lies behind"));
+        }
         names.sort_unstable();
         Ok(names)
     });
@@ -93,8 +112,9 @@ async fn of_store_url(
 ) -> Result<Vec<Object>> {
     let key = &located.key;
     if key.is_empty() || key.ends_with('/') {
-        let found = list(url, located, key, |name, rest| {
-            !rest.contains('/') && !name.starts_with('.') && is_wanted(name)
+        let found = list(url, located, key, Depth::Direct, |key| {
+            let name = key.rsplit('/').next().unwrap_or(key);
+            !name.starts_with('.') && is_wanted(name)
         });
         let found = found.await?;
         return match found.is_empty() {
@@ -134,11 +154,13 @@ async fn matching(url: &str, located: &Located) -> Result<Vec<Object>> {
     let pattern = Pattern::new(key).map_err(|cause| {
         Error::config(format!("'{url}' is not a glob: {}", cause.msg)).hint("*, ?, [a-z] and ** are known")
     })?;
-    let before = key.find(WILD).unwrap_or(0);
-    let prefix = &key[..key[..before].rfind('/').map_or(0, |slash| slash + 1)];
-    let found = list(url, located, prefix, |_, rest| {
-        pattern.matches_with(&format!("{prefix}{rest}"), GLOB)
-    });
+    let prefix = &key[..key.find(WILD).unwrap_or(0)];
+    // Where the wild part has no slash, nothing deeper can match.
+    let depth = match key[prefix.len()..].contains(['/', '[']) || key.contains("**") {
+        true => Depth::All,
+        false => Depth::Direct,
+    };
+    let found = list(url, located, prefix, depth, |key| pattern.matches_with(key, GLOB));
     let found = found.await?;
     match found.is_empty() {
         true => Err(Error::input(format!("no object matches '{url}'"))
@@ -147,42 +169,72 @@ async fn matching(url: &str, located: &Located) -> Result<Vec<Object>> {
     }
 }
 
-/// Objects behind `prefix`, which is empty or ends in a slash, that are `wanted` by their name and by all of the key
-/// behind the prefix.
+/// Which keys a list has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Those without a slash behind the prefix.
+    Direct,
+    All,
+}
+
+/// Gives every object whose key begins with `prefix` to `each`, until it has enough. One page of at most 1,000 is held.
+async fn pages(
+    located: &Located,
+    prefix: &str,
+    depth: Depth,
+    mut each: impl FnMut(ObjectMeta) -> ControlFlow<()>,
+) -> object_store::Result<()> {
+    let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
+    let mut page_token = None;
+    loop {
+        let options = PaginatedListOptions {
+            delimiter: (depth == Depth::Direct).then_some("/".into()),
+            page_token,
+            ..PaginatedListOptions::default()
+        };
+        let page = located.lists.list_paginated(prefix, options).await?;
+        for meta in page.result.objects {
+            if each(meta).is_break() {
+                return Ok(());
+            }
+        }
+        page_token = page.page_token;
+        if page_token.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// Objects whose keys begin with `prefix` and are `wanted`.
 async fn list(
     url: &str,
     located: &Located,
     prefix: &str,
-    wanted: impl Fn(&str, &str) -> bool,
+    depth: Depth,
+    wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<Object>> {
-    let plain = prefix.trim_end_matches('/');
-    let within = match plain.is_empty() {
-        true => None,
-        false => Some(super::store::path(&located.root, plain)?),
-    };
-    let mut pages = located.store.list(within.as_ref());
     let mut found: Vec<(Path, Object)> = Vec::new();
-    while let Some(meta) = pages
-        .try_next()
-        .await
-        .map_err(|cause| of_store(Doing::List, url, &cause))?
-    {
+    let mut is_full = false;
+    let listed = pages(located, prefix, depth, |meta| {
         let key = meta.location.as_ref();
-        let Some(rest) = key.strip_prefix(prefix) else {
-            continue;
-        };
-        let name = rest.rsplit('/').next().unwrap_or(rest);
-        if !wanted(name, rest) {
-            continue;
+        // A prefix by itself is what consoles show as a directory.
+        if key.len() < prefix.len() || !wanted(key) {
+            return ControlFlow::Continue(());
         }
         if found.len() == OBJECTS_MAX {
-            return Err(Error::config(format!(
-                "'{url}' names more than {} objects",
-                Grouped(OBJECTS_MAX as u64)
-            ))
-            .hint("load them by several narrower prefixes or globs"));
+            is_full = true;
+            return ControlFlow::Break(());
         }
         found.push((meta.location.clone(), Object::of_meta(located, meta)));
+        ControlFlow::Continue(())
+    });
+    listed.await.map_err(|cause| of_store(Doing::List, url, &cause))?;
+    if is_full {
+        return Err(Error::config(format!(
+            "'{url}' names more than {} objects",
+            Grouped(OBJECTS_MAX as u64)
+        ))
+        .hint("load them by several narrower prefixes or globs"));
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(found.into_iter().map(|(_, object)| object).collect())
@@ -192,39 +244,33 @@ async fn list(
 async fn missing(url: &str, located: &Located) -> Error {
     let (directory, name) = located.key.rsplit_once('/').unwrap_or(("", &located.key));
     let error = Error::input(format!("{url}: there is no such object"));
-    let within = (!directory.is_empty())
-        .then(|| Path::parse(directory).ok())
-        .flatten();
-    let neighbours: Result<Vec<ObjectMeta>, _> = {
-        use futures::StreamExt;
-        located
-            .store
-            .list(within.as_ref())
-            .take(NEIGHBOURS_MAX)
-            .try_collect()
-            .await
+    let begin = match directory.is_empty() {
+        true => String::new(),
+        false => format!("{directory}/"),
     };
-    let neighbours = match neighbours {
-        Ok(neighbours) => neighbours,
+    let mut keys: Vec<Path> = Vec::new();
+    let listed = pages(located, &begin, Depth::All, |meta| {
+        keys.push(meta.location);
+        match keys.len() < NEIGHBOURS_MAX {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    match listed.await {
+        Ok(()) => {}
         // That the bucket is not there is told by this request only.
         Err(object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }) => {
             return error.hint("names are exact, capitals included; a prefix ends in /");
         }
         Err(cause) => return of_store(Doing::Read, url, &cause),
-    };
+    }
     let prefix = format!("{}/", located.key);
-    if neighbours
-        .iter()
-        .any(|meta| meta.location.as_ref().starts_with(&prefix))
-    {
+    if keys.iter().any(|key| key.as_ref().starts_with(&prefix)) {
         return error.hint(format!(
             "it is a prefix: {url}/ names what lies directly behind it"
         ));
     }
-    let names: Vec<&str> = neighbours
-        .iter()
-        .filter_map(|meta| meta.location.filename())
-        .collect();
+    let names: Vec<&str> = keys.iter().filter_map(Path::filename).collect();
     match nearest(name, names.iter().copied()).first() {
         Some(near) => {
             let base = url.strip_suffix(name).unwrap_or(url);

@@ -88,7 +88,7 @@ impl Object {
             shown: located.url(&meta.location),
             version: Version {
                 bytes: Some(meta.size),
-                etag: meta.e_tag,
+                etag: meta.e_tag.map(quoted),
                 modified: None,
             },
             // Lists have milliseconds, objects by themselves have seconds.
@@ -230,6 +230,14 @@ impl io::Read for Stream {
     }
 }
 
+/// An ETag as it stands in answers and conditions; lists of Azure have them without quotes.
+fn quoted(etag: String) -> String {
+    match etag.ends_with('"') {
+        true => etag,
+        false => format!("\"{etag}\""),
+    }
+}
+
 impl Inner {
     /// The bytes of a range. An answer that is cut off or stands still is gone on with where it ended.
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
@@ -304,7 +312,7 @@ impl Inner {
         })?;
         let now = &answer.meta;
         let is_other = self.version.bytes != Some(now.size)
-            || (self.version.etag.is_some() && now.e_tag != self.version.etag)
+            || (self.version.etag.is_some() && now.e_tag.clone().map(quoted) != self.version.etag)
             || self
                 .modified_seconds
                 .is_some_and(|then| self.version.etag.is_none() && then != now.last_modified.timestamp());

@@ -8,12 +8,15 @@ use std::{
 };
 
 use object_store::{
-    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig,
+    BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt, RetryConfig, StaticCredentialProvider,
     aws::{AmazonS3Builder, S3ConditionalPut, resolve_bucket_region},
     azure::{AzureConfigKey, MicrosoftAzureBuilder},
-    gcp::{GoogleCloudStorageBuilder, GoogleConfigKey},
+    gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey},
+    list::PaginatedListStore,
+    multipart::MultipartStore,
     path::Path,
 };
+use reqwest::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
 use tonnage_core::{
     error::{Error, Result},
     sync::Lock,
@@ -43,10 +46,42 @@ const METADATA_ADDRESS: SocketAddr = SocketAddr::new(
 );
 const METADATA_SECONDS_MAX: Duration = Duration::from_secs(1);
 
+/// How the objects of a bucket are spoken of: one client, or several of the same bucket.
+#[derive(Clone)]
+pub(crate) struct Store {
+    pub objects: Arc<dyn ObjectStore>,
+    /// Lists, page by page.
+    pub lists: Arc<dyn PaginatedListStore>,
+    /// Uploads in parts by their ids, where the store completes them on the condition that nothing is there.
+    pub uploads: Option<Uploads>,
+}
+
+/// Uploads of S3.
+#[derive(Clone)]
+pub(crate) struct Uploads {
+    /// Replaces what is there.
+    pub replacing: Arc<dyn MultipartStore>,
+    /// Completes with `If-None-Match: *`. For completing only: it says so with all of its requests.
+    pub creating: Arc<dyn MultipartStore>,
+}
+
+impl Store {
+    fn of<S: ObjectStore + PaginatedListStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self {
+            objects: store.clone(),
+            lists: store,
+            uploads: None,
+        }
+    }
+}
+
 /// What a URL names.
 #[derive(Clone)]
 pub(crate) struct Located {
     pub store: Arc<dyn ObjectStore>,
+    pub lists: Arc<dyn PaginatedListStore>,
+    pub uploads: Option<Uploads>,
     /// The bucket as a URL, without a slash at the end.
     pub root: Arc<str>,
     /// All behind the bucket, as written: a key, a prefix or a glob.
@@ -73,7 +108,7 @@ pub(crate) fn path(root: &str, key: &str) -> Result<Path> {
     })
 }
 
-static STORES: LazyLock<Mutex<HashMap<String, Arc<dyn ObjectStore>>>> = LazyLock::new(Mutex::default);
+static STORES: LazyLock<Mutex<HashMap<String, Store>>> = LazyLock::new(Mutex::default);
 
 /// The store that a URL (not of HTTP) leads to. `Config` where the URL or the environment does not say which.
 pub(crate) async fn locate(url: &str) -> Result<Located> {
@@ -109,18 +144,15 @@ pub(crate) async fn locate(url: &str) -> Result<Located> {
         }
     };
     Ok(Located {
-        store,
+        store: store.objects,
+        lists: store.lists,
+        uploads: store.uploads,
         root: root.into(),
         key: key.to_owned(),
     })
 }
 
-async fn connect(
-    scheme: &str,
-    bucket: &str,
-    root: &str,
-    settings: &StoreSettings,
-) -> Result<Arc<dyn ObjectStore>> {
+async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSettings) -> Result<Store> {
     let wrong = |cause: object_store::Error| of_store(Doing::Read, root, &cause);
     Ok(match scheme {
         "s3" | "s3a" => {
@@ -134,14 +166,31 @@ async fn connect(
                 builder = builder.with_region(region.map_err(wrong)?);
             }
             let allow_http = value(&builder, "aws_allow_http").is_some_and(|said| said == "true");
-            Arc::new(
-                builder
-                    .with_client_options(options().with_allow_http(allow_http))
-                    .with_retry(retries())
-                    .with_conditional_put(S3ConditionalPut::ETagMatch)
-                    .build()
-                    .map_err(wrong)?,
-            )
+            let options = options().with_allow_http(allow_http);
+            let builder = builder
+                .with_retry(retries())
+                .with_conditional_put(S3ConditionalPut::ETagMatch);
+            let store = builder
+                .clone()
+                .with_client_options(options.clone())
+                .build()
+                .map_err(wrong)?;
+            // The library has no condition for this request. The header is not among those that are signed.
+            let header = (IF_NONE_MATCH, HeaderValue::from_static("*"));
+            let creating = builder
+                .with_client_options(options.with_default_headers(HeaderMap::from_iter([header])))
+                .with_credentials(store.credentials().clone())
+                .build()
+                .map_err(wrong)?;
+            let store = Arc::new(store);
+            Store {
+                objects: store.clone(),
+                lists: store.clone(),
+                uploads: Some(Uploads {
+                    replacing: store,
+                    creating: Arc::new(creating),
+                }),
+            }
         }
         "gs" | "gcs" => {
             let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
@@ -152,9 +201,13 @@ async fn connect(
                     true => host.clone(),
                     false => format!("http://{host}"),
                 };
+                // Nobody looks at it, but the library does not write without one.
+                let nobody = GcpCredential {
+                    bearer: "emulator".to_owned(),
+                };
                 builder = builder
                     .with_config(GoogleConfigKey::BaseUrl, url)
-                    .with_skip_signature(true);
+                    .with_credentials(Arc::new(StaticCredentialProvider::new(nobody)));
             }
             if let Some(endpoint) = &settings.endpoint {
                 builder = builder.with_config(GoogleConfigKey::BaseUrl, endpoint);
@@ -185,15 +238,11 @@ async fn connect(
                     "GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth application-default login; for a public bucket GOOGLE_SKIP_SIGNATURE=true",
                 ));
             }
-            Arc::new(
-                builder
-                    .with_client_options(
-                        options().with_allow_http(emulator.is_some() || is_http_endpoint(settings)),
-                    )
-                    .with_retry(retries())
-                    .build()
-                    .map_err(wrong)?,
-            )
+            let allow_http = emulator.is_some() || is_http_endpoint(settings);
+            let builder = builder
+                .with_client_options(options().with_allow_http(allow_http))
+                .with_retry(retries());
+            Store::of(builder.build().map_err(wrong)?)
         }
         _ => {
             let mut builder = MicrosoftAzureBuilder::from_env();
@@ -265,13 +314,10 @@ async fn connect(
                     "AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN or AZURE_STORAGE_CONNECTION_STRING, or AZURE_USE_AZURE_CLI=true after az login; for a public container AZURE_SKIP_SIGNATURE=true",
                 ));
             }
-            Arc::new(
-                builder
-                    .with_client_options(options().with_allow_http(allow_http))
-                    .with_retry(retries())
-                    .build()
-                    .map_err(wrong)?,
-            )
+            let builder = builder
+                .with_client_options(options().with_allow_http(allow_http))
+                .with_retry(retries());
+            Store::of(builder.build().map_err(wrong)?)
         }
     })
 }

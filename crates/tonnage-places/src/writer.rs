@@ -10,15 +10,15 @@ use std::{
 
 use bytes::Bytes;
 use object_store::{
-    MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload,
-    path::Path,
+    Error as StoreError, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions,
+    PutPayload, multipart::PartId, path::Path,
 };
 use tonnage_core::error::{Error, Result};
 
 use super::{
-    error::{Doing, exists, of_store},
+    error::{Doing, chain, exists, of_store},
     runtime::{self, Pending},
-    store::{locate, refuse_http},
+    store::{Uploads, locate, refuse_http},
     url::redacted,
 };
 
@@ -38,16 +38,39 @@ pub const WRITE_BYTES_MAX: u64 = (PARTS_UNDER_WAY as u64 + 1) * PART_BYTES as u6
 /// The longest that taking back an upload may take.
 const ABORT_SECONDS_MAX: Duration = Duration::from_secs(30);
 
+/// An upload in parts that was begun and neither completed nor taken back.
+enum Upload {
+    /// Of a store that knows it by its id, with the parts that have arrived.
+    ById {
+        uploads: Uploads,
+        id: String,
+        parts: Vec<PartId>,
+    },
+    /// Of any other store.
+    Opaque(Box<dyn MultipartUpload>),
+}
+
+/// How the completion of an upload ended.
+enum Completed {
+    Done,
+    /// Something else has come under the name.
+    Exists,
+    Failed(StoreError),
+}
+
 /// Writes one object. Dropped before [`ObjectWriter::finish`], it takes back what was uploaded.
 pub struct ObjectWriter {
     shown: String,
     store: Arc<dyn ObjectStore>,
+    uploads: Option<Uploads>,
     path: Path,
     overwrite: bool,
     buffer: Vec<u8>,
+    /// Bytes and parts that were sent.
+    sent_bytes: u64,
     parts: usize,
-    upload: Option<Box<dyn MultipartUpload>>,
-    under_way: VecDeque<Pending<object_store::Result<()>>>,
+    upload: Option<Upload>,
+    under_way: VecDeque<Pending<object_store::Result<Option<PartId>>>>,
 }
 
 impl ObjectWriter {
@@ -74,9 +97,11 @@ impl ObjectWriter {
         Ok(Self {
             path: located.path()?,
             store: located.store,
+            uploads: located.uploads,
             shown,
             overwrite,
             buffer: Vec::new(),
+            sent_bytes: 0,
             parts: 0,
             upload: None,
             under_way: VecDeque::new(),
@@ -98,32 +123,19 @@ impl ObjectWriter {
     /// Makes the object visible.
     pub fn finish(mut self) -> Result<()> {
         self.settle()?;
-        let failed = |shown: &str, cause: object_store::Error| of_store(Doing::Write, shown, &cause);
         let (store, path) = (self.store.clone(), self.path.clone());
-        let Some(mut upload) = self.upload.take() else {
+        let Some(upload) = self.upload.take() else {
             let bytes: Bytes = mem::take(&mut self.buffer).into();
-            let options = PutOptions::from(match self.overwrite {
+            let mode = match self.overwrite {
                 true => PutMode::Overwrite,
                 false => PutMode::Create,
-            });
-            let put = runtime::wait(async move {
-                match store
-                    .put_opts(&path, PutPayload::from(bytes.clone()), options)
-                    .await
-                {
-                    // Not every store can put on a condition; whether it is there was looked at before.
-                    Err(
-                        object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. },
-                    ) => store.put(&path, PutPayload::from(bytes)).await,
-                    done => done,
-                }
-            });
-            return match put.map_err(Error::bug)? {
-                Ok(_) => Ok(()),
-                Err(cause) => Err(failed(&self.shown, cause)),
             };
+            let put = runtime::wait(async move { put(&*store, &path, bytes, mode).await });
+            return put
+                .map_err(Error::bug)?
+                .map_err(|cause| of_store(Doing::Write, &self.shown, &cause));
         };
-        // A store completes an upload without a condition, so this is as near as it can be.
+        // Not every store completes an upload on a condition; looking is as near as one can come to it there.
         if !self.overwrite {
             let (head, at) = (store.clone(), path.clone());
             let there = runtime::wait(async move { head.head(&at).await }).map_err(Error::bug)?;
@@ -132,16 +144,15 @@ impl ObjectWriter {
                 return Err(exists(&self.shown));
             }
         }
-        let completed = runtime::wait(async move {
-            let done = upload.complete().await;
-            (done, upload)
-        });
-        match completed.map_err(Error::bug)? {
-            (Ok(_), _) => Ok(()),
-            (Err(cause), upload) => {
-                self.upload = Some(upload);
-                Err(failed(&self.shown, cause))
-            }
+        let (overwrite, bytes) = (self.overwrite, self.sent_bytes);
+        let completed =
+            runtime::wait(async move { complete(upload, &*store, &path, overwrite, bytes).await });
+        let (completed, upload) = completed.map_err(Error::bug)?;
+        self.upload = upload;
+        match completed {
+            Completed::Done => Ok(()),
+            Completed::Exists => Err(exists(&self.shown)),
+            Completed::Failed(cause) => Err(of_store(Doing::Write, &self.shown, &cause)),
         }
     }
 
@@ -172,21 +183,35 @@ impl ObjectWriter {
         let mut upload = match self.upload.take() {
             Some(upload) => upload,
             None => {
-                let (store, path) = (self.store.clone(), self.path.clone());
-                let begun = runtime::wait(async move {
-                    store
-                        .put_multipart_opts(&path, PutMultipartOptions::default())
-                        .await
-                });
+                let (store, path, uploads) = (self.store.clone(), self.path.clone(), self.uploads.clone());
+                let begun = runtime::wait(async move { begin(&*store, uploads, &path).await });
                 begun?.map_err(|cause| io::Error::other(of_store(Doing::Write, &shown, &cause)))?
             }
         };
-        self.wait_for(PARTS_UNDER_WAY - 1)?;
-        let bytes: Bytes = mem::take(&mut self.buffer).into();
-        let part = upload.put_part(PutPayload::from(bytes));
+        // Kept before anything else can fail, so that it is taken back.
+        let bytes = PutPayload::from(mem::take(&mut self.buffer));
+        let (number, length) = (self.parts, bytes.content_length());
+        let part = match &mut upload {
+            Upload::Opaque(upload) => {
+                let part = upload.put_part(bytes);
+                Part::Opaque(part)
+            }
+            Upload::ById { uploads, id, .. } => Part::ById(uploads.clone(), id.clone(), bytes),
+        };
         self.upload = Some(upload);
+        self.wait_for(PARTS_UNDER_WAY - 1)?;
+        let path = self.path.clone();
+        self.under_way.push_back(runtime::start(async move {
+            match part {
+                Part::Opaque(part) => part.await.map(|()| None),
+                Part::ById(uploads, id, bytes) => {
+                    let put = uploads.replacing.put_part(&path, &id, number, bytes);
+                    put.await.map(Some)
+                }
+            }
+        })?);
         self.parts += 1;
-        self.under_way.push_back(runtime::start(part)?);
+        self.sent_bytes += length as u64;
         Ok(())
     }
 
@@ -196,9 +221,138 @@ impl ObjectWriter {
             && let Some(part) = self.under_way.pop_front()
         {
             let sent = part.wait()?;
-            sent.map_err(|cause| io::Error::other(of_store(Doing::Write, &self.shown, &cause)))?;
+            let part = sent.map_err(|cause| io::Error::other(of_store(Doing::Write, &self.shown, &cause)))?;
+            // They are waited for in the order of their numbers.
+            if let (Some(Upload::ById { parts, .. }), Some(part)) = (&mut self.upload, part) {
+                parts.push(part);
+            }
         }
         Ok(())
+    }
+}
+
+/// A part that is to be sent.
+enum Part {
+    Opaque(object_store::UploadPart),
+    ById(Uploads, String, PutPayload),
+}
+
+async fn begin(
+    store: &dyn ObjectStore,
+    uploads: Option<Uploads>,
+    path: &Path,
+) -> object_store::Result<Upload> {
+    Ok(match uploads {
+        Some(uploads) => Upload::ById {
+            id: uploads.replacing.create_multipart(path).await?,
+            uploads,
+            parts: Vec::new(),
+        },
+        None => {
+            let options = PutMultipartOptions::default();
+            Upload::Opaque(store.put_multipart_opts(path, options).await?)
+        }
+    })
+}
+
+/// Puts a small object. Where nothing may be there, and the store cannot look by itself, that was looked at before.
+async fn put(store: &dyn ObjectStore, path: &Path, bytes: Bytes, mode: PutMode) -> object_store::Result<()> {
+    let is_new = matches!(mode, PutMode::Create);
+    let payload = || PutPayload::from(bytes.clone());
+    match store.put_opts(path, payload(), mode.into()).await {
+        Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+            store.put(path, payload()).await.map(|_| ())
+        }
+        // An answer may have been lost, and the object is there.
+        Err(cause) if is_new => match store.get(path).await {
+            Ok(there) if there.meta.size == bytes.len() as u64 => match there.bytes().await {
+                Ok(there) if there == bytes => Ok(()),
+                _ => Err(cause),
+            },
+            _ => Err(cause),
+        },
+        done => done.map(|_| ()),
+    }
+}
+
+/// Completes an upload of so many bytes, and gives it back where it is to be taken back.
+async fn complete(
+    upload: Upload,
+    store: &dyn ObjectStore,
+    path: &Path,
+    overwrite: bool,
+    bytes: u64,
+) -> (Completed, Option<Upload>) {
+    let (uploads, id, parts) = match upload {
+        Upload::Opaque(mut upload) => {
+            return match upload.complete().await {
+                Ok(_) => (Completed::Done, None),
+                Err(cause) => (Completed::Failed(cause), Some(Upload::Opaque(upload))),
+            };
+        }
+        Upload::ById { uploads, id, parts } => (uploads, id, parts),
+    };
+    let by = if overwrite {
+        &uploads.replacing
+    } else {
+        &uploads.creating
+    };
+    let mut done = by.complete_multipart(path, &id, parts.clone()).await;
+    if let Err(cause) = &done
+        && !overwrite
+        && chain(cause).contains("NotImplemented")
+    {
+        done = uploads
+            .replacing
+            .complete_multipart(path, &id, parts.clone())
+            .await;
+    }
+    let Err(cause) = done else {
+        return (Completed::Done, None);
+    };
+    let is_taken = matches!(
+        cause,
+        StoreError::Precondition { .. } | StoreError::AlreadyExists { .. }
+    );
+    if is_taken || matches!(cause, StoreError::NotFound { .. }) {
+        // It may have been completed, the answer lost and the request repeated. Then there is no such upload any more, and
+        // what is there is what it has made.
+        let is_gone = matches!(
+            uploads.replacing.abort_multipart(path, &id).await,
+            Err(StoreError::NotFound { .. })
+        );
+        let is_there = || async { store.head(path).await.is_ok_and(|there| there.size == bytes) };
+        if is_gone && is_there().await {
+            return (Completed::Done, None);
+        }
+    }
+    let ended = if is_taken {
+        Completed::Exists
+    } else {
+        Completed::Failed(cause)
+    };
+    (ended, Some(Upload::ById { uploads, id, parts }))
+}
+
+impl Upload {
+    /// Takes back what was uploaded.
+    async fn abort(self, path: Path) -> object_store::Result<()> {
+        match self {
+            Self::Opaque(mut upload) => upload.abort().await,
+            Self::ById { uploads, id, .. } => match uploads.replacing.abort_multipart(&path, &id).await {
+                // There is nothing any more that costs money.
+                Err(StoreError::NotFound { .. }) => Ok(()),
+                done => done,
+            },
+        }
+    }
+
+    /// What the store calls it.
+    fn id(&self) -> Option<&str> {
+        match self {
+            Self::ById { id, .. } => Some(id),
+            Self::Opaque(_) => None,
+        }
     }
 }
 
@@ -220,20 +374,22 @@ impl Write for ObjectWriter {
 
 impl Drop for ObjectWriter {
     fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else {
+        let Some(upload) = self.upload.take() else {
             return;
         };
         self.under_way.clear();
+        let (path, id) = (self.path.clone(), upload.id().unwrap_or("unknown").to_owned());
         let aborted =
-            runtime::wait(async move { tokio::time::timeout(ABORT_SECONDS_MAX, upload.abort()).await });
+            runtime::wait(async move { tokio::time::timeout(ABORT_SECONDS_MAX, upload.abort(path)).await });
         let why = match aborted {
             Ok(Ok(Ok(()))) => return,
-            Ok(Ok(Err(cause))) => super::error::chain(&cause),
+            Ok(Ok(Err(cause))) => chain(&cause),
             Ok(Err(_)) => format!("no answer for {} s", ABORT_SECONDS_MAX.as_secs()),
             Err(cause) => cause.to_string(),
         };
         tracing::error!(
             object = self.shown,
+            upload = id,
             why,
             "an upload could not be taken back: its parts cost money until they are removed (aws s3api \
              list-multipart-uploads, abort-multipart-upload)"

@@ -1,4 +1,4 @@
-//! `tonnage ingest`: JSON lines from standard input through a buffer into a table.
+//! `tonnage ingest`: JSON lines from standard input, a file or a URL through a buffer into a table.
 //!
 //! Three parts work side by side: a thread reads lines and puts them, a task prints the numbers of rows as the mark
 //! reaches them (the reader does it by itself where being put is enough), and this one waits for the end of the input
@@ -25,10 +25,11 @@ use tonnage::{
     driver::Connector,
     operation::{Durability, Mode},
     report::{Counted, Grouped},
+    sources::Format,
     targets::connector,
 };
 
-use self::lines::{Label, Numbering, Numbers, no_output, read};
+use self::lines::{Inputs, Label, Numbering, Numbers, no_output, read};
 use crate::{
     Ending,
     connection::ConnectionArgs,
@@ -45,7 +46,7 @@ const PRINTED_AT_ONCE: u64 = 4_096;
 /// Rows of which the own numbers wait to be printed, at most.
 const LABELS_MAX: usize = 1 << 16;
 
-/// Take JSON lines from standard input, one row each, and drain them into a table in the background
+/// Take JSON lines from standard input or files, one row each, and drain them into a table in the background
 #[derive(Debug, Args)]
 #[command(
     after_help = "Each row is acknowledged on standard output by its sequence number, in order, once it is as
@@ -57,10 +58,14 @@ producer. Rows that the journal has taken before are not taken again, so whoever
 sends once more from the last number that was acknowledged. It is these numbers that are printed
 then, with --producer-field followed by the producer.
 
+A file is not remembered: read again, its rows are put again. With --journal and --producer its
+lines are numbered, and those that the journal has taken are known.
+
 Examples:
   mosquitto_sub -t readings | tonnage ingest house.db -t readings > /dev/null
   tail -F events.jsonl | tonnage ingest postgresql://app@db/shop -t events --journal journal --ack journaled
   tonnage ingest house.db -t readings --journal journal --producer may < may.jsonl
+  tonnage ingest house.db -t readings --input 's3://lake/readings/*.jsonl.gz' --journal journal --producer lake
   mosquitto_sub -t readings | tonnage ingest house.db -t readings --journal journal \\
       --ack journaled --producer-field device --sequence-field n"
 )]
@@ -72,6 +77,10 @@ pub struct IngestArgs {
     /// The table: table, schema.table or "odd.name"
     #[arg(short, long, value_name = "TABLE")]
     table: String,
+
+    /// A file, glob, directory or URL of JSON lines, taken one after another; - is standard input
+    #[arg(long, value_name = "SOURCE", default_value = "-")]
+    input: String,
 
     /// When a row is acknowledged
     #[arg(long, value_enum, default_value_t = AckName::Accepted)]
@@ -190,12 +199,13 @@ enum DurabilityName {
 /// Ingests; acknowledgements go to standard output, the summary to standard error.
 pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
     let mut paths = Paths::default();
-    paths.sources(&["-".to_owned()], None);
+    paths.sources(std::slice::from_ref(&args.input), Some(Format::Json));
     paths.databases(std::slice::from_ref(&args.target));
     paths.writes("--journal", args.journal.as_deref());
     paths.writes("--rejects", args.rejects.as_deref());
     paths.report(args.report.as_deref());
     paths.check()?;
+    let inputs = Inputs::find(&args.input)?;
     let rejected = Rejected::default();
     let buffer = match unless_interrupted(open(args, &rejected)).await {
         Ok(buffer) => buffer,
@@ -238,7 +248,7 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         let (buffer, stopped) = (buffer.clone(), stopped.clone());
         std::thread::spawn(move || {
             // Nobody listens any more once the command has been interrupted.
-            let _ = ended_in.send(read(&buffer, &stopped, numbers, numbering));
+            let _ = ended_in.send(read(&buffer, &stopped, inputs, numbers, numbering));
         })
     };
     let mut interrupt = None;

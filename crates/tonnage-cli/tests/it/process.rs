@@ -51,6 +51,11 @@ impl Running {
         Self { child, stderr }
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has ended by itself.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().expect("the child can be asked").is_some()

@@ -217,7 +217,16 @@ impl Parts {
     /// What is there already: names in the directory, or of objects directly behind the prefix.
     fn names(&mut self, is_directory: bool) -> Result<Vec<String>> {
         if let Some(url) = url_of(&self.directory) {
-            return tonnage_places::names(&format!("{}/", url.trim_end_matches('/')));
+            let url = format!("{}/", url.trim_end_matches('/'));
+            if is_directory {
+                return tonnage_places::names(&url, "");
+            }
+            // Any number of others may lie beside them.
+            let mut names = tonnage_places::names(&url, &self.prefix)?;
+            names.extend(tonnage_places::names(&url, MANIFEST)?);
+            names.sort_unstable();
+            names.dedup();
+            return Ok(names);
         }
         let place = match self.directory.as_os_str().is_empty() {
             true => Path::new("."),

@@ -1,12 +1,18 @@
-//! Lines of standard input as rows: read, numbered if their senders number them, and put.
+//! Lines of the input as rows: read, numbered if their senders number them, and put.
 
 use std::{
-    io::{BufRead, BufReader, BufWriter, Read, Stdin, Stdout, Write},
+    fs::File,
+    io::{BufRead, BufReader, BufWriter, Read, Stdout, Write},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
+    vec::IntoIter,
 };
 
 use tokio::sync::mpsc;
-use tonnage::{Buffer, Error, ErrorKind, Result, Row};
+use tonnage::{
+    Buffer, Error, ErrorKind, Result, Row,
+    sources::{Format, InputFile, compress::ByteStream, files},
+};
 
 /// The longest line.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -85,7 +91,7 @@ impl Numbering {
 
     /// The row as it goes to the table, with its producer and its number; without them where it is no object, so that
     /// it will be put aside.
-    fn number(&mut self, text: &[u8], line: u64) -> Result<(Row, Option<(String, u64)>)> {
+    fn number(&mut self, text: &[u8], inputs: &Inputs) -> Result<(Row, Option<(String, u64)>)> {
         self.lines += 1;
         let row = Row::json(text);
         let is_object =
@@ -96,7 +102,7 @@ impl Numbering {
         let (row, name) = match &self.producer {
             Producer::Named(name) => (row, name.clone()),
             Producer::Under(key) => {
-                let (row, value) = key.of(row, line)?;
+                let (row, value) = key.of(row, inputs)?;
                 let name = serde_json::from_str(&value).unwrap_or(value);
                 (row, name)
             }
@@ -104,10 +110,11 @@ impl Numbering {
         let Some(key) = &self.sequence else {
             return Ok((row, Some((name, self.lines))));
         };
-        let (row, value) = key.of(row, line)?;
+        let (row, value) = key.of(row, inputs)?;
         let number = value.trim_matches('"').parse().map_err(|_| {
             Error::input(format!(
-                "line {line}: '{}' is {value}, which is no whole number",
+                "{}: '{}' is {value}, which is no whole number",
+                inputs.at(),
                 key.name
             ))
             .hint("a producer numbers its rows 1, 2, 3 and so on")
@@ -118,7 +125,7 @@ impl Numbering {
 
 impl Key {
     /// The row as it goes to the table, and the value under the key.
-    fn of(&self, row: Row, line: u64) -> Result<(Row, String)> {
+    fn of(&self, row: Row, inputs: &Inputs) -> Result<(Row, String)> {
         let (row, value) = match self.stays {
             true => {
                 let value = row.value(&self.name);
@@ -127,10 +134,130 @@ impl Key {
             false => row.without(&self.name),
         };
         let value = value.filter(|value| value != "null").ok_or_else(|| {
-            Error::input(format!("line {line} has no '{}'", self.name))
+            Error::input(format!("{} has no '{}'", inputs.at(), self.name))
                 .hint("it tells whether the row was taken before: every row needs it")
         })?;
         Ok((row, value))
+    }
+}
+
+/// The lines of files, one file after another, or of standard input.
+pub struct Inputs {
+    files: IntoIter<InputFile>,
+    current: Option<Current>,
+}
+
+/// The file that is read.
+struct Current {
+    file: InputFile,
+    reader: BufReader<Box<dyn Read + Send>>,
+    /// The number of the line that was read last, from 1.
+    line: u64,
+}
+
+impl Inputs {
+    /// What `input` names. `Config` where its name tells that it is no JSON; `Input` where it is not there.
+    pub fn find(input: &str) -> Result<Self> {
+        let (files, _) = files::find(&[input.to_owned()], Some(Format::Json))?;
+        for file in &files {
+            if let Some(format) =
+                files::format_of(Path::new(&*file.shown)).filter(|told| *told != Format::Json)
+            {
+                return Err(Error::config(format!(
+                    "{} is {}: only JSON lines can be ingested",
+                    file.shown,
+                    format.name()
+                ))
+                .hint(format!("tonnage load {} reads it", file.shown)));
+            }
+        }
+        Ok(Self {
+            files: files.into_iter(),
+            current: None,
+        })
+    }
+
+    /// Reads the next line into `line`; false behind the last of the last file.
+    fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            line.clear();
+            let current = match &mut self.current {
+                Some(current) => current,
+                None => match self.files.next() {
+                    Some(file) => self.current.insert(Current::open(file)?),
+                    None => return Ok(false),
+                },
+            };
+            if current.next(line)? {
+                return Ok(true);
+            }
+            self.current = None;
+        }
+    }
+
+    /// Whether there is more that need not be waited for.
+    fn has_more(&self) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| !current.reader.buffer().is_empty())
+    }
+
+    /// Where the last line is, for messages.
+    fn at(&self) -> String {
+        match &self.current {
+            Some(current) if current.file.path.is_none() && current.file.object.is_none() => {
+                format!("line {}", current.line)
+            }
+            Some(current) => format!("{}, line {}", current.file.shown, current.line),
+            None => "the end".to_owned(),
+        }
+    }
+}
+
+/// A stream as whoever reads lines wants it; its errors are within those of input and output.
+struct Decompressed(ByteStream);
+
+impl Read for Decompressed {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(buffer).map_err(std::io::Error::other)
+    }
+}
+
+impl Current {
+    fn open(file: InputFile) -> Result<Self> {
+        let reader: Box<dyn Read + Send> = match (&file.path, &file.object) {
+            (None, None) => Box::new(std::io::stdin()),
+            // A pipe may have one short line for a long time: nothing is waited for but that.
+            (Some(path), _) if file.identity.is_none() => {
+                let opened = File::open(path);
+                Box::new(opened.map_err(|cause| Error::input(format!("{}: {cause}", file.shown)))?)
+            }
+            _ => Box::new(Decompressed(ByteStream::open(&file)?)),
+        };
+        Ok(Self {
+            reader: BufReader::with_capacity(64 << 10, reader),
+            file,
+            line: 0,
+        })
+    }
+
+    /// The next line, of bounded length; false at the end.
+    fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        self.line += 1;
+        let mut bounded = Read::take(&mut self.reader, LINE_BYTES_MAX as u64 + 1);
+        let read = bounded.read_until(b'\n', line);
+        let read = read.map_err(|cause| {
+            cause
+                .downcast::<Error>()
+                .unwrap_or_else(|cause| Error::input(format!("{}: {cause}", self.file.shown)))
+        })?;
+        if read > LINE_BYTES_MAX {
+            return Err(Error::input(format!(
+                "line {} of {} is longer than {LINE_BYTES_MAX} bytes",
+                self.line, self.file.shown
+            ))
+            .hint("write one JSON object a line"));
+        }
+        Ok(read > 0)
     }
 }
 
@@ -138,17 +265,14 @@ impl Key {
 pub fn read(
     buffer: &Buffer,
     stopped: &AtomicBool,
+    mut inputs: Inputs,
     mut numbers: Numbers,
     mut numbering: Option<Numbering>,
 ) -> Result<()> {
-    let mut input = BufReader::with_capacity(64 << 10, std::io::stdin());
     let mut line = Vec::new();
-    let mut number = 0_u64;
     let mut last = buffer.accepted();
     while !stopped.load(Ordering::Relaxed) {
-        line.clear();
-        number += 1;
-        if !read_line(&mut input, &mut line, number)? {
+        if !inputs.next(&mut line)? {
             return Ok(());
         }
         let text = line.trim_ascii();
@@ -156,7 +280,7 @@ pub fn read(
             continue;
         }
         let (row, tag) = match &mut numbering {
-            Some(numbering) => numbering.number(text, number)?,
+            Some(numbering) => numbering.number(text, &inputs)?,
             None => (Row::json(text), None),
         };
         let put = match &tag {
@@ -172,7 +296,7 @@ pub fn read(
                     .hint_text()
                     .unwrap_or("send rows in the order of their numbers")
                     .to_owned();
-                return Err(Error::input(format!("line {number}: {error}")).hint(hint));
+                return Err(Error::input(format!("{}: {error}", inputs.at())).hint(hint));
             }
             Err(error) => return Err(error),
         };
@@ -191,16 +315,15 @@ pub fn read(
             text: label(),
             is_known,
         };
-        numbers = pass(numbers, label, &input)?;
+        numbers = pass(numbers, label, inputs.has_more())?;
     }
     Ok(())
 }
 
-fn pass(numbers: Numbers, label: impl FnOnce() -> Label, input: &BufReader<Stdin>) -> Result<Numbers> {
+/// Gives the number of a row to whoever wants it; printed ones are gathered while there is more to read at once.
+fn pass(numbers: Numbers, label: impl FnOnce() -> Label, has_more: bool) -> Result<Numbers> {
     match numbers {
         Numbers::Printed(mut output) => {
-            // Gathered while there is more to read at once.
-            let has_more = !input.buffer().is_empty();
             let printed = writeln!(output, "{}", label().text);
             let printed = printed.and_then(|()| if has_more { Ok(()) } else { output.flush() });
             match printed {
@@ -221,18 +344,4 @@ fn pass(numbers: Numbers, label: impl FnOnce() -> Label, input: &BufReader<Stdin
 /// Standard output cannot be written to.
 pub fn no_output(error: &std::io::Error) -> Error {
     Error::new(ErrorKind::Refused, format!("standard output: {error}"))
-}
-
-/// The next line, of bounded length; false at the end.
-fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>, number: u64) -> Result<bool> {
-    let mut bounded = Read::take(&mut *input, LINE_BYTES_MAX as u64 + 1);
-    let read = bounded.read_until(b'\n', line);
-    let read = read.map_err(|error| Error::input(format!("standard input: {error}")))?;
-    if read > LINE_BYTES_MAX {
-        return Err(Error::input(format!(
-            "line {number} of standard input is longer than {LINE_BYTES_MAX} bytes"
-        ))
-        .hint("write one JSON object a line"));
-    }
-    Ok(read > 0)
 }

@@ -59,6 +59,7 @@ pub struct Rule {
 struct State {
     rules: Vec<Rule>,
     requests: Vec<String>,
+    signed: Vec<String>,
     delay: Duration,
 }
 
@@ -95,6 +96,7 @@ impl Faulty {
         let mut state = self.state.lock().expect("a lock");
         state.rules = rules.to_vec();
         state.requests.clear();
+        state.signed.clear();
     }
 
     /// Every answer waits so long.
@@ -105,6 +107,11 @@ impl Faulty {
     /// What was asked, `METHOD /path?query` each, and the range behind it.
     pub fn requests(&self) -> Vec<String> {
         self.state.lock().expect("a lock").requests.clone()
+    }
+
+    /// The keys with which requests to S3 were signed, and the tokens behind them.
+    pub fn signed(&self) -> Vec<String> {
+        self.state.lock().expect("a lock").signed.clone()
     }
 
     /// Where the ranges begin that were asked for of a path that ends in `name`.
@@ -176,6 +183,14 @@ async fn answer(
     let line = format!("{} {path} {}", request.method(), range.unwrap_or_default());
     let uri = format!("http://{to}{path}");
     let (fault, delay) = met(&state, &line);
+    let header = |name: &str| request.headers().get(name)?.to_str().ok();
+    if let Some(key) =
+        header("authorization").and_then(|signed| signed.split_once("Credential=")?.1.split('/').next())
+    {
+        let token = header("x-amz-security-token").unwrap_or_default();
+        let signed = format!("{key} {token}");
+        state.lock().expect("a lock").signed.push(signed);
+    }
     let (mut parts, body) = request.into_parts();
     // What is uploaded is taken first: a server that answers before may reset the connection.
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();

@@ -6,9 +6,11 @@ use super::{
     assert_same,
     faulty::{Fault, Faulty, Rule},
     sbtest,
+    stores::Bucket,
 };
 use crate::{
     database::variable,
+    process::Running,
     support::{Database, TestDatabase},
 };
 
@@ -110,6 +112,102 @@ fn secrets_in_urls_and_in_netrc_are_used_and_never_shown() {
         assert!(!text.contains("secret-of-the-url"), "{text}");
     }
     assert!(ledger.contains(&name), "{ledger}");
+}
+
+#[test]
+fn signatures_do_not_stay_among_the_arguments() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    let proxy = Faulty::before(&variable("TONNAGE_TEST_HTTP_URL"));
+    let name = put("seen.csv", b"a\n1\n");
+    proxy.delay(std::time::Duration::from_millis(300));
+    let mut command = crate::process::tonnage();
+    command.current_dir(place.path("."));
+    command.args([
+        "load",
+        &format!("{}/{name}?X-Amz-Signature=secret-of-the-url", proxy.url),
+    ]);
+    command.args(["shop.db", "-t", "t"]);
+    let running = Running::start(&mut command);
+    while proxy.requests().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let seen = fs::read(format!("/proc/{}/cmdline", running.id())).expect("the process runs");
+    let seen = String::from_utf8_lossy(&seen).replace('\0', " ");
+    assert!(seen.contains(&name) && !seen.contains("secret-of"), "{seen}");
+    running.wait().expect(0);
+    assert!(proxy.requests()[0].contains("secret-of-the-url"), "it is used");
+    assert_eq!(place.sql("SELECT a FROM t"), ["1"]);
+}
+
+#[test]
+fn certificates_are_looked_at_and_https_is_not_left() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    let server = variable("TONNAGE_TEST_HTTPS_URL");
+    let authority = variable("TONNAGE_TEST_POSTGRES_CA");
+    let name = put("tls.csv", b"a\n1\n");
+    let load = |path: &str, variables: &[(&str, &str)]| {
+        place.run_with(&format!("load {server}/{path}{name} {{db}} -t t"), variables, b"")
+    };
+    let trusting = [("SSL_CERT_FILE", authority.as_str())];
+    for (ran, error, hint) in [
+        (load("", &[]), "certificate is not accepted", "SSL_CERT_FILE"),
+        (load("down/", &trusting), "from https to http", "hint: "),
+    ] {
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(
+            ran.stderr.contains(error) && ran.stderr.contains(hint),
+            "{}",
+            ran.stderr
+        );
+    }
+    let ran = load("", &trusting);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(place.sql("SELECT a FROM t"), ["1"]);
+}
+
+#[test]
+fn proxies_of_the_environment_are_used() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    let server = variable("TONNAGE_TEST_HTTP_URL");
+    let proxy = Faulty::before(&server);
+    let name = put("proxy.csv", b"a\n1\n");
+    // A name that only the proxy leads anywhere.
+    let ran = place.run_with(
+        &format!("load http://files.invalid/{name} {{db}} -t t"),
+        &[("HTTP_PROXY", &proxy.url), ("http_proxy", &proxy.url)],
+        b"",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(place.sql("SELECT a FROM t; DELETE FROM t"), ["1"]);
+    assert!(!proxy.requests().is_empty());
+    proxy.set(&[]);
+    let ran = place.run_with(
+        &format!("load {server}/{name} {{db}} -t t --restart"),
+        &[
+            ("HTTP_PROXY", &proxy.url),
+            ("http_proxy", &proxy.url),
+            ("NO_PROXY", "127.0.0.1"),
+        ],
+        b"",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(proxy.requests(), Vec::<String>::new());
+    // A store as well.
+    let bucket = Bucket::of_s3s();
+    bucket.put("r.csv", "a\n1\n");
+    let proxy = Faulty::before(&bucket.endpoint);
+    let mut environment = bucket.environment_by("http://store.invalid");
+    environment.extend([
+        ("HTTP_PROXY", proxy.url.as_str()),
+        ("http_proxy", proxy.url.as_str()),
+    ]);
+    let ran = place.run_with(
+        &format!("load {} {{db}} -t t", bucket.url("r.csv")),
+        &environment,
+        b"",
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!proxy.requests().is_empty());
 }
 
 #[test]

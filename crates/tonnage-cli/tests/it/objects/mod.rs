@@ -1,7 +1,10 @@
 //! Object stores and web servers in the place of disks: what a load and an unload promise holds there too.
 
+mod clouds;
+mod credentials;
 mod faulty;
 mod http;
+mod many;
 mod reading;
 mod stores;
 mod writing;

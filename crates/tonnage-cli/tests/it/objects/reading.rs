@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What files of the same rows are called, by format.
-const FILES: [&str; 6] = [
+pub const FILES: [&str; 6] = [
     "r.csv",
     "r.csv.gz",
     "r.jsonl",
@@ -106,7 +106,7 @@ fn prefixes_and_globs_name_objects_in_the_order_of_their_keys() {
 }
 
 /// What servers and networks do, and what of a load goes on all the same.
-const PASSING: &[(&str, usize, usize, Fault)] = &[
+pub const PASSING: &[(&str, usize, usize, Fault)] = &[
     (
         "an error of the server",
         1,
@@ -231,15 +231,24 @@ fn what_a_store_refuses_is_said_with_what_to_do() {
         }]);
         place.run_with(&load, &bucket.environment_by(&proxy.url), b"")
     };
+    let https = crate::database::variable("TONNAGE_TEST_HTTPS_URL");
+    let by_https = place.run_with(&load, &bucket.environment_by(&https), b"");
+    let none = place.run_with(
+        "load s3://none-of-that/r.csv {db} -t t",
+        &bucket.environment(),
+        b"",
+    );
     for (ran, error, hint) in [
+        (none, "there is no such bucket", "AWS_ENDPOINT_URL"),
+        (by_https, "certificate is not accepted", "SSL_CERT_FILE"),
         (
             with("AWS_SECRET_ACCESS_KEY", "wrong"),
-            "r.csv",
+            "the secret key does not belong to the access key",
             "AWS_SECRET_ACCESS_KEY",
         ),
         (
             with("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
-            "r.csv",
+            "nobody listens",
             "AWS_ENDPOINT_URL",
         ),
         (
@@ -247,7 +256,7 @@ fn what_a_store_refuses_is_said_with_what_to_do() {
                 403,
                 "<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
             ),
-            "r.csv",
+            "access is denied",
             "listing the bucket",
         ),
         (
@@ -255,24 +264,40 @@ fn what_a_store_refuses_is_said_with_what_to_do() {
                 400,
                 "<Error><Code>ExpiredToken</Code><Message>old</Message></Error>",
             ),
-            "r.csv",
-            "",
+            "the session's token has expired",
+            "AWS_SESSION_TOKEN",
         ),
         (
             answered(
                 403,
                 "<Error><Code>RequestTimeTooSkewed</Code><Message>late</Message></Error>",
             ),
-            "clock",
-            "",
+            "clock differs",
+            "set the clock",
         ),
         (
             answered(
                 301,
                 "<Error><Code>PermanentRedirect</Code><Region>eu-west-1</Region></Error>",
             ),
-            "region",
+            "another region",
             "AWS_REGION",
+        ),
+        (
+            answered(
+                400,
+                "<Error><Code>AuthorizationHeaderMalformed</Code><Message>expecting 'eu-west-1'</Message></Error>",
+            ),
+            "another region",
+            "AWS_REGION",
+        ),
+        (
+            answered(
+                503,
+                "<Error><Code>SlowDown</Code><Message>slowly</Message></Error>",
+            ),
+            "asks to be asked less often, also after all pauses",
+            "fewer files",
         ),
     ] {
         assert_eq!(ran.code, Some(1), "{error}: {}", ran.stderr);
@@ -286,6 +311,8 @@ fn what_a_store_refuses_is_said_with_what_to_do() {
             assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
         }
     }
+    // The last of them was asked for again and again before it was given up.
+    assert!(proxy.requests().len() > 4, "{:?}", proxy.requests());
     assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
 }
 

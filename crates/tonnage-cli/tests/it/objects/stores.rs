@@ -171,21 +171,30 @@ impl Bucket {
 
     fn ask(&self, method: &str, key: &str, bytes: Vec<u8>) -> (u16, Vec<u8>) {
         let uri = format!("{}/{}/{key}", self.endpoint, self.name);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
-            let client = Client::builder(TokioExecutor::new()).build_http();
-            let request = Request::builder().method(method).uri(uri).header(
-                "authorization",
-                // Whoever says nothing of himself sees what is public only.
-                format!("AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/s3/aws4_request, Signature=0"),
-            );
-            let request = request.body(Full::new(Bytes::from(bytes))).expect("a request");
-            let answer = client.request(request).await.expect("an answer");
-            let status = answer.status().as_u16();
-            let body = answer.into_body().collect().await.expect("a body");
-            (status, body.to_bytes().to_vec())
-        })
+        asked(method, &uri, bytes)
     }
+}
+
+/// What a server answers.
+pub fn asked(method: &str, uri: &str, bytes: Vec<u8>) -> (u16, Vec<u8>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let request = Request::builder().method(method).uri(uri);
+        // Whoever says nothing of himself sees of S3 what is public only; Azure would take it for a signature.
+        let request = match uri.contains("comp=list") {
+            true => request,
+            false => request.header(
+                "authorization",
+                format!("AWS4-HMAC-SHA256 Credential={KEY}/20260101/us-east-1/s3/aws4_request, Signature=0"),
+            ),
+        };
+        let request = request.body(Full::new(Bytes::from(bytes))).expect("a request");
+        let answer = client.request(request).await.expect("an answer");
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.expect("a body");
+        (status, body.to_bytes().to_vec())
+    })
 }
 
 fn name() -> String {

@@ -1,0 +1,269 @@
+//! Azure, as Azurite speaks for it.
+
+use std::time::Duration;
+
+use super::{
+    assert_same,
+    faulty::{Fault, Faulty, Rule},
+    reading::{FILES, PASSING},
+    sbtest,
+    stores::asked,
+};
+use crate::{
+    database::variable,
+    process::{Running, tonnage},
+    support::{Database, Ran, TestDatabase},
+};
+
+/// What everybody knows of Azurite.
+const AZURITE_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// A store, and a prefix of it that no other test has.
+struct Cloud {
+    scheme: &'static str,
+    prefix: String,
+    /// Before the server.
+    proxy: Faulty,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Cloud {
+    fn everywhere(test: &str) -> Vec<Self> {
+        let prefix = format!("{test}-{}", std::process::id());
+        let azure = variable("TONNAGE_TEST_AZURE_URL");
+        let (server, account) = azure.rsplit_once('/').expect("the account is in the URL");
+        let proxy = Faulty::before(server);
+        let connection = format!(
+            "AccountName={account};AccountKey={AZURITE_KEY};BlobEndpoint={}/{account}",
+            proxy.url
+        );
+        let azure = Self {
+            scheme: "az",
+            prefix,
+            proxy,
+            variables: vec![("AZURE_STORAGE_CONNECTION_STRING", connection)],
+        };
+        vec![azure]
+    }
+
+    fn url(&self, key: &str) -> String {
+        format!("{}://lake/{}/{key}", self.scheme, self.prefix)
+    }
+
+    fn environment(&self) -> Vec<(&'static str, &str)> {
+        let variables = self.variables.iter();
+        variables.map(|(name, value)| (*name, value.as_str())).collect()
+    }
+
+    fn run(&self, place: &TestDatabase, arguments: &str) -> Ran {
+        place.run_with(arguments, &self.environment(), b"")
+    }
+
+    #[track_caller]
+    fn done(&self, place: &TestDatabase, arguments: &str) {
+        let ran = self.run(place, arguments);
+        assert_eq!(ran.code, Some(0), "{} {arguments}: {}", self.scheme, ran.stderr);
+    }
+
+    /// Puts the rows of a table into an object.
+    #[track_caller]
+    fn bring(&self, place: &TestDatabase, table: &str, key: &str) {
+        self.done(place, &format!("unload {{db}} -t {table} -o {}", self.url(key)));
+    }
+
+    /// The keys behind the prefix as the server itself lists them.
+    fn keys(&self) -> Vec<String> {
+        let server = variable("TONNAGE_TEST_AZURE_URL");
+        let url = format!(
+            "{server}/lake?restype=container&comp=list&prefix={}/",
+            self.prefix
+        );
+        let (status, list) = asked("GET", &url, Vec::new());
+        let list = String::from_utf8(list).expect("text");
+        assert_eq!(status, 200, "{list}");
+        let names = list.split("<Name>").skip(1);
+        let names =
+            names.filter_map(|part| part.split_once('<')?.0.strip_prefix(&format!("{}/", self.prefix)));
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn every_format_comes_from_azure() {
+    let place = sbtest(20_000);
+    for cloud in Cloud::everywhere("formats") {
+        for (at, file) in FILES.iter().enumerate() {
+            let url = cloud.url(&format!("in/{file}"));
+            cloud.bring(&place, "sbtest", &format!("in/{file}"));
+            let load = format!("load {url} {{db}} -t t{at} --create=replace --key id");
+            cloud.done(&place, &load);
+            assert_same(&place, &format!("t{at}"));
+        }
+        let mut expected: Vec<String> = FILES.iter().map(|file| format!("in/{file}")).collect();
+        expected.sort();
+        assert_eq!(cloud.keys(), expected);
+        if cloud.scheme == "az" {
+            let url = format!(
+                "abfss://lake@devstoreaccount1.dfs.core.windows.net/{}/in/r.csv",
+                cloud.prefix
+            );
+            cloud.done(
+                &place,
+                &format!("load {url} {{db}} -t t --create=replace --key id"),
+            );
+            assert_same(&place, "t");
+        }
+    }
+}
+
+#[test]
+fn prefixes_globs_and_mistakes_are_the_same_on_azure() {
+    for cloud in Cloud::everywhere("names") {
+        let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+        for key in ["p/b.csv", "p/a.csv", "p/.hidden.csv", "p/deep/c.csv", "q/d.csv"] {
+            let name = key.rsplit('/').next().expect("a name");
+            place.sql(&format!(
+                "CREATE TABLE IF NOT EXISTS u (a TEXT); DELETE FROM u; INSERT INTO u VALUES ('{name}')"
+            ));
+            cloud.bring(&place, "u", key);
+        }
+        for (input, expected) in [
+            ("p/", "a.csvb.csv"),
+            ("p/*.csv", "a.csvb.csv"),
+            ("p/**/*.csv", "a.csvb.csvc.csv"),
+            ("?/[bd].csv", "b.csvd.csv"),
+        ] {
+            cloud.done(&place, &format!("load {} {{db}} -t t", cloud.url(input)));
+            let rows = place.sql("SELECT a FROM t ORDER BY rowid; DELETE FROM t");
+            assert_eq!(rows.concat(), expected, "{} {input}", cloud.scheme);
+        }
+        for (input, error, hint) in [
+            (cloud.url("p/a.cvs"), "there is no such object", "did you mean"),
+            (cloud.url("p"), "there is no such object", "it is a prefix"),
+            (
+                cloud.url("p/x*.csv"),
+                "no object matches",
+                "* does not cross a slash",
+            ),
+            (format!("{}://none/r.csv", cloud.scheme), "there is no such", ""),
+        ] {
+            let ran = cloud.run(&place, &format!("load {input} {{db}} -t t"));
+            assert_eq!(ran.code, Some(1), "{input}: {}", ran.stderr);
+            let says = ran.stderr.contains(error) && ran.stderr.contains(hint);
+            assert!(says, "{input}: {}", ran.stderr);
+            assert!(!ran.stderr.contains(AZURITE_KEY), "{}", ran.stderr);
+        }
+        let ran = cloud.run(&place, &format!("unload {{db}} -t u -o {}", cloud.url("p/a.csv")));
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--overwrite"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn faults_before_azure_cost_no_row() {
+    let place = sbtest(30_000);
+    for cloud in Cloud::everywhere("faults") {
+        for file in ["r.csv", "r.parquet"] {
+            let url = cloud.url(file);
+            cloud.bring(&place, "sbtest", file);
+            let load = format!("load {url} {{db}} -t t --create=replace --key id --batch-rows 1000");
+            for (what, after, times, fault) in PASSING {
+                cloud.proxy.set(&[Rule {
+                    part: "lake r",
+                    after: *after,
+                    times: *times,
+                    fault: fault.clone(),
+                }]);
+                let ran = cloud.run(&place, &load);
+                assert_eq!(
+                    ran.code,
+                    Some(0),
+                    "{} {file}, {what}: {}",
+                    cloud.scheme,
+                    ran.stderr
+                );
+                assert!(cloud.proxy.left() < *times, "{file}: {what} did not come about");
+                assert_same(&place, "t");
+            }
+            cloud.proxy.set(&[Rule {
+                part: "GET lake r",
+                after: 1,
+                times: 1_000,
+                fault: Fault::Etag("\"another\""),
+            }]);
+            let ran = cloud.run(&place, &load);
+            assert_eq!(ran.code, Some(1), "{} {file}: {}", cloud.scheme, ran.stderr);
+            assert!(ran.stderr.contains("has changed"), "{}", ran.stderr);
+            cloud.proxy.set(&[]);
+        }
+    }
+}
+
+#[test]
+fn an_unload_to_azure_is_whole_or_not_there() {
+    // More than one part.
+    let place = sbtest(120_000);
+    for cloud in Cloud::everywhere("whole") {
+        let out = cloud.url("out/");
+        let unload = format!("unload {{db}} -t sbtest -o {out} --manifest --format csv --jobs 1");
+        let part = "PUT comp=block&";
+        cloud.proxy.set(&[Rule {
+            part,
+            after: 0,
+            times: 1_000,
+            fault: Fault::Status(403, "<Error><Code>AuthorizationFailure</Code></Error>"),
+        }]);
+        let ran = cloud.run(&place, &unload);
+        assert_eq!(ran.code, Some(1), "{}: {}", cloud.scheme, ran.stderr);
+        assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+        assert_eq!(cloud.keys(), Vec::<String>::new(), "{}", cloud.scheme);
+        // What passes costs nothing.
+        cloud.proxy.set(&[Rule {
+            part,
+            after: 0,
+            times: 2,
+            fault: Fault::Status(503, "<Error><Code>ServerBusy</Code></Error>"),
+        }]);
+        cloud.done(&place, &unload);
+        assert_eq!(cloud.proxy.left(), 0);
+        let keys = cloud.keys();
+        assert!(keys.contains(&"out/_manifest.json".to_owned()), "{keys:?}");
+        cloud.done(
+            &place,
+            &format!("load {out} {{db}} -t again --create=replace --key id"),
+        );
+        assert_same(&place, "again");
+        let ran = cloud.run(&place, &unload);
+        assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_killed_load_from_azure_goes_on() {
+    for cloud in Cloud::everywhere("resume") {
+        let place = sbtest(60_000);
+        let url = cloud.url("r.csv");
+        cloud.bring(&place, "sbtest", "r.csv");
+        place.sql("CREATE TABLE t AS SELECT * FROM sbtest LIMIT 0");
+        let load = format!("load {url} shop.db -t t --batch-rows 500 --resume");
+        let mut command = tonnage();
+        command.current_dir(place.path(".")).envs(cloud.environment());
+        command.args(load.split(' ')).args(["--rate", "40k/s"]);
+        let running = Running::start(&mut command);
+        let count = || {
+            place.sql("SELECT count(*) FROM t")[0]
+                .parse::<u64>()
+                .expect("a number")
+        };
+        while count() < 40_000 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(running.kill());
+        assert!(count() < 60_000, "it was killed in the middle");
+        cloud.done(&place, &load);
+        assert_same(&place, "t");
+    }
+}
