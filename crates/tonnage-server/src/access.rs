@@ -42,6 +42,7 @@ pub struct Token {
     read: Vec<String>,
     write: Vec<String>,
     admin: bool,
+    sql: bool,
     rows: Option<Bucket>,
     requests: Option<Bucket>,
 }
@@ -124,6 +125,7 @@ impl Access {
                 read: token.read.clone(),
                 write: token.write.clone(),
                 admin: token.admin,
+                sql: token.sql,
                 rows: token.rows_per_second.map(Bucket::new),
                 requests: token.requests_per_second.map(Bucket::new),
             }));
@@ -168,6 +170,11 @@ impl Caller {
     /// Whether it may see the page, metrics and every table.
     pub fn is_admin(&self) -> bool {
         self.token.as_ref().is_none_or(|token| token.admin)
+    }
+
+    /// Whether it may run SQL of its own.
+    pub fn may_run_sql(&self) -> bool {
+        self.token.as_ref().is_none_or(|token| token.sql)
     }
 
     /// The patterns of tables that it has this right to; none for all tables.

@@ -196,6 +196,9 @@ pub struct DatabaseConfig {
     pub table: BTreeMap<String, TableConfig>,
     /// The zone of times that carry none.
     pub timezone: Option<String>,
+    /// Whether a client of Flight SQL that may write a table may make it, and replace it.
+    #[serde(default)]
+    pub create: bool,
 }
 
 /// What is special about a table.
@@ -234,6 +237,9 @@ pub struct TokenConfig {
     /// Whether it may see the page and the metrics.
     #[serde(default)]
     pub admin: bool,
+    /// Whether it may run SQL of its own by Flight SQL, with all that the database's role may do.
+    #[serde(default)]
+    pub sql: bool,
     /// The most rows a second that it may put.
     pub rows_per_second: Option<u64>,
     /// The most requests a second.
@@ -257,6 +263,7 @@ impl Config {
             tables: None,
             table: BTreeMap::new(),
             timezone: None,
+            create: true,
         };
         Self {
             databases: [(name_of(url), database)].into(),

@@ -122,9 +122,8 @@ pub fn router(app: Arc<App>) -> Router {
                 "this path has no such method",
             )
         });
-    router
-        .layer(middleware::from_fn_with_state(app.clone(), guard))
-        .with_state(app)
+    let router = router.with_state(app.clone()).merge(crate::flight::router(&app));
+    router.layer(middleware::from_fn_with_state(app, guard))
 }
 
 /// The caller, or why there is none.

@@ -11,6 +11,7 @@
 pub mod access;
 mod body;
 pub mod config;
+mod flight;
 mod http;
 mod listen;
 mod metrics;

@@ -283,6 +283,32 @@ impl Database {
         Ok(false)
     }
 
+    /// Whether clients may make tables.
+    pub fn makes_tables(&self) -> bool {
+        self.config.create
+    }
+
+    /// Whether `caller` has this right to a table that is offered, be it there already or not.
+    pub async fn may(&self, caller: &Caller, right: Right, table: &TableName) -> Result<bool> {
+        let text = quoted(table);
+        if let Some(known) = self.canonical(&text).await? {
+            return self.has(caller, right, &known).await;
+        }
+        let names = |pattern: &String| pattern.parse::<TableName>().is_ok_and(|name| name == *table);
+        let is_offered = match &self.config.tables {
+            Some(tables) => tables.iter().any(names) && self.table(&text).await?.is_none(),
+            None => self.table(&text).await?.is_none(),
+        };
+        let is_named = caller.patterns(right).is_none_or(|patterns| {
+            let mine = patterns.iter().filter_map(|pattern| match pattern.split_once('/') {
+                Some((database, rest)) => (database == self.name).then(|| rest.to_owned()),
+                None => Some(pattern.clone()),
+            });
+            mine.into_iter().any(|pattern| pattern == "*" || names(&pattern))
+        });
+        Ok(is_offered && is_named)
+    }
+
     fn settings(&self, table: &TableName) -> TableConfig {
         let settings = self.config.table.iter().find(|(name, _)| {
             name.parse::<TableName>().is_ok_and(|name| {

@@ -33,9 +33,24 @@ from ._report import BufferReport, GetReport, Plan, PutReport, Report, RowCounts
 from ._stream import Found, Rows
 from ._tonnage import Stop, __version__
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._client import Client
+else:
+
+    def __getattr__(name: str) -> object:
+        # Few programs talk to a service, so the others do not wait for what it takes.
+        if name == "Client":
+            from ._client import Client
+
+            return Client
+        raise AttributeError(f"module 'tonnage' has no attribute {name!r}")
+
+
 __all__ = [
     "Buffer",
     "BufferReport",
+    "Client",
     "ConfigError",
     "Database",
     "DatabaseError",

@@ -6,7 +6,8 @@ use crate::{
     support::{BOTH, TestDatabase},
 };
 
-fn token() -> (String, String) {
+/// A new token, and its hash.
+pub fn token() -> (String, String) {
     let ran = tonnage()
         .args(["serve", "--new-token"])
         .output()

@@ -2,6 +2,7 @@
 
 mod access;
 mod bounds;
+mod flight;
 mod killed;
 mod page;
 mod rows;
