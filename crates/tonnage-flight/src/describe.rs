@@ -25,6 +25,9 @@ use crate::{Caller, Right, answer::failed};
 /// The one kind of table.
 const TABLE: &str = "TABLE";
 
+/// The catalog, and the schema of a table that is in none.
+const NO_NAME: &str = "";
+
 /// What is said of the service.
 pub(crate) static SQL_INFO: LazyLock<Result<SqlInfoData, FlightError>> = LazyLock::new(|| {
     let mut info = SqlInfoDataBuilder::new();
@@ -50,9 +53,11 @@ pub(crate) fn unmade(cause: impl std::fmt::Display) -> Status {
     Status::internal(cause.to_string())
 }
 
-/// Databases are not gathered in catalogs: none.
+/// Databases are not gathered in catalogs: one, without a name, as clients ask for what is in each.
 pub(crate) fn catalogs(command: CommandGetCatalogs) -> Result<RecordBatch, Status> {
-    command.into_builder().build().map_err(unmade)
+    let mut catalogs = command.into_builder();
+    catalogs.append(NO_NAME);
+    catalogs.build().map_err(unmade)
 }
 
 pub(crate) fn table_types() -> Result<RecordBatch, Status> {
@@ -66,16 +71,13 @@ pub(crate) async fn schemas(
     caller: &dyn Caller,
     command: CommandGetDbSchemas,
 ) -> Result<RecordBatch, Status> {
-    let mut names: Vec<_> = tables_of(caller)
-        .await?
-        .into_iter()
-        .filter_map(|name| name.schema)
-        .collect();
+    let tables = tables_of(caller).await?.into_iter();
+    let mut names: Vec<_> = tables.map(|name| name.schema.unwrap_or_default()).collect();
     names.sort();
     names.dedup();
     let mut schemas = command.into_builder();
     for name in names {
-        schemas.append("", name);
+        schemas.append(NO_NAME, name);
     }
     schemas.build().map_err(unmade)
 }
@@ -100,7 +102,7 @@ pub(crate) async fn tables(caller: &dyn Caller, command: CommandGetTables) -> Re
         };
         let shown = name.schema.unwrap_or_default();
         tables
-            .append("", shown, name.name, TABLE, &schema)
+            .append(NO_NAME, shown, name.name, TABLE, &schema)
             .map_err(unmade)?;
     }
     tables.build().map_err(unmade)

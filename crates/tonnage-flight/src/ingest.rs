@@ -229,8 +229,7 @@ fn spawn(
     let broke = failure.clone();
     let batches = batches.map_while(move |batch| {
         let named = batch.and_then(|batch| {
-            batch
-                .with_schema(named.clone())
+            RecordBatch::try_new(named.clone(), batch.columns().to_vec())
                 .map_err(|cause| Error::input(format!("{SHOWN} has other columns than its schema: {cause}")))
         });
         named.map_err(|error| *broke.locked() = Some(error)).ok()

@@ -101,5 +101,6 @@ pub fn router(access: Arc<dyn Access>, limits: Limits) -> axum::Router {
         .max_decoding_message_size(message_bytes_max)
         // What is sent is cut by the encoder.
         .max_encoding_message_size(usize::MAX);
-    tonic::service::Routes::new(service).into_axum_router()
+    // One route, and not tonic's router, which has an answer of its own for every other path.
+    axum::Router::new().route_service("/arrow.flight.protocol.FlightService/{request}", service)
 }

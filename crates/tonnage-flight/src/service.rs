@@ -43,8 +43,14 @@ use crate::{
 /// Rows that a statement changed where nobody counts them.
 const UNCOUNTED: i64 = -1;
 
-/// What a statement is that was prepared.
-enum Prepared {
+/// A statement that was prepared, and the transaction that it was prepared in.
+struct Prepared {
+    transaction: Option<Bytes>,
+    what: Statements,
+}
+
+/// What a prepared statement does.
+enum Statements {
     /// It has rows to give.
     Query(String),
     /// It changes rows; with the parameters that were bound, where any were.
@@ -188,18 +194,30 @@ impl Service {
     async fn run_bound(&self, caller: &dyn Caller, handle: &[u8]) -> Result<(), Status> {
         let taken = self
             .prepared
-            .with(caller.name(), handle, |prepared| match prepared {
-                Prepared::Change { destination, bound } => {
-                    bound.take().map(|bound| (destination.clone(), bound))
+            .with(caller.name(), handle, |prepared| match &mut prepared.what {
+                Statements::Change { destination, bound } => {
+                    let bound = bound.take().map(|bound| (destination.clone(), bound));
+                    bound.map(|(destination, bound)| (destination, bound, prepared.transaction.clone()))
                 }
-                _ => None,
+                Statements::Query(_) | Statements::Script(_) => None,
             })?;
-        let Some((destination, bound)) = taken else {
+        let Some((destination, kept, transaction)) = taken else {
             return Err(Status::failed_precondition(
                 "the statement's parameters have no values\nhint: bind them before it is executed",
             ));
         };
-        bound.write_to(caller.database(), &destination).await.map(|_| ())
+        match transaction.filter(|id| !id.is_empty()) {
+            None => kept.write_to(caller.database(), &destination).await.map(|_| ()),
+            Some(id) => self
+                .transactions
+                .with(caller.name(), &id, |transaction| match transaction {
+                    Transaction::Empty => {
+                        *transaction = Transaction::Rows { destination, kept };
+                        Ok(())
+                    }
+                    _ => Err(one_kind()),
+                })?,
+        }
     }
 }
 
@@ -405,7 +423,7 @@ impl FlightSqlService for Service {
         let caller = self.caller(&request).await?;
         let mut parameters = Schema::empty();
         let prepared = if is_query(&command.query) {
-            Prepared::Query(command.query)
+            Statements::Query(command.query)
         } else {
             allow(&*caller, Right::Sql, None).await?;
             let target = caller.database().target();
@@ -420,18 +438,27 @@ impl FlightSqlService for Service {
                     };
                     parameters = Schema::new(table.columns.iter().map(field).collect::<Vec<_>>());
                     let by_position = text != command.query;
-                    Prepared::Change {
+                    Statements::Change {
                         destination: Destination::Statement { text, by_position },
                         bound: None,
                     }
                 }
                 Some(Err(error)) if text != command.query => return Err(failed(error)),
                 // Nothing to give values to: a statement of any kind.
-                _ => Prepared::Script(command.query),
+                _ => Statements::Script(command.query),
             }
         };
         Ok(ActionCreatePreparedStatementResult {
-            prepared_statement_handle: self.prepared.put(caller.name(), prepared)?.into(),
+            prepared_statement_handle: self
+                .prepared
+                .put(
+                    caller.name(),
+                    Prepared {
+                        transaction: command.transaction_id,
+                        what: prepared,
+                    },
+                )?
+                .into(),
             dataset_schema: Bytes::new(),
             parameter_schema: match parameters.fields().is_empty() {
                 true => Bytes::new(),
@@ -459,19 +486,23 @@ impl FlightSqlService for Service {
     ) -> Result<Response<FlightInfo>, Status> {
         let caller = self.caller(&request).await?;
         let handle = &command.prepared_statement_handle;
-        let text = self
-            .prepared
-            .with(caller.name(), handle, |prepared| match prepared {
-                Prepared::Query(query) => Ok(query.clone()),
-                Prepared::Script(text) => Err(Some(text.clone())),
-                Prepared::Change { .. } => Err(None),
-            })?;
+        let (text, transaction) = self.prepared.with(caller.name(), handle, |prepared| {
+            let text = match &prepared.what {
+                Statements::Query(query) => Ok(query.clone()),
+                Statements::Script(text) => Err(Some(text.clone())),
+                Statements::Change { .. } => Err(None),
+            };
+            (text, prepared.transaction.clone())
+        })?;
         match text {
             Ok(query) => {
                 let (schema, ticket) = self.begin(&*caller, &query).await?;
                 return info(request, &schema, &ticket);
             }
-            Err(Some(script)) => self.run(&*caller, &script, None).await.map(|_| ())?,
+            Err(Some(script)) => self
+                .run(&*caller, &script, transaction.as_ref())
+                .await
+                .map(|_| ())?,
             Err(None) => self.run_bound(&*caller, handle).await?,
         }
         nothing(request)
@@ -484,7 +515,7 @@ impl FlightSqlService for Service {
     ) -> Result<DoPutPreparedStatementResult, Status> {
         let caller = self.caller(&request).await?;
         let handle = command.prepared_statement_handle;
-        let is_change = |prepared: &mut Prepared| matches!(prepared, Prepared::Change { .. });
+        let is_change = |prepared: &mut Prepared| matches!(prepared.what, Statements::Change { .. });
         if !self.prepared.with(caller.name(), &handle, is_change)? {
             return Err(not_offered(
                 "parameters of a query",
@@ -495,7 +526,7 @@ impl FlightSqlService for Service {
         let kept = self.keep(incoming.schema())?;
         let (kept, _) = incoming.keep(kept).await?;
         self.prepared.with(caller.name(), &handle, |prepared| {
-            if let Prepared::Change { bound, .. } = prepared {
+            if let Statements::Change { bound, .. } = &mut prepared.what {
                 *bound = Some(kept);
             }
         })?;
@@ -511,18 +542,20 @@ impl FlightSqlService for Service {
     ) -> Result<i64, Status> {
         let caller = self.caller(&request).await?;
         let handle = &command.prepared_statement_handle;
-        let found = self
-            .prepared
-            .with(caller.name(), handle, |prepared| match prepared {
-                Prepared::Change { destination, .. } => Ok(destination.clone()),
-                Prepared::Script(text) | Prepared::Query(text) => Err(text.clone()),
-            })?;
+        let (found, transaction) = self.prepared.with(caller.name(), handle, |prepared| {
+            let found = match &prepared.what {
+                Statements::Change { destination, .. } => Ok(destination.clone()),
+                Statements::Script(text) | Statements::Query(text) => Err(text.clone()),
+            };
+            (found, prepared.transaction.clone())
+        })?;
         match found {
             Ok(destination) => {
                 let incoming = Incoming::open(request.into_inner()).await?;
-                self.write(&*caller, destination, None, incoming).await
+                self.write(&*caller, destination, transaction.as_ref(), incoming)
+                    .await
             }
-            Err(text) => self.run(&*caller, &text, None).await,
+            Err(text) => self.run(&*caller, &text, transaction.as_ref()).await,
         }
     }
 

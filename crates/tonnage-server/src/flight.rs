@@ -48,7 +48,9 @@ impl tonnage_flight::Access for Access {
         let caller = found.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Status::unauthenticated("no token"))?;
         let wanted = metadata.get("database").map(|name| name.to_str());
-        let wanted = wanted.transpose().map_err(|_| Status::invalid_argument("the header database is no text"))?;
+        let wanted = wanted
+            .transpose()
+            .map_err(|_| Status::invalid_argument("the header database is no text"))?;
         let database = self.0.tables.database(wanted).map_err(status)?.clone();
         let connected = database.connected().await.map_err(|error| status(error.into()))?;
         Ok(Arc::new(Asking {
@@ -75,14 +77,20 @@ impl tonnage_flight::Caller for Asking {
         let has = async |right: access::Right| match table {
             None => self.caller.patterns(right).is_none(),
             // A table that is to be made has no name in the catalogue yet.
-            Some(table) => self.database.may(&self.caller, right, table).await.unwrap_or(false),
+            Some(table) => self
+                .database
+                .may(&self.caller, right, table)
+                .await
+                .unwrap_or(false),
         };
         match right {
             Right::List => has(access::Right::Read).await || has(access::Right::Write).await,
             Right::Read => has(access::Right::Read).await,
             Right::Write => has(access::Right::Write).await,
             Right::Create => self.database.makes_tables() && has(access::Right::Write).await,
-            Right::Sql => self.caller.may_run_sql() && !self.app.is_stopping.load(std::sync::atomic::Ordering::Relaxed),
+            Right::Sql => {
+                self.caller.may_run_sql() && !self.app.is_stopping.load(std::sync::atomic::Ordering::Relaxed)
+            }
         }
     }
 }
@@ -97,6 +105,8 @@ fn status(refusal: Refusal) -> Status {
         500 => tonic::Code::Internal,
         _ => tonic::Code::InvalidArgument,
     };
-    let hint = refusal.hint.map_or(String::new(), |hint| format!("\nhint: {hint}"));
+    let hint = refusal
+        .hint
+        .map_or(String::new(), |hint| format!("\nhint: {hint}"));
     Status::new(code, format!("{}{hint}", refusal.message))
 }

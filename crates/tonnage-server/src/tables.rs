@@ -300,10 +300,12 @@ impl Database {
             None => self.table(&text).await?.is_none(),
         };
         let is_named = caller.patterns(right).is_none_or(|patterns| {
-            let mine = patterns.iter().filter_map(|pattern| match pattern.split_once('/') {
-                Some((database, rest)) => (database == self.name).then(|| rest.to_owned()),
-                None => Some(pattern.clone()),
-            });
+            let mine = patterns
+                .iter()
+                .filter_map(|pattern| match pattern.split_once('/') {
+                    Some((database, rest)) => (database == self.name).then(|| rest.to_owned()),
+                    None => Some(pattern.clone()),
+                });
             mine.into_iter().any(|pattern| pattern == "*" || names(&pattern))
         });
         Ok(is_offered && is_named)
