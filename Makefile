@@ -54,7 +54,7 @@ python-test: tools
 
 # The options that the functions have, after the command line's have changed.
 python-reference: tools
-	cargo build --package tonnage-python --locked
+	cargo build --workspace --lib --tests --locked
 	scripts/python-tests --collect-only >/dev/null || true
 	$(or $(CARGO_TARGET_DIR),target)/python/bin/python scripts/python-options
 

@@ -59,8 +59,6 @@ const SHORT: &[(&str, &[&str])] = &[
             "key",
             "rejects",
             "drain_age",
-            "producer_field",
-            "sequence_field",
             "report",
         ],
     ),

@@ -11,6 +11,10 @@ use super::{
 };
 use crate::sources::infer::Guess;
 
+/// One row of so many has to be short for that to be the custom of whoever wrote the file. Fewer are damage: each costs
+/// its own rejection.
+const SHORT_SHARE_MIN: u64 = 5;
+
 /// The most rows that are kept until all kinds are known.
 const ROWS_KEPT_MAX: usize = 1_000;
 
@@ -128,7 +132,8 @@ impl Ragged {
     ) {
         let width = fields.iter().flatten().max().map_or(0, |last| last + 1);
         let short = self.short.iter().filter(|row| row.len() < width).count();
-        let takes_short = short > 0 && self.are_rows(guesses, fields, width);
+        let is_custom = short as u64 * SHORT_SHARE_MIN >= self.rows;
+        let takes_short = short > 0 && is_custom && self.are_rows(guesses, fields, width);
         if self.comments > 0
             && !self.begins_with_sign
             && dialect.delimiter != b'#'
