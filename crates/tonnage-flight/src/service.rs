@@ -56,7 +56,7 @@ enum Statements {
     /// It changes rows; with the parameters that were bound, where any were.
     Change {
         destination: Destination,
-        bound: Option<Kept>,
+        bound: Option<Box<Kept>>,
     },
     /// It changes something, and has no parameters.
     Script(String),
@@ -67,7 +67,10 @@ enum Transaction {
     /// Nothing so far.
     Empty,
     /// It writes rows.
-    Rows { destination: Destination, kept: Kept },
+    Rows {
+        destination: Destination,
+        kept: Box<Kept>,
+    },
     /// It runs a statement.
     Script(String),
     /// Something of it failed, or is under way.
@@ -165,7 +168,7 @@ impl Service {
                 let broken = |transaction: &mut _| std::mem::replace(transaction, Transaction::Broken);
                 let before = self.transactions.with(caller.name(), id, broken)?;
                 let (destination, kept) = match before {
-                    Transaction::Empty => (destination, self.keep(incoming.schema())?),
+                    Transaction::Empty => (destination, Box::new(self.keep(incoming.schema())?)),
                     Transaction::Rows {
                         destination: of,
                         kept,
@@ -176,7 +179,8 @@ impl Service {
                         return Err(one_kind());
                     }
                 };
-                let (kept, rows) = incoming.keep(kept).await?;
+                let (kept, rows) = incoming.keep(*kept).await?;
+                let kept = Box::new(kept);
                 let written = Transaction::Rows { destination, kept };
                 self.transactions
                     .with(caller.name(), id, |transaction| *transaction = written)?;
@@ -527,7 +531,7 @@ impl FlightSqlService for Service {
         let (kept, _) = incoming.keep(kept).await?;
         self.prepared.with(caller.name(), &handle, |prepared| {
             if let Statements::Change { bound, .. } = &mut prepared.what {
-                *bound = Some(kept);
+                *bound = Some(Box::new(kept));
             }
         })?;
         Ok(DoPutPreparedStatementResult {
