@@ -288,8 +288,12 @@ fn footer_of(
     if !window.is_plain() {
         return Ok(None);
     }
+    // An object says more of it, and what to do.
     let unread = |cause: std::io::Error| {
-        Error::input(format!("{}: its end cannot be read: {cause}", file.shown)).caused_by(cause)
+        let failure = file.object.as_ref().and_then(|object| object.failure());
+        failure.unwrap_or_else(|| {
+            Error::input(format!("{}: its end cannot be read: {cause}", file.shown)).caused_by(cause)
+        })
     };
     let end = file.end(FOOTER_LOOKED_AT_BYTES).map_err(unread)?;
     let lines = memchr(b'\n', &end).map_or(&end[end.len()..], |at| &end[at + 1..]);
