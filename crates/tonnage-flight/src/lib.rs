@@ -5,7 +5,7 @@
 //!   transactions, what was written before a failure stays, as in a load.
 //! - A client's transaction is a list of work that is done at its end: rows wait in a file, which a rollback removes. So a
 //!   transaction holds the rows of one table, or the executions of one statement; what the client reads meanwhile does not
-//!   see them ([`held`]).
+//!   see them.
 //! - A query is run when the client asks about it, and read once, of one state. One that nobody reads is let go.
 //! - Everything that waits for a client has a bound and ends by itself ([`Limits`]).
 //! - What is not offered is refused by its name.
