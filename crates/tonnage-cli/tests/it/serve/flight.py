@@ -56,7 +56,7 @@ with connect() as db:
     assert ingest(db, readings(1, 3), "create") == 3
     refused(lambda: ingest(db, readings(4, 4), "create"), "readings")
     assert ingest(db, readings(4, 20_000).to_reader(1_000), "append") == 19_997
-    assert rows(db, "SELECT count(*), sum(id) FROM readings") == [(20_000, 200_010_000)]
+    assert rows(db, "SELECT count(*), max(id) FROM readings") == [(20_000, 20_000)]
     assert ingest(db, readings(1, 2), "create_append") == 2
     assert ingest(db, readings(1, 10), "replace") == 10
     assert rows(db) == [(i, None if i % 5 == 0 else f"reading {i}", i / 4) for i in range(1, 11)]
@@ -123,7 +123,7 @@ with connect() as db:
 refused(lambda: rows(connect("nobody")))
 with connect(WEAK) as db:
     assert ingest(db, readings(16, 16), "append") == 1
-    refused(lambda: ingest(db, readings(1, 1), "replace"), "right")
+    refused(lambda: ingest(db, good, "create", "other"), "right")
     refused(lambda: ingest(db, good, "append", "strict"), "right")
     refused(lambda: rows(db), "right")
 
