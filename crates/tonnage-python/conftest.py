@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import subprocess
+import time
 import uuid
 from pathlib import Path
 
@@ -77,6 +78,27 @@ def _mariadb(_):
     return Place("mariadb", url, run)
 
 
+def _until_known(url, keyspace):
+    """Waits until each node knows the keyspace: in a cluster that has just started they do not know each other yet."""
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+    from cassandra.policies import WhiteListRoundRobinPolicy
+
+    nodes = url.partition("://")[2].partition("/")[0].rpartition("@")[2].split(",")
+    for node in nodes:
+        address, _, port = node.partition(":")
+        profile = ExecutionProfile(load_balancing_policy=WhiteListRoundRobinPolicy([address]))
+        cluster = Cluster([address], port=int(port or 9042), execution_profiles={EXEC_PROFILE_DEFAULT: profile})
+        session = cluster.connect()
+        look = f"select keyspace_name from system_schema.keyspaces where keyspace_name = '{keyspace}'"
+        for _ in range(600):
+            if list(session.execute(look)):
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError(f"{node} does not know {keyspace}")
+        cluster.shutdown()
+
+
 def _cassandra(_):
     directory = os.environ["TONNAGE_TEST_CASSANDRA_DIRECTORY"]
     root = Path(__file__).resolve().parent.parent.parent
@@ -93,6 +115,7 @@ def _cassandra(_):
     session.execute(
         f"create keyspace {keyspace} with replication = {{'class': 'SimpleStrategy', 'replication_factor': 3}}"
     )
+    _until_known(url, keyspace)
     session.set_keyspace(keyspace)
     base, _, query = url.partition("?")
     scheme, _, rest = base.partition("://")

@@ -282,6 +282,8 @@ class GetOptions(TypedDict, total=False):
 class BufferOptions(TypedDict, total=False):
     """Those of ``tonnage ingest``."""
 
+    input: str | None
+    """A file, glob, directory or URL of JSON lines, taken one after another; - is standard input"""
     ack: Literal["accepted", "journaled", "committed"] | None
     """When a row is acknowledged"""
     journal: str | PathLike[str] | None
