@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import cluster
+import frames
 import gets
 import mariadb
 import objects
@@ -47,12 +48,17 @@ def all_cases(rows, quick):
         add("gets-postgres", gets.postgres, many, ROUNDS_SLOW, main=True)
         add("puts-postgres-200", lambda name, rows: puts.case(name, rows, 200), rounds=ROUNDS_SLOW, main=True)
         add("puts-postgres-1360", lambda name, rows: puts.case(name, rows, 1_360), rounds=ROUNDS_SLOW)
+        add("frames-postgres", frames.into_postgres, rounds=ROUNDS_SLOW)
+        add("frames-upsert", frames.upserts, rounds=ROUNDS_SLOW)
+        add("frames-out-postgres", frames.out_of_postgres, rounds=ROUNDS_SLOW)
+    add("frames-sqlite", frames.into_sqlite, rounds=ROUNDS_SLOW)
     add("sqlite-no-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=False), main=True)
     add("sqlite-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=True), main=True)
     add("lineitem-sqlite", sqlite.lineitem, rounds=ROUNDS_SLOW)
     add("random-keys-sqlite", sqlite.random_keys, many, ROUNDS_SLOW, main=True)
     add("gets-sqlite", gets.sqlite, many, main=True)
     if mariadb.PRESENT:
+        add("frames-out-mariadb", frames.out_of_mariadb, rounds=ROUNDS_SLOW)
         add("mariadb-no-keys", lambda name, rows: mariadb.sbtest(name, rows, keys=False), rounds=ROUNDS_SLOW)
         add("mariadb-keys", lambda name, rows: mariadb.sbtest(name, rows, keys=True), main=True)
         add("random-keys-mariadb", mariadb.random_keys, many, ROUNDS_SLOW, main=True)

@@ -24,7 +24,12 @@ PACKAGES = [
     "duckdb-extension-httpfs==1.5.5",
     "duckdb-extension-postgres-scanner==1.5.5",
     "duckdb-extension-sqlite-scanner==1.5.5",
+    "pandas==3.1.1",
+    "polars==2.1.0",
+    "psycopg[binary]==3.3.9",
     "pyarrow==26.0.1",
+    "pymysql==1.2.4",
+    "sqlalchemy==2.1.9",
     "tpchgen-cli==4.0.0",
 ]
 
@@ -111,6 +116,18 @@ def example(name):
     """One of the library's example programs."""
     run(["cargo", "build", "--release", "--locked", "--package", "tonnage", "--example", name], cwd=ROOT)
     return TONNAGE.parent / "examples" / name
+
+
+def frame_python():
+    """The words that start Python with the tools and this checkout's package, built for release."""
+    run(["cargo", "build", "--release", "--locked", "--package", "tonnage-python"], cwd=ROOT)
+    place = PLACE / "python"
+    shutil.copytree(
+        ROOT / "crates/tonnage-python/python/tonnage", place / "tonnage", dirs_exist_ok=True,
+        ignore=shutil.ignore_patterns("*.so", "*.new", "__pycache__"),
+    )
+    shutil.copy(TONNAGE.parent / "lib_tonnage.so", place / "tonnage" / "_tonnage.abi3.so")
+    return ["env", f"PYTHONPATH={place}", tools() / "python"]
 
 
 def full_sqlite(name, source, table, ddl):

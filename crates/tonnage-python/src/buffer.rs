@@ -3,11 +3,12 @@
 use std::{pin::pin, time::Duration};
 
 use arrow::array::RecordBatch;
-use futures::future::try_join_all;
+use futures::{FutureExt, future::try_join_all};
 use pyo3::prelude::*;
 use tonnage::{Error, Result, Row, buffer};
 
 use crate::{
+    acknowledged::{self, Acknowledged},
     errors::Failed,
     log, rows,
     runtime::{runtime, wait_for},
@@ -61,6 +62,45 @@ impl Buffer {
     fn put_from(&self, py: Python<'_>, producer: &str, number: u64, row: &Bound<'_, PyAny>) -> PyResult<u64> {
         let row = Row::json(rows::row(row, self.buffer.columns(), false)?);
         here(py, self.buffer.put_from(producer, number, row))
+    }
+
+    /// Puts a row for a coroutine: its number where it is acknowledged at once, else none, and `settle` is called later, on
+    /// another thread, with a list of what was acknowledged: `future`, number, exception.
+    fn put_soon(
+        &self,
+        py: Python<'_>,
+        row: &Bound<'_, PyAny>,
+        producer: Option<String>,
+        number: u64,
+        future: Py<PyAny>,
+        settle: Py<PyAny>,
+    ) -> PyResult<Option<u64>> {
+        let row = Row::json(rows::row(row, self.buffer.columns(), false)?);
+        let buffer = self.buffer.clone();
+        let mut put = Box::pin(async move {
+            match producer {
+                None => buffer.put(row).await,
+                Some(producer) => buffer.put_from(&producer, number, row).await,
+            }
+        });
+        let runtime = runtime(py)?;
+        let acknowledgements = acknowledged::sender(py)?;
+        {
+            let _entered = runtime.enter();
+            // The first poll accepts the row where there is room, so rows are accepted in the order of their calls.
+            if let Some(put) = put.as_mut().now_or_never() {
+                return put.map(Some).map_err(|error| Failed::of(error).raise(py));
+            }
+        }
+        runtime.spawn(async move {
+            // The thread that takes it lives as long as the process.
+            let _ = acknowledgements.send(Acknowledged {
+                put: put.await,
+                future,
+                settle,
+            });
+        });
+        Ok(None)
     }
 
     /// Puts the rows of Arrow data; the number of the last one.

@@ -8,6 +8,7 @@
 //! 100 ms by the thread that called, and no handler is installed; a forked process is refused, for it has none of the
 //! threads.
 
+mod acknowledged;
 mod buffer;
 mod database;
 mod errors;
@@ -16,6 +17,7 @@ mod rows;
 mod runtime;
 mod source;
 mod stream;
+mod values;
 
 use std::{ffi::OsString, process::ExitCode};
 

@@ -17,7 +17,10 @@ use arrow::{
     ffi::{FFI_ArrowArray, FFI_ArrowSchema},
     ffi_stream::FFI_ArrowArrayStream,
 };
-use pyo3::{prelude::*, types::PyCapsule};
+use pyo3::{
+    prelude::*,
+    types::{PyCapsule, PyList},
+};
 use tokio::runtime::Handle;
 use tonnage::{
     Error, ErrorKind, Result,
@@ -31,6 +34,7 @@ use crate::{
     errors::Failed,
     runtime::{Stop, runtime, wait, wait_for},
     source::Reader,
+    values,
 };
 
 /// The batches of an unload, for a thread that may block.
@@ -292,6 +296,11 @@ impl Batch {
     #[getter]
     fn num_rows(&self) -> usize {
         self.batch.num_rows()
+    }
+
+    /// The rows as dicts.
+    fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        values::dicts(py, &self.batch)
     }
 
     #[getter]

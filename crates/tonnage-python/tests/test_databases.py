@@ -1,5 +1,8 @@
 """Rows in and out of every kind of database."""
 
+import subprocess
+import sys
+
 import pandas
 import polars
 import pyarrow
@@ -99,3 +102,35 @@ def test_pandas_out_and_in_again(transactional, frame):
     tonnage.load(frame.to_pandas(), place.url, place.table, create="missing", key=["id"])
     out = tonnage.unload(place.url, place.table).to_pandas().sort_values("id").reset_index(drop=True)
     pandas.testing.assert_frame_equal(out[["id", "name", "value"]], frame.to_pandas(), check_dtype=False)
+
+
+TYPES = {
+    "mariadb": """select 1 as a, 2.5e0 as b, 1.50 as c, 'text' as d, x'00ff' as e, date '2024-02-29' as f,
+                  time '23:59:59.000001' as g, timestamp '1969-12-31 23:59:59.999999' as h
+                  union all select null, null, null, null, null, null, null, null""",
+    "sqlite": """select 1 as n, 2.5 as f, 'text' as t, x'00ff' as b, null as missing
+                 union all select -1, null, '', x'', null""",
+    "postgres": """select 1::smallint as a, 2::bigint as b, 2.5::float8 as c, 1.50::numeric(10, 2) as d, true as e,
+                   'text'::text as f, '\\x00ff'::bytea as g, date '2024-02-29' as h, time '23:59:59.000001' as i,
+                   timestamp '1969-12-31 23:59:59.999999' as j, timestamptz '2024-06-01 12:00:00+02' as k,
+                   '00112233-4455-6677-8899-aabbccddeeff'::uuid as l, '{"a": 1}'::jsonb as m
+                   union all select null, null, null, null, null, null, null, null, null, null, null, null, null""",
+}
+
+
+def test_objects_are_those_of_pyarrow_and_need_none(transactional):
+    place = transactional
+    query = TYPES[place.kind]
+    ours = tonnage.unload(place.url, query=query).to_pylist()
+    theirs = tonnage.unload(place.url, query=query).to_arrow().to_pylist()
+    assert ours == theirs
+    assert [[type(value) for value in row.values()] for row in ours] == [
+        [type(value) for value in row.values()] for row in theirs
+    ]
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import tonnage\n"
+        f"print(len(tonnage.unload({place.url!r}, query={query!r}).to_pylist()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ran.stdout.strip() == "2", ran.stderr

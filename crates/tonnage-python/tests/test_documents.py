@@ -2,10 +2,12 @@
 
 import contextlib
 import io
+import json
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/python.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs/python.md"
 
 
 def test_the_page_runs(tmp_path, monkeypatch):
@@ -20,3 +22,13 @@ def test_the_page_runs(tmp_path, monkeypatch):
     assert "3 read = 3 written" in out.getvalue()
     assert "2 read = 1 written + 1 rejected" in out.getvalue()
     assert "[17]" in out.getvalue()
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((ROOT / "docs" / "notebook.ipynb").read_text())["cells"]
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), "notebook.ipynb", "exec"), names)
+    assert names["report"].rows.rejected == 1

@@ -196,6 +196,46 @@ def test_asyncio_has_the_same(shop):
     assert asyncio.run(main()) == (1, 4, 1)
 
 
+def test_thousands_of_puts_are_awaited_without_threads_of_their_own(shop, tmp_path):
+    async def main():
+        async with tonnage.aio.connect(shop) as db:
+            async with await db.buffer("orders", ack="journaled", journal=str(tmp_path / "journal")) as buffer:
+                before = threading.active_count()
+                puts = [asyncio.create_task(buffer.put({"id": n, "total": 1})) for n in range(10, 5_010)]
+                await asyncio.sleep(0)
+                during = threading.active_count()
+                numbers = await asyncio.gather(*puts)
+                assert numbers == sorted(numbers) and len(set(numbers)) == 5_000
+                assert during == before
+                with pytest.raises(tonnage.ConfigError, match="numbers its rows"):
+                    await buffer.put({"id": 1}, producer="one")
+                first = await buffer.put({"id": 6_000, "total": 1}, producer="one", number=1)
+                assert await buffer.put({"id": 6_000, "total": 1}, producer="one", number=1) == first
+                left = asyncio.create_task(buffer.put({"id": 6_001, "total": 1}))
+                left.cancel()
+                await asyncio.gather(left, return_exceptions=True)
+
+    asyncio.run(main())
+    connection = sqlite3.connect(shop)
+    found = connection.execute("select count(*), count(distinct id) from orders where id between 10 and 6000").fetchone()
+    connection.close()
+    assert found == (5_001, 5_001)
+
+
+def test_a_bad_row_that_is_awaited_is_put_aside(shop, tmp_path):
+    async def main():
+        async with tonnage.aio.connect(shop) as db:
+            async with await db.buffer("orders", ack="committed", rejects=str(tmp_path / "bad.jsonl")) as buffer:
+                rows = ({"id": 100 + n, "total": "free" if n == 3 else 1} for n in range(5))
+                return await asyncio.gather(*(buffer.put(row) for row in rows))
+
+    assert asyncio.run(main()) == [1, 2, 3, 4, 5]
+    connection = sqlite3.connect(shop)
+    assert connection.execute("select count(*) from orders where id >= 100").fetchone() == (4,)
+    connection.close()
+    assert json.loads((tmp_path / "bad.jsonl").read_text())["row"] == 4
+
+
 def test_threads_share_a_database(shop, tmp_path):
     with tonnage.connect(shop) as db:
         done = []

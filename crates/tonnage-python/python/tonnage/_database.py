@@ -62,17 +62,19 @@ class Progress:
 
 
 class _Bar:
-    """A line on standard error, where somebody looks at it."""
+    """A line on standard error, where somebody looks at it, or under a notebook's cell."""
 
     def __init__(self) -> None:
         import sys
 
         self._stream = sys.stderr
-        self._shown = "ipykernel" in sys.modules or self._stream.isatty()
+        self._notebook = "ipykernel" in sys.modules
+        # The line of a notebook, once it is there.
+        self._line: Any = None
         self._began = False
 
     def __call__(self, progress: Progress) -> None:
-        if not self._shown:
+        if not self._notebook and not self._stream.isatty():
             return
         rate = progress.written / progress.seconds if progress.seconds else 0.0
         share = ""
@@ -81,9 +83,21 @@ class _Bar:
             share = f"{part:4.0%} |{'#' * int(20 * part):<20}| "
         rejected = f", {progress.rejected:,} rejected" if progress.rejected else ""
         line = f"{share}{progress.written:,} rows, {int(rate):,} rows/s{rejected}, {progress.seconds:.0f} s"
+        if self._notebook:
+            self._show(line)
+            return
         self._stream.write("\r" + line.ljust(78))
         self._stream.flush()
         self._began = True
+
+    def _show(self, line: str) -> None:
+        from importlib import import_module
+
+        shown = {"text/plain": line}
+        if self._line is None:
+            self._line = import_module("IPython.display").display(shown, raw=True, display_id=True)
+        else:
+            self._line.update(shown, raw=True)
 
     def close(self) -> None:
         if self._began:
@@ -518,9 +532,7 @@ class Buffer:
         """
         if producer is None:
             return self._native.put(row)
-        if number is None:
-            raise ConfigError("a producer numbers its rows", hint="number=17")
-        return self._native.put_from(producer, number, row)
+        return self._native.put_from(producer, numbered(producer, number), row)
 
     def put_many(self, rows: Any) -> int:
         """Put the rows of a frame, another object of Arrow, or an iterable of rows; the number of the last one."""
@@ -568,6 +580,15 @@ class Buffer:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.close()
+
+
+def numbered(producer: str | None, number: int | None) -> int:
+    """The number of a producer's row; 0 without a producer."""
+    if producer is None:
+        return 0
+    if number is None:
+        raise ConfigError("a producer numbers its rows", hint="number=17")
+    return number
 
 
 def connect(url: Url, *, shard_by: Sequence[str] = ()) -> Database:

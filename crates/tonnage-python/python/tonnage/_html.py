@@ -25,7 +25,7 @@ def report_html(report: Report, samples: Sequence[tuple[float, int]]) -> str:
         ("written", f"{rows.written:,}"),
         *((name, f"{count:,}") for count, name in rows._terms()),
         ("time", f"{data['seconds']:.2f} s, {int(data['rows_per_second']):,} rows/s"),
-        ("how", f"{data['method']}, {data['jobs']} jobs, {data['commits']:,} commits, {data['durability']}"),
+        ("how", f"{data['method']}, {_counted(data['jobs'], 'job')}, {_counted(data['commits'], 'commit')}, {data['durability']}"),
     ]
     if data["error"]:
         entries.append(("error", data["error"]))
@@ -37,6 +37,10 @@ def report_html(report: Report, samples: Sequence[tuple[float, int]]) -> str:
         for name, value in entries
     )
     return f"<div><table>{lines}</table>{plot(samples)}</div>"
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 def plot(samples: Sequence[tuple[float, int]]) -> str:

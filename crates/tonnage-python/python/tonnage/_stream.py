@@ -105,9 +105,8 @@ class Rows:
         return self._stream.write(os.fspath(path), overwrite)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """All rows as dicts."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
-        return rows
+        """All rows as dicts, whose values are objects of the standard library."""
+        return [row for batch in self for row in batch.to_pylist()]
 
     def close(self) -> None:
         """End the reading."""

@@ -15,11 +15,13 @@ from ._tonnage import Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from types import TracebackType
-    from typing import Any, ParamSpec, TypeVar
+    from typing import Any, ParamSpec, TypeVar, Unpack
 
-    from ._database import Url
+    from ._database import Nan, OnProgress, Url
+    from ._options import BufferOptions, ExecOptions, GetOptions, LoadOptions, UnloadOptions
     from ._report import BufferReport, Plan, PutReport, Report
     from ._stream import Found, Rows
     from ._tonnage import Batch
@@ -59,24 +61,68 @@ async def _stoppable(call: Callable[..., T], options: dict[str, Any]) -> T:
         raise
 
 
-async def load(source: Any, url: Url, table: str, **options: Any) -> Report:
+async def load(
+    source: Any,
+    url: Url,
+    table: str,
+    *,
+    columns: Sequence[str] | None = None,
+    source_id: str | None = None,
+    nan: Nan | None = None,
+    index: bool = False,
+    progress: OnProgress = None,
+    stop: Stop | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
     """Load rows into a table: :func:`tonnage.load`."""
-    return await _stoppable(partial(_database.load, source, url, table), options)
+    given = {
+        **options, "columns": columns, "source_id": source_id, "nan": nan, "index": index,
+        "progress": progress, "stop": stop,
+    }
+    return await _stoppable(partial(_database.load, source, url, table), given)
 
 
-async def execute(statement: str, source: Any, url: Url, **options: Any) -> Report:
+async def execute(
+    statement: str,
+    source: Any,
+    url: Url,
+    *,
+    columns: Sequence[str] | None = None,
+    source_id: str | None = None,
+    nan: Nan | None = None,
+    index: bool = False,
+    progress: OnProgress = None,
+    stop: Stop | None = None,
+    **options: Unpack[ExecOptions],
+) -> Report:
     """Run a statement for every row: :func:`tonnage.execute`."""
-    return await _stoppable(partial(_database.execute, statement, source, url), options)
+    given = {
+        **options, "columns": columns, "source_id": source_id, "nan": nan, "index": index,
+        "progress": progress, "stop": stop,
+    }
+    return await _stoppable(partial(_database.execute, statement, source, url), given)
 
 
-async def unload(url: Url, table: str | None = None, **options: Any) -> Any:
+async def unload(
+    url: Url,
+    table: str | None = None,
+    *,
+    query: str | None = None,
+    to: str | os.PathLike[str] | None = None,
+    progress: OnProgress = None,
+    stop: Stop | None = None,
+    **options: Unpack[UnloadOptions],
+) -> Any:
     """Read a table or a query: :func:`tonnage.unload`. Read the rows with :func:`batches`."""
-    return await _stoppable(partial(_database.unload, url, table), options)
+    given = {**options, "query": query, "to": to, "progress": progress, "stop": stop}
+    return await _stoppable(partial(_database.unload, url, table), given)
 
 
-async def get(url: Url, keys: Any, table: str, **options: Any) -> Found:
+async def get(
+    url: Url, keys: Any, table: str, *, related: Sequence[str] | str = (), **options: Unpack[GetOptions]
+) -> Found:
     """Find rows by their keys: :func:`tonnage.get`."""
-    return await _away(partial(_database.get, url, keys, table, **options))
+    return await _away(partial(_database.get, url, keys, table, related=related, **options))
 
 
 async def plan(source: Any, url: Url, table: str | None = None, **options: Any) -> Plan:
@@ -96,13 +142,31 @@ async def batches(rows: Rows) -> AsyncIterator[Batch]:
         yield batch
 
 
+def _settle(puts: list[tuple[asyncio.Future[int], int | None, BaseException | None]]) -> None:
+    for future, number, error in puts:
+        # Who waited may have been cancelled.
+        if future.done():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        elif number is not None:
+            future.set_result(number)
+
+
+def _settler(loop: asyncio.AbstractEventLoop) -> Callable[[list[Any]], object]:
+    """What tells futures of the loop, called by another thread."""
+    return lambda puts: loop.call_soon_threadsafe(_settle, puts)
+
+
 class Buffer:
     """A buffer: :class:`tonnage.Buffer`, whose calls are coroutines."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_buffer", "_loop", "_settle")
 
     def __init__(self, buffer: _database.Buffer) -> None:
         self._buffer = buffer
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._settle: Callable[[list[tuple[Any, int | None, BaseException | None]]], object] | None = None
 
     @property
     def committed(self) -> int:
@@ -110,8 +174,18 @@ class Buffer:
         return self._buffer.committed
 
     async def put(self, row: Any, *, producer: str | None = None, number: int | None = None) -> int:
-        """Put a row; its number, once it is as safe as ``ack`` says."""
-        return await _away(partial(self._buffer.put, row, producer=producer, number=number))
+        """Put a row; its number, once it is as safe as ``ack`` says.
+
+        It takes no thread, so thousands may be waited for at once. A put that is cancelled may have been accepted.
+        """
+        number = _database.numbered(producer, number)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._settle = loop, _settler(loop)
+        assert self._settle is not None
+        future: asyncio.Future[int] = loop.create_future()
+        at_once = self._buffer._native.put_soon(row, producer, number, future, self._settle)
+        return at_once if at_once is not None else await future
 
     async def put_many(self, rows: Any) -> int:
         """Put the rows of a frame or an iterable; the number of the last one."""
@@ -164,21 +238,62 @@ class Database:
     ) -> None:
         await _away(self._database.close)
 
-    async def load(self, source: Any, table: str, **options: Any) -> Report:
+    async def load(
+        self,
+        source: Any,
+        table: str,
+        *,
+        columns: Sequence[str] | None = None,
+        source_id: str | None = None,
+        nan: Nan | None = None,
+        index: bool = False,
+        progress: OnProgress = None,
+        stop: Stop | None = None,
+        **options: Unpack[LoadOptions],
+    ) -> Report:
         """Load rows into a table."""
-        return await load(source, self._database, table, **options)
+        return await load(
+            source, self._database, table, columns=columns, source_id=source_id, nan=nan, index=index,
+            progress=progress, stop=stop, **options,
+        )
 
-    async def execute(self, statement: str, source: Any, **options: Any) -> Report:
+    async def execute(
+        self,
+        statement: str,
+        source: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        source_id: str | None = None,
+        nan: Nan | None = None,
+        index: bool = False,
+        progress: OnProgress = None,
+        stop: Stop | None = None,
+        **options: Unpack[ExecOptions],
+    ) -> Report:
         """Run a statement for every row."""
-        return await execute(statement, source, self._database, **options)
+        return await execute(
+            statement, source, self._database, columns=columns, source_id=source_id, nan=nan, index=index,
+            progress=progress, stop=stop, **options,
+        )
 
-    async def unload(self, table: str | None = None, **options: Any) -> Any:
+    async def unload(
+        self,
+        table: str | None = None,
+        *,
+        query: str | None = None,
+        to: str | os.PathLike[str] | None = None,
+        progress: OnProgress = None,
+        stop: Stop | None = None,
+        **options: Unpack[UnloadOptions],
+    ) -> Any:
         """Read a table or a query."""
-        return await unload(self._database, table, **options)
+        return await unload(self._database, table, query=query, to=to, progress=progress, stop=stop, **options)
 
-    async def get(self, keys: Any, table: str, **options: Any) -> Found:
+    async def get(
+        self, keys: Any, table: str, *, related: Sequence[str] | str = (), **options: Unpack[GetOptions]
+    ) -> Found:
         """Find rows by their keys."""
-        return await get(self._database, keys, table, **options)
+        return await get(self._database, keys, table, related=related, **options)
 
     async def plan(self, source: Any, table: str | None = None, **options: Any) -> Plan:
         """Say what would be done."""
@@ -188,7 +303,7 @@ class Database:
         """Put many streams of entries."""
         return await bulk_put(self._database, table, streams, **options)
 
-    async def buffer(self, table: str, **options: Any) -> Buffer:
+    async def buffer(self, table: str, **options: Unpack[BufferOptions]) -> Buffer:
         """Open a buffer."""
         return Buffer(await _away(partial(self._database.buffer, table, **options)))
 

@@ -1,0 +1,101 @@
+"""The Python package: frames of polars and pandas into PostgreSQL and SQLite and out of PostgreSQL and MariaDB, beside what
+else moves frames."""
+
+import data
+import mariadb
+import postgres
+import sqlite
+from goals import Faster
+from measure import Case, Contender
+
+TITLES = {
+    "tonnage_in": "tonnage.load", "tonnage_upsert": "tonnage.load, upsert", "to_sql_multi": "pandas to_sql, multi",
+    "to_sql_copy": "pandas to_sql, COPY", "to_sql_upsert": "pandas to_sql, ON CONFLICT",
+    "write_database": "polars write_database, ADBC", "adbc_ingest": "adbc_ingest",
+    "adbc_upsert": "adbc_ingest beside it, ON CONFLICT by hand", "psycopg_copy": "psycopg COPY, row by row",
+    "duckdb_in": "DuckDB", "tonnage_out": "tonnage.unload, 2 jobs", "connectorx_out": "connectorx, 2 partitions",
+    "read_database_uri": "polars read_database_uri, 2 partitions", "adbc_out": "ADBC fetch, 1 connection",
+}
+OF_PANDAS = ["to_sql_multi", "to_sql_copy", "to_sql_upsert"]
+OF_POLARS = ["write_database", "read_database_uri"]
+
+
+def named(way, kind):
+    return f"{TITLES[way]}, {kind}"
+
+
+def kinds(way):
+    """The frames that a way takes or gives."""
+    return [kind for kind in ("polars", "pandas") if way not in (OF_PANDAS if kind == "polars" else OF_POLARS)]
+
+
+def contenders(ways, url, table, *source):
+    """Each way with each kind of frame that it has, tonnage's first."""
+    python = [data.frame_python(), data.ROOT / "bench" / "frame.py"]
+    return {
+        named(way, kind): Contender([[*python, way, kind, url, table, *source]], tells=True)
+        for way in ways for kind in kinds(way)
+    }
+
+
+def goal(way, others, times):
+    of = [named(way, kind) for kind in kinds(way)]
+    against = [named(other, kind) for other in others for kind in kinds(other)]
+    return Faster(of, against, times, f"{TITLES[way]} {times} times as fast as the fastest other")
+
+
+def into_postgres(name, rows):
+    others = ["to_sql_copy", "write_database", "adbc_ingest", "psycopg_copy", "duckdb_in", "to_sql_multi"]
+    ddl = f"create table sbtest1 ({postgres.SBTEST})"
+    found = contenders(["tonnage_in", *others], postgres.URL, "sbtest1", data.sbtest(rows, "parquet"))
+    return Case(
+        name, "Frames into PostgreSQL, no keys", rows, lambda: postgres.fresh("sbtest1", ddl), found,
+        [goal("tonnage_in", others, 1.3)], count=lambda: postgres.count("sbtest1"), server=postgres.server_seconds,
+    )
+
+
+def upserts(name, rows):
+    """Into a table that has half of the rows."""
+    others = ["adbc_upsert", "to_sql_upsert"]
+    ddl = f"create table sbtest1 ({postgres.SBTEST}, primary key (id))"
+    half = f"insert into sbtest1 select n, n, 'before', 'before' from generate_series(1, {rows}, 2) n"
+    found = contenders(["tonnage_upsert", *others], postgres.URL, "sbtest1", data.sbtest(rows, "parquet"))
+    return Case(
+        name, "Frames into PostgreSQL by upsert, half of the rows there", rows,
+        lambda: postgres.fresh("sbtest1", ddl, half), found, [goal("tonnage_upsert", others, 3)],
+        count=lambda: postgres.count("sbtest1"), server=postgres.server_seconds,
+    )
+
+
+def into_sqlite(name, rows):
+    others = ["write_database", "adbc_ingest", "duckdb_in", "to_sql_multi"]
+    ddl = f"create table sbtest1 ({sqlite.SBTEST})"
+    found = contenders(["tonnage_in", *others], sqlite.DATABASE, "sbtest1", data.sbtest(rows, "parquet"))
+    return Case(
+        name, "Frames into SQLite, no keys", rows, lambda: sqlite.fresh(ddl), found, [goal("tonnage_in", others, 1.3)],
+        count=lambda: sqlite.count("sbtest1"),
+    )
+
+
+def out_of_postgres(name, rows):
+    postgres.stored(rows)
+    others = ["connectorx_out", "read_database_uri", "adbc_out"]
+    found = contenders(["tonnage_out", *others], postgres.URL, "stored")
+    return Case(
+        name, "Frames out of PostgreSQL", rows, lambda: None, found, [goal("tonnage_out", others, 1.3)],
+        server=postgres.server_seconds,
+    )
+
+
+def out_of_mariadb(name, rows):
+    mariadb.fresh("frames", f"drop table if exists frames; create table frames ({mariadb.SBTEST}, {mariadb.KEYS})")
+    load = [data.TONNAGE, "load", "-q", data.sbtest(rows, "parquet"), mariadb.URL, "-t", "frames", "--ledger", "none"]
+    data.run(load)
+    others = ["connectorx_out", "read_database_uri"]
+    # connectorx reads sslmode as a name of its own.
+    plain = mariadb.URL.partition("?")[0]
+    found = contenders(["tonnage_out"], mariadb.URL, "frames") | contenders(others, plain, "frames")
+    return Case(
+        name, "Frames out of MariaDB", rows, lambda: None, found, [goal("tonnage_out", others, 1.3)],
+        server=mariadb.server_seconds,
+    )
