@@ -9,6 +9,7 @@ import mariadb
 import objects
 import postgres
 import puts
+import serves
 import sqlite
 
 # Rounds of the cases that take seconds a round, and of those that take minutes.
@@ -51,6 +52,10 @@ def all_cases(rows, quick):
         add("frames-postgres", frames.into_postgres, rounds=ROUNDS_SLOW)
         add("frames-upsert", frames.upserts, rounds=ROUNDS_SLOW)
         add("frames-out-postgres", frames.out_of_postgres, rounds=ROUNDS_SLOW)
+        for connections in (8, 256):
+            make = lambda name, rows, connections=connections: serves.single(name, rows, connections)
+            add(f"serve-postgres-{connections}", make, rounds=ROUNDS_SLOW, main=connections == 256)
+        add("serve-postgres-batches", serves.batches, rounds=ROUNDS_SLOW, main=True)
     add("frames-sqlite", frames.into_sqlite, rounds=ROUNDS_SLOW)
     add("sqlite-no-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=False), main=True)
     add("sqlite-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=True), main=True)

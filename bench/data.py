@@ -13,6 +13,7 @@ TONNAGE = ROOT / "target" / "release" / "tonnage"
 PLACE = ROOT / "target" / "bench"
 COMMAND_SECONDS_MAX = 1_200
 PACKAGES = [
+    "adbc-driver-flightsql==1.13.0",
     "adbc-driver-manager==1.13.0",
     "adbc-driver-postgresql==1.13.0",
     "adbc-driver-sqlite==1.13.0",
@@ -112,9 +113,9 @@ def lines_of(path):
         return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b"")) - 1
 
 
-def example(name):
+def example(name, package="tonnage"):
     """One of the library's example programs."""
-    run(["cargo", "build", "--release", "--locked", "--package", "tonnage", "--example", name], cwd=ROOT)
+    run(["cargo", "build", "--release", "--locked", "--package", package, "--example", name], cwd=ROOT)
     return TONNAGE.parent / "examples" / name
 
 
@@ -128,6 +129,11 @@ def frame_python():
     )
     shutil.copy(TONNAGE.parent / "lib_tonnage.so", place / "tonnage" / "_tonnage.abi3.so")
     return ["env", f"PYTHONPATH={place}", tools() / "python"]
+
+
+def server_example(name):
+    """One of the server's."""
+    return example(name, "tonnage-server")
 
 
 def full_sqlite(name, source, table, ddl):
