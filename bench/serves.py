@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from pathlib import Path
 
 import data
@@ -70,6 +71,10 @@ def fresh():
     SERVER.stop()
     pg.fresh("single_rows", DDL)
     SERVER.start()
+    # A request without rows opens the buffer.
+    url = f"http://{SERVER.address}/v1/tables/single_rows/rows"
+    asked = urllib.request.Request(url, b"", {"Content-Type": "application/x-ndjson"}, method="POST")
+    urllib.request.urlopen(asked, timeout=60).close()
 
 
 def figures(*way):

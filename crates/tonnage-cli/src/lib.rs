@@ -117,16 +117,20 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     // What a driver warns of is in our own errors, if it matters.
     let others = if cli.verbose > 0 { level } else { LevelFilter::OFF };
-    tracing_subscriber::fmt()
+    let log = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(format!(
             "{others},tonnage={level},{}",
             audited(&cli)
         )))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_timer(Clock)
-        .with_target(false)
-        .init();
+        .with_writer(std::io::stderr);
+    match logs_json(&cli) {
+        true => log.json().flatten_event(true).init(),
+        false => log
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_timer(Clock)
+            .with_target(false)
+            .init(),
+    }
     tonnage::targets::use_named_stores();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -175,11 +179,20 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// What a server has refused is always said, unless it is to be quiet.
+/// Whether the log is for programs.
+fn logs_json(cli: &Cli) -> bool {
+    match &cli.command {
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => args.logs_json(),
+        _ => false,
+    }
+}
+
+/// What a server has refused, and where it listens, is always said, unless it is to be quiet.
 fn audited(cli: &Cli) -> &'static str {
     match (&cli.command, cli.quiet) {
         #[cfg(feature = "serve")]
-        (Command::Serve(_), false) => "tonnage::audit=info",
+        (Command::Serve(_), false) => "tonnage::audit=info,tonnage::serve=info",
         _ => "tonnage::audit=error",
     }
 }

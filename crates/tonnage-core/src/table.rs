@@ -26,6 +26,18 @@ impl TableName {
             name: name.into(),
         }
     }
+
+    /// As text that is read back as the same name, whatever is in it: a part is quoted where it has to be.
+    pub fn quoted(&self) -> String {
+        let part = |text: &str| match text.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            true => text.to_owned(),
+            false => format!("\"{}\"", text.replace('"', "\"\"")),
+        };
+        match &self.schema {
+            Some(schema) => format!("{}.{}", part(schema), part(&self.name)),
+            None => part(&self.name),
+        }
+    }
 }
 
 impl fmt::Display for TableName {
@@ -458,6 +470,22 @@ pub struct ColumnSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quoted_name_is_read_back_as_the_same() {
+        for (schema, name, wanted) in [
+            (None, "orders", "orders"),
+            (Some("shop"), "Größe_1", "shop.Größe_1"),
+            (Some("a.b"), "c d\"/../e", "\"a.b\".\"c d\"\"/../e\""),
+        ] {
+            let table = TableName {
+                schema: schema.map(str::to_owned),
+                name: name.to_owned(),
+            };
+            assert_eq!(table.quoted(), wanted);
+            assert_eq!(wanted.parse::<TableName>().unwrap(), table);
+        }
+    }
 
     #[test]
     fn names_are_found_together_as_one_by_one() {

@@ -35,7 +35,7 @@ use tonnage_core::{
 use tonnage_engine::{connected::Connected, load::builder::Load, plan::Create};
 use tonnage_formats::sources::batches::BatchSource;
 
-use crate::answer::failed;
+use crate::{Caller, answer::failed};
 
 /// Batches that have come and are not taken yet; each has at most the bytes of a message.
 const BATCHES_AHEAD: usize = 2;
@@ -67,11 +67,16 @@ pub(crate) struct Incoming {
     stream: FlightRecordBatchStream,
     schema: SchemaRef,
     first: Option<RecordBatch>,
+    caller: Arc<dyn Caller>,
 }
 
 impl Incoming {
-    /// Waits for the schema. `InvalidArgument` where there is none.
-    pub(crate) async fn open(stream: PeekableFlightDataStream) -> Result<Self, Status> {
+    /// Waits for the schema. `InvalidArgument` where there is none, `ResourceExhausted` where the caller's rate is used up.
+    pub(crate) async fn open(
+        stream: PeekableFlightDataStream,
+        caller: Arc<dyn Caller>,
+    ) -> Result<Self, Status> {
+        caller.may_send()?;
         let mut stream = FlightRecordBatchStream::new_from_flight_data(stream.map_err(FlightError::from));
         let first = stream.try_next().await.map_err(Status::from)?;
         match stream.schema().cloned() {
@@ -79,6 +84,7 @@ impl Incoming {
                 stream,
                 schema,
                 first,
+                caller,
             }),
             None => Err(Status::invalid_argument(
                 "there are no rows: the stream has no schema",
@@ -92,6 +98,7 @@ impl Incoming {
             mut stream,
             schema,
             first,
+            caller,
         } = self;
         let (send, mut receive) = mpsc::channel::<Result<Option<RecordBatch>>>(BATCHES_AHEAD);
         let gone = || Error::input("the client went away before its rows were all here");
@@ -104,6 +111,9 @@ impl Incoming {
                 None => Ok(None),
                 Some(batch) => batch.map(Some),
             };
+            if let Ok(Some(batch)) = &sent {
+                caller.has_sent(batch.num_rows() as u64);
+            }
             let last = !matches!(sent, Ok(Some(_)));
             let sent = sent.map_err(|error: FlightError| Error::input(format!("{SHOWN} broke: {error}")));
             // A load that has ended by itself says why below.
@@ -126,6 +136,7 @@ impl Incoming {
         while let Some(batch) = next {
             let batch = batch.map_err(Status::from)?;
             rows += batch.num_rows() as u64;
+            self.caller.has_sent(batch.num_rows() as u64);
             kept = spawn_blocking(move || kept.write(&batch).map(|()| kept))
                 .await
                 .map_err(|panic| Status::internal(panic.to_string()))??;

@@ -34,8 +34,10 @@ pub enum Right {
     Read,
     /// Write rows into a table.
     Write,
-    /// Make or replace a table.
+    /// Make a table, and write rows into it.
     Create,
+    /// Drop a table with its rows, and make it anew.
+    Replace,
     /// Run SQL of its own, which may read and write whatever the database's role may.
     Sql,
 }
@@ -59,6 +61,12 @@ pub trait Caller: Send + Sync {
 
     /// Whether it may; `table` where it is about one.
     async fn may(&self, right: Right, table: Option<&TableName>) -> bool;
+
+    /// Whether rows may come from it now. `ResourceExhausted` where its rate is used up.
+    fn may_send(&self) -> Result<(), Status>;
+
+    /// So many rows have come from it.
+    fn has_sent(&self, rows: u64);
 }
 
 /// What waits for clients, and for how long. All are bounds of the whole service but the first.

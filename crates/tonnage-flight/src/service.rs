@@ -121,7 +121,7 @@ impl Service {
     ) -> Result<(SchemaRef, TicketStatementQuery), Status> {
         let database = caller.database();
         let unload = match whole_table(query) {
-            Some(table) if caller.may(Right::Read, Some(&table)).await => database.unload(quoted(&table)),
+            Some(table) if caller.may(Right::Read, Some(&table)).await => database.unload(table.quoted()),
             _ => {
                 allow(caller, Right::Sql, None).await?;
                 database.unload_query(query)
@@ -234,7 +234,8 @@ async fn allow(caller: &dyn Caller, right: Right, table: Option<&TableName>) -> 
         Right::List => "to see what there is",
         Right::Read => "to read it",
         Right::Write => "to write into it",
-        Right::Create => "to make or replace tables",
+        Right::Create => "to make tables",
+        Right::Replace => "to replace tables",
         Right::Sql => "to run SQL of its own",
     };
     let of = table.map_or(String::new(), |table| format!("{table}: "));
@@ -269,15 +270,6 @@ fn whole_table(query: &str) -> Option<TableName> {
     });
     let name = words.next().filter(|_| is_plain)?;
     words.next().is_none().then(|| name.parse().ok())?
-}
-
-/// A name as [`TableName`] reads it.
-fn quoted(name: &TableName) -> String {
-    let quote = |part: &str| format!("\"{}\"", part.replace('"', "\"\""));
-    match &name.schema {
-        Some(schema) => format!("{}.{}", quote(schema), quote(&name.name)),
-        None => quote(&name.name),
-    }
 }
 
 /// What is written, of a request to ingest.
@@ -409,12 +401,14 @@ impl FlightSqlService for Service {
         let caller = self.caller(&request).await?;
         let destination = destination(&command)?;
         if let Destination::Table { name, create } = &destination {
-            allow(&*caller, Right::Write, Some(name)).await?;
-            if *create != Create::No {
-                allow(&*caller, Right::Create, Some(name)).await?;
-            }
+            let needed = match create {
+                Create::No => Right::Write,
+                Create::Missing | Create::New => Right::Create,
+                Create::Replace => Right::Replace,
+            };
+            allow(&*caller, needed, Some(name)).await?;
         }
-        let incoming = Incoming::open(request.into_inner()).await?;
+        let incoming = Incoming::open(request.into_inner(), caller.clone()).await?;
         self.write(&*caller, destination, command.transaction_id.as_ref(), incoming)
             .await
     }
@@ -526,7 +520,7 @@ impl FlightSqlService for Service {
                 "write the values into it, or look rows up by key: POST /v1/tables/TABLE/get",
             ));
         }
-        let incoming = Incoming::open(request.into_inner()).await?;
+        let incoming = Incoming::open(request.into_inner(), caller.clone()).await?;
         let kept = self.keep(incoming.schema())?;
         let (kept, _) = incoming.keep(kept).await?;
         self.prepared.with(caller.name(), &handle, |prepared| {
@@ -555,7 +549,7 @@ impl FlightSqlService for Service {
         })?;
         match found {
             Ok(destination) => {
-                let incoming = Incoming::open(request.into_inner()).await?;
+                let incoming = Incoming::open(request.into_inner(), caller.clone()).await?;
                 self.write(&*caller, destination, transaction.as_ref(), incoming)
                     .await
             }

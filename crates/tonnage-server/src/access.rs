@@ -72,6 +72,20 @@ impl Bucket {
 
     /// Takes `count`, as long as anything is left; seconds to wait where nothing is. More than is left is owed.
     fn take(&self, count: u64) -> Result<(), u64> {
+        let mut level = self.now();
+        if level.0 <= 0.0 {
+            return Err(((1.0 - level.0) / self.per_second).ceil() as u64);
+        }
+        level.0 -= count as f64;
+        Ok(())
+    }
+
+    /// Takes `count`, whatever is left.
+    fn owe(&self, count: u64) {
+        self.now().0 -= count as f64;
+    }
+
+    fn now(&self) -> std::sync::MutexGuard<'_, (f64, Instant)> {
         let mut level = self
             .level
             .lock()
@@ -79,11 +93,7 @@ impl Bucket {
         let now = Instant::now();
         let grown = level.0 + now.duration_since(level.1).as_secs_f64() * self.per_second;
         *level = (grown.min(self.per_second), now);
-        if level.0 <= 0.0 {
-            return Err(((1.0 - level.0) / self.per_second).ceil() as u64);
-        }
-        level.0 -= count as f64;
-        Ok(())
+        level
     }
 }
 
@@ -172,6 +182,14 @@ impl Caller {
         self.token.as_ref().is_none_or(|token| token.admin)
     }
 
+    /// Refuses whoever is no admin.
+    pub fn admin(&self) -> Result<(), Refusal> {
+        match self.is_admin() {
+            true => Ok(()),
+            false => Err(Refusal::forbidden()),
+        }
+    }
+
     /// Whether it may run SQL of its own.
     pub fn may_run_sql(&self) -> bool {
         self.token.as_ref().is_none_or(|token| token.sql)
@@ -191,6 +209,18 @@ impl Caller {
         match self.token.as_ref().and_then(|token| token.rows.as_ref()) {
             Some(bucket) => bucket.take(count).map_err(|seconds| rate(seconds, "rows")),
             None => Ok(()),
+        }
+    }
+
+    /// Whether anything is left of its rate of rows.
+    pub fn may_send(&self) -> Result<(), Refusal> {
+        self.rows(0)
+    }
+
+    /// Takes so many rows from its rate, which are there already.
+    pub fn has_sent(&self, count: u64) {
+        if let Some(bucket) = self.token.as_ref().and_then(|token| token.rows.as_ref()) {
+            bucket.owe(count);
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Arrow Flight SQL on the same port: who may do what of it.
 //!
 //! The database is that of the header `database`, as a client sends it (`adbc.flight.sql.rpc.call_header.database`); where
-//! there is only one it needs no name. Making tables is for those who may write them, where the configuration allows it;
-//! SQL of a client's own is a right of its token, as it may do whatever the database's role may.
+//! there is only one it needs no name. Making tables is for those who may write them, where the configuration allows it,
+//! and replacing them for those who are admin besides, as it takes rows away; SQL of a client's own is a right of its
+//! token, as it may do whatever the database's role may.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
 use tonic::{Extensions, Status, metadata::MetadataMap};
@@ -30,7 +31,6 @@ pub fn router(app: &Arc<App>) -> axum::Router {
 struct Access(Arc<App>);
 
 struct Asking {
-    app: Arc<App>,
     caller: Caller,
     name: String,
     database: Arc<Database>,
@@ -44,6 +44,9 @@ impl tonnage_flight::Access for Access {
         metadata: &MetadataMap,
         found: &Extensions,
     ) -> Result<Arc<dyn tonnage_flight::Caller>, Status> {
+        if self.0.is_stopping.load(Ordering::Relaxed) {
+            return Err(status(Refusal::stopping()));
+        }
         // The guard of all routes has looked who it is.
         let caller = found.get::<Caller>().cloned();
         let caller = caller.ok_or_else(|| Status::unauthenticated("no token"))?;
@@ -54,7 +57,6 @@ impl tonnage_flight::Access for Access {
         let database = self.0.tables.database(wanted).map_err(status)?.clone();
         let connected = database.connected().await.map_err(|error| status(error.into()))?;
         Ok(Arc::new(Asking {
-            app: self.0.clone(),
             name: format!("{}/{}", caller.name(), database.name),
             caller,
             database,
@@ -88,10 +90,19 @@ impl tonnage_flight::Caller for Asking {
             Right::Read => has(access::Right::Read).await,
             Right::Write => has(access::Right::Write).await,
             Right::Create => self.database.makes_tables() && has(access::Right::Write).await,
-            Right::Sql => {
-                self.caller.may_run_sql() && !self.app.is_stopping.load(std::sync::atomic::Ordering::Relaxed)
+            Right::Replace => {
+                self.database.makes_tables() && self.caller.is_admin() && has(access::Right::Write).await
             }
+            Right::Sql => self.caller.may_run_sql(),
         }
+    }
+
+    fn may_send(&self) -> Result<(), Status> {
+        self.caller.may_send().map_err(status)
+    }
+
+    fn has_sent(&self, rows: u64) {
+        self.caller.has_sent(rows);
     }
 }
 
@@ -109,4 +120,42 @@ fn status(refusal: Refusal) -> Status {
         .hint
         .map_or(String::new(), |hint| format!("\nhint: {hint}"));
     Status::new(code, format!("{}{hint}", refusal.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{RwLock, atomic::AtomicBool};
+
+    use tokio::sync::watch;
+    use tonnage_flight::Access as _;
+
+    use super::*;
+    use crate::{config::Config, metrics::Counters, tables::Tables};
+
+    #[tokio::test]
+    async fn a_server_that_stops_admits_nobody() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("shop.db");
+        std::fs::File::create(&file).expect("a file");
+        let mut config = Config::of_database(&file.display().to_string());
+        config.state = Some(directory.path().to_owned());
+        let config = Arc::new(config);
+        let app = Arc::new(App {
+            tables: Tables::new(config.clone()).expect("a configuration"),
+            config,
+            access: RwLock::default(),
+            metrics: Counters::default(),
+            traces: None,
+            is_stopping: AtomicBool::new(false),
+            stop: watch::Sender::new(false),
+        });
+        let access = Access(app.clone());
+        let mut found = Extensions::default();
+        found.insert(Caller { token: None });
+        let admit = async || access.admit(&MetadataMap::new(), &found).await.map(|_| ());
+        admit().await.expect("it is admitted");
+        app.is_stopping.store(true, Ordering::Relaxed);
+        let refused = admit().await.expect_err("it is refused");
+        assert_eq!(refused.code(), tonic::Code::Unavailable);
+    }
 }

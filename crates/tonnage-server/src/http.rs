@@ -4,30 +4,36 @@
 //! leaves one line in the log; a browser that was sent here by another site is refused where no token protects the server.
 
 use std::{
+    io::Write,
     sync::{Arc, atomic::Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
     Json, Router,
-    body::Body,
-    extract::{Path, Request, State},
-    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use percent_encoding::percent_decode_str;
 use serde_json::json;
 
 use crate::{
     App,
     access::{Caller, Right},
+    asked::Asked,
     listen::Peer,
-    openapi, page, read,
+    make, openapi, page, read,
     refusal::{Refusal, Refused},
-    write,
+    traces, write,
 };
+
+/// What somebody who is refused has for the rest of a small body.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What has to have room where journals are.
+const PROBE_BYTES: usize = 64 << 10;
 
 /// Every route: method, path, what it does, and whether it needs a token. The router and `/v1/openapi.json` are made
 /// of the same.
@@ -45,6 +51,7 @@ pub const ROUTES: &[Route] = &[
         true,
     ),
     Route::new("GET", "/v1/tables/{table}", "The columns of a table", true),
+    Route::new("PUT", "/v1/tables/{table}", "Makes a table of rows", true),
     Route::new("POST", "/v1/tables/{table}/rows", "Puts rows", true),
     Route::new(
         "GET",
@@ -106,11 +113,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/events", get(page::events))
         .route("/v1/openapi.json", get(async || Json(openapi::document())))
         .route("/v1/tables", get(tables))
-        .route("/v1/tables/{table}", get(table))
-        .route("/v1/tables/{table}/rows", get(rows).post(put))
-        .route("/v1/tables/{table}/get", post(get_many))
-        .route("/v1/tables/{table}/export", get(export))
-        .route("/v1/producers/{producer}", get(producer))
+        .route("/v1/tables/{table}", get(table).put(make::table))
+        .route("/v1/tables/{table}/rows", get(read::rows).post(write::rows))
+        .route("/v1/tables/{table}/get", post(read::get))
+        .route("/v1/tables/{table}/export", get(read::export))
+        .route("/v1/producers/{producer}", get(write::producer))
         .fallback(async || {
             Refusal::new(StatusCode::NOT_FOUND, "no_route", "there is nothing at this path")
                 .hint("GET /v1/openapi.json lists what there is")
@@ -192,39 +199,89 @@ fn own_site(headers: &HeaderMap, peer: Option<&Peer>) -> Result<(), Refusal> {
 }
 
 /// Finds the caller, counts, and says what was refused.
-async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let started = Instant::now();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let peer = request.extensions().get::<Peer>().cloned();
     let route = known(&method, &path);
     let is_protected = route.is_none_or(|route| route.is_protected);
+    let span = app
+        .traces
+        .as_ref()
+        .and_then(|traces| traces.begin(request.headers()));
     let found = caller(&app, request.headers(), peer.as_ref());
     let name = found.as_ref().map_or("-", |caller| caller.name()).to_owned();
-    let response = match found {
-        Ok(caller) => {
+    let patience = match &found {
+        Ok(_) => app.config.limits.sender(),
+        Err(_) => STRANGER_PATIENCE,
+    };
+    let request = whole(request, patience).await;
+    let response = match (found, request) {
+        (Ok(caller), Ok(mut request)) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(_) if !is_protected => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        (Err(_), Ok(request)) if !is_protected => next.run(request).await,
+        (Err(refusal), _) | (Ok(_), Err(refusal)) => refusal.into_response(),
     };
     let status = response.status();
-    app.metrics.response(
-        route.map_or("other", |route| route.path),
-        status.as_u16(),
-        started.elapsed(),
-    );
-    if let Some(Refused(code)) = response.extensions().get::<Refused>() {
+    let shown = route.map_or("other", |route| route.path);
+    let refused = response.extensions().get::<Refused>().map(|Refused(code)| *code);
+    let refused = refused.or_else(|| refused_by_grpc(response.headers()));
+    app.metrics.response(shown, status.as_u16(), started.elapsed());
+    if let (Some(traces), Some(span)) = (&app.traces, span) {
+        let outcome = traces::Outcome {
+            route: shown,
+            method: &method,
+            status: status.as_u16(),
+            code: refused,
+        };
+        traces.end(span, &outcome);
+    }
+    if let Some(code) = refused {
         app.metrics.refusal(code);
         let from = peer.map_or_else(|| "-".to_owned(), |peer| peer.address.to_string());
         tracing::info!(
             target: "tonnage::audit",
-            "refused {from} {name} {method} {path:?}: {} {code}",
-            status.as_u16()
+            code,
+            status = status.as_u16(),
+            from,
+            token = name,
+            "refused {method} {path:?}"
         );
     }
     response
+}
+
+/// A request with its body, where that is small: it is there before anything is refused. On HTTP/2 an answer that comes while
+/// the body is still sent is lost by some clients (curl 7.88 ends with error 92).
+async fn whole(request: Request, patience: Duration) -> Result<Request, Refusal> {
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if !length.is_some_and(|length| (1..=write::SMALL_BYTES).contains(&length)) {
+        return Ok(request);
+    }
+    let (parts, body) = request.into_parts();
+    let body = write::collected(body, patience).await?;
+    Ok(Request::from_parts(parts, body.into()))
+}
+
+/// The code of a refusal by gRPC, whose status of HTTP is always 200: one that comes before any answer is in the headers.
+fn refused_by_grpc(headers: &HeaderMap) -> Option<&'static str> {
+    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    Some(match tonic::Code::from_i32(code) {
+        tonic::Code::Ok => return None,
+        tonic::Code::PermissionDenied => "forbidden",
+        tonic::Code::Unauthenticated => "unauthorized",
+        tonic::Code::ResourceExhausted => "full",
+        tonic::Code::Unavailable => "away",
+        tonic::Code::InvalidArgument | tonic::Code::NotFound | tonic::Code::FailedPrecondition => {
+            "bad_request"
+        }
+        tonic::Code::Unimplemented => "not_offered",
+        _ => "failed",
+    })
 }
 
 /// The route of a path.
@@ -243,140 +300,7 @@ fn known(method: &Method, path: &str) -> Option<&'static Route> {
     })
 }
 
-fn of_request(request: &Request) -> Result<Caller, Refusal> {
-    request
-        .extensions()
-        .get::<Caller>()
-        .cloned()
-        .ok_or_else(Refusal::stranger)
-}
-
-/// The parameters of a URL, in order.
-pub fn query(uri: &Uri) -> Result<Vec<(String, String)>, Refusal> {
-    let decode = |text: &str| {
-        let text = text.replace('+', " ");
-        let text = percent_decode_str(&text).decode_utf8();
-        text.map(|text| text.into_owned())
-            .map_err(|_| Refusal::bad("a parameter of the URL is not UTF-8"))
-    };
-    uri.query()
-        .unwrap_or_default()
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name)?, decode(value)?))
-        })
-        .collect()
-}
-
-fn parameter<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    query
-        .iter()
-        .find(|(key, _)| key == name)
-        .map(|(_, value)| value.as_str())
-}
-
-async fn put(
-    State(app): State<Arc<App>>,
-    Path(table): Path<String>,
-    request: Request,
-) -> Result<Response, Refusal> {
-    if app.is_stopping.load(Ordering::Relaxed) {
-        return Err(stopping());
-    }
-    let caller = of_request(&request)?;
-    let query = query(request.uri())?;
-    if let Some((name, _)) = query
-        .iter()
-        .find(|(name, _)| !["ack", "mode", "database"].contains(&name.as_str()))
-    {
-        return Err(
-            Refusal::bad(format!("there is no parameter '{name}'")).hint("ack, mode and database are there")
-        );
-    }
-    let (parts, body) = request.into_parts();
-    let asked = write::Asked {
-        caller: &caller,
-        database: parameter(&query, "database"),
-        table: &table,
-        ack: parameter(&query, "ack"),
-        mode: parameter(&query, "mode"),
-        headers: &parts.headers,
-    };
-    write::rows(&app, asked, body).await
-}
-
-/// Refuses what comes while the server stops.
-pub fn stopping() -> Refusal {
-    Refusal::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "stopping",
-        "the server is stopping",
-    )
-    .retry_after(5)
-}
-
-async fn rows(
-    State(app): State<Arc<App>>,
-    Path(table): Path<String>,
-    request: Request,
-) -> Result<Response, Refusal> {
-    let caller = of_request(&request)?;
-    let query = query(request.uri())?;
-    let asked = read::Asked {
-        caller: &caller,
-        table: &table,
-        query: &query,
-        headers: request.headers(),
-    };
-    read::rows(&app, asked).await
-}
-
-async fn get_many(
-    State(app): State<Arc<App>>,
-    Path(table): Path<String>,
-    request: Request,
-) -> Result<Response, Refusal> {
-    let caller = of_request(&request)?;
-    let query = query(request.uri())?;
-    let (parts, body) = request.into_parts();
-    let asked = read::Asked {
-        caller: &caller,
-        table: &table,
-        query: &query,
-        headers: &parts.headers,
-    };
-    read::get(&app, asked, Body::new(body)).await
-}
-
-async fn export(
-    State(app): State<Arc<App>>,
-    Path(table): Path<String>,
-    request: Request,
-) -> Result<Response, Refusal> {
-    let caller = of_request(&request)?;
-    let query = query(request.uri())?;
-    let asked = read::Asked {
-        caller: &caller,
-        table: &table,
-        query: &query,
-        headers: request.headers(),
-    };
-    read::export(&app, asked).await
-}
-
-async fn producer(
-    State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request,
-) -> Result<Response, Refusal> {
-    let caller = of_request(&request)?;
-    write::producer_state(&app, &caller, &name).await
-}
-
-async fn tables(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refusal> {
-    let caller = of_request(&request)?;
+async fn tables(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Refusal> {
     let mut found = Vec::new();
     for database in app.tables.databases() {
         let names = database.connected().await?.target().table_names().await?;
@@ -400,20 +324,13 @@ async fn tables(State(app): State<Arc<App>>, request: Request) -> Result<Respons
     Ok(Json(json!({ "tables": found })).into_response())
 }
 
-async fn table(
-    State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    request: Request,
-) -> Result<Response, Refusal> {
-    let caller = of_request(&request)?;
-    let query = query(request.uri())?;
-    let database = parameter(&query, "database");
-    let found = match app.tables.find(&caller, Right::Read, database, &name).await {
+async fn table(State(app): State<Arc<App>>, asked: Asked) -> Result<Response, Refusal> {
+    let (database, name) = match asked.find(&app, Right::Read).await {
         Ok(found) => found,
-        Err(_) => app.tables.find(&caller, Right::Write, database, &name).await?,
+        Err(_) => asked.find(&app, Right::Write).await?,
     };
-    let (database, _) = found;
-    let table = database.table(&name).await?.ok_or_else(Refusal::forbidden)?;
+    let table = database.table(&name.quoted()).await?;
+    let table = table.ok_or_else(Refusal::forbidden)?;
     let columns = table.columns.iter().map(|column| {
         json!({
             "name": column.name,
@@ -435,10 +352,8 @@ async fn table(
     .into_response())
 }
 
-async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Response, Refusal> {
-    if !of_request(&request)?.is_admin() {
-        return Err(Refusal::forbidden());
-    }
+async fn metrics(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Refusal> {
+    caller.admin()?;
     let text = app.metrics.text(&app.tables);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
@@ -446,7 +361,7 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Result<Respon
 /// A journal that cannot be written is not ready; a database that is away is, while there is room.
 async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     if app.is_stopping.load(Ordering::Relaxed) {
-        return Err(stopping());
+        return Err(Refusal::stopping());
     }
     let not_ready = || {
         Refusal::new(
@@ -461,9 +376,9 @@ async fn ready(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     }
     let state = app.tables.state().to_owned();
     let written = tokio::task::spawn_blocking(move || {
-        tempfile::Builder::new()
-            .prefix(".ready-")
-            .tempfile_in(&state)
+        let file = tempfile::Builder::new().prefix(".ready-").tempfile_in(&state);
+        // A disk that is full still takes an empty file.
+        file.and_then(|mut file| file.write_all(&[0; PROBE_BYTES]))
             .is_ok()
     });
     match written.await {

@@ -9,17 +9,23 @@
 //! - What has been acknowledged as journaled comes to the table once, whatever dies in between.
 
 pub mod access;
+mod asked;
 mod body;
 pub mod config;
 mod flight;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod http;
 mod listen;
+mod make;
 mod metrics;
 mod openapi;
 mod page;
 mod read;
 mod refusal;
 mod tables;
+mod traces;
 mod write;
 
 use std::{
@@ -34,7 +40,9 @@ use std::{
 use tokio::sync::watch;
 use tonnage::{Error, Result};
 
-use self::{access::Access, config::Config, listen::Listener, metrics::Counters, tables::Tables};
+use self::{
+    access::Access, config::Config, listen::Listener, metrics::Counters, tables::Tables, traces::Traces,
+};
 
 /// What requests share.
 struct App {
@@ -42,6 +50,8 @@ struct App {
     tables: Tables,
     access: RwLock<Arc<Access>>,
     metrics: Counters,
+    /// None where no collector is named.
+    traces: Option<Traces>,
     is_stopping: AtomicBool,
     stop: watch::Sender<bool>,
 }
@@ -99,11 +109,13 @@ impl Server {
             listeners.push(Arc::new(Listener::bind(listen).await?));
         }
         let said = tables.recover().await;
+        let traces = Traces::start()?;
         let app = Arc::new(App {
             config,
             tables,
             access: RwLock::new(Arc::new(access)),
             metrics: Counters::default(),
+            traces,
             is_stopping: AtomicBool::new(false),
             stop: watch::Sender::new(false),
         });
@@ -195,9 +207,11 @@ impl Server {
         self.app.is_stopping.store(true, Ordering::Relaxed);
         self.app.stop.send_replace(true);
         let places = self.app.tables.places();
-        let deadline = tokio::time::Instant::now() + patience;
+        let now = tokio::time::Instant::now();
+        let deadline = now + patience;
+        // A request that lasts leaves the drains a half of the time.
         for listening in listening {
-            let _ = tokio::time::timeout_at(deadline, listening).await;
+            let _ = tokio::time::timeout_at(now + patience / 2, listening).await;
         }
         let closing: Vec<_> = places
             .iter()
@@ -220,6 +234,9 @@ impl Server {
                     rows: report.rows.unfinished,
                 });
             }
+        }
+        if let Some(traces) = &self.app.traces {
+            traces.flush().await;
         }
         left
     }

@@ -13,10 +13,13 @@ use std::{
 };
 
 use axum::{Router, body::Body};
-use hyper::service::service_fn;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
 };
 use rustls::{
     RootCertStore, ServerConfig,
@@ -24,17 +27,28 @@ use rustls::{
     server::WebPkiClientVerifier,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
+    time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tonnage::{Error, Result};
 use tower::ServiceExt;
 
-use crate::{App, config::Listen};
+use crate::{
+    App,
+    config::{Limits, Listen},
+};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// HTTP/2 as ALPN names it.
+const HTTP_2: &[u8] = b"h2";
+
+/// What a client sends first on a connection of HTTP/2.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The other end of a connection.
 #[derive(Debug, Clone)]
@@ -121,7 +135,7 @@ impl Listener {
                 drop(permit);
             });
         }
-        let _ = tokio::time::timeout(patience, graceful.shutdown()).await;
+        let _ = timeout(patience, graceful.shutdown()).await;
     }
 
     async fn serve(
@@ -130,7 +144,7 @@ impl Listener {
         address: SocketAddr,
         app: &Arc<App>,
         router: Router,
-        watcher: hyper_util::server::graceful::Watcher,
+        watcher: Watcher,
     ) {
         let is_loopback = stream.local_addr().is_ok_and(|local| local.ip().is_loopback());
         let mut peer = Peer {
@@ -138,57 +152,87 @@ impl Listener {
             is_loopback,
             certificate: None,
         };
-        let mut builder = auto::Builder::new(TokioExecutor::new());
         let limits = &app.config.limits;
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.sender())
-            .max_buf_size((limits.header.0 as usize).max(8 << 10))
-            .max_headers(100);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .max_header_list_size(limits.header.0.min(u64::from(u32::MAX)) as u32)
-            .max_concurrent_streams(128)
-            .keep_alive_interval(Duration::from_secs(30))
-            .keep_alive_timeout(limits.sender());
-        let ended = match &self.tls {
-            None => {
-                let service = service(router, peer);
-                let connection = builder.serve_connection(TokioIo::new(stream), service);
-                watcher.watch(connection.into_owned()).await
-            }
-            Some(config) => {
-                let config = config
-                    .read()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .clone();
-                let accepted =
-                    tokio::time::timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)).await;
-                let stream = match accepted {
-                    Ok(Ok(stream)) => stream,
-                    Ok(Err(error)) => {
-                        app.metrics.refusal("handshake");
-                        tracing::info!(target: "tonnage::audit", "refused {address}: handshake: {error}");
-                        return;
-                    }
-                    Err(_) => {
-                        app.metrics.refusal("handshake");
-                        tracing::info!(target: "tonnage::audit", "refused {address}: the handshake took too long");
-                        return;
-                    }
-                };
-                let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
-                peer.certificate = shown.map(|der| Arc::from(der.as_ref()));
-                let service = service(router, peer);
-                let connection = builder.serve_connection(TokioIo::new(stream), service);
-                watcher.watch(connection.into_owned()).await
-            }
+        let refused = |code: &'static str, why: &str| {
+            app.metrics.refusal(code);
+            tracing::info!(target: "tonnage::audit", code, from = %address, "refused a connection: {why}");
         };
-        if let Err(error) = ended {
-            tracing::debug!("{address}: {error}");
+        let Some(config) = &self.tls else {
+            let begun = tokio::select! {
+                begun = timeout(limits.sender(), begins_http2(&stream)) => begun,
+                // A silent connection is not waited for.
+                () = app.stopped() => return,
+            };
+            match begun {
+                Ok(Ok(is_http2)) => speak(stream, is_http2, limits, router, peer, watcher).await,
+                Ok(Err(error)) => tracing::debug!("{address}: {error}"),
+                Err(_) => refused("slow", "nothing was sent"),
+            }
+            return;
+        };
+        let config = config
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
+        let accepted = tokio::select! {
+            accepted = timeout(HANDSHAKE, TlsAcceptor::from(config).accept(stream)) => accepted,
+            () = app.stopped() => return,
+        };
+        let stream = match accepted {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return refused("handshake", &format!("handshake: {error}")),
+            Err(_) => return refused("handshake", "the handshake took too long"),
+        };
+        let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
+        peer.certificate = shown.map(|der| Arc::from(der.as_ref()));
+        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+        speak(stream, is_http2, limits, router, peer, watcher).await;
+    }
+}
+
+/// Whether a connection without TLS begins as one of HTTP/2 does. It is looked at and not taken, so that nothing has to be
+/// put back; hyper's own look at it has no end, and held a connection for as long as its client was silent.
+async fn begins_http2(stream: &TcpStream) -> std::io::Result<bool> {
+    let mut seen = [0; PREFACE.len()];
+    loop {
+        let count = stream.peek(&mut seen).await?;
+        if count == 0 || seen[..count] != PREFACE[..count] {
+            return Ok(false);
         }
+        if count == PREFACE.len() {
+            return Ok(true);
+        }
+        // What has been seen is seen again at once.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Serves a connection to its end.
+async fn speak<I>(io: I, is_http2: bool, limits: &Limits, router: Router, peer: Peer, watcher: Watcher)
+where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.sender())
+        .max_buf_size((limits.header.0 as usize).max(8 << 10))
+        .max_headers(100);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(limits.header.0.min(u64::from(u32::MAX)) as u32)
+        .max_concurrent_streams(128)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(limits.sender());
+    let builder = match is_http2 {
+        true => builder.http2_only(),
+        false => builder.http1_only(),
+    };
+    let connection = builder.serve_connection(TokioIo::new(io), service(router, peer));
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!("a connection ended: {error}");
     }
 }
 
@@ -197,12 +241,12 @@ fn service(
     router: Router,
     peer: Peer,
 ) -> impl hyper::service::Service<
-    hyper::Request<hyper::body::Incoming>,
+    hyper::Request<Incoming>,
     Response = axum::response::Response,
     Error = std::convert::Infallible,
     Future = impl Future<Output = Result<axum::response::Response, std::convert::Infallible>> + Send,
 > + Clone {
-    service_fn(move |request: hyper::Request<hyper::body::Incoming>| {
+    service_fn(move |request: hyper::Request<Incoming>| {
         let (router, peer) = (router.clone(), peer.clone());
         async move {
             let mut request = request.map(Body::new);
@@ -240,7 +284,7 @@ fn tls(listen: &Listen) -> Result<Option<Arc<ServerConfig>>> {
     let mut config = builder
         .with_single_cert(certificates, read)
         .map_err(|error| wrong(certificate, &error).hint("is the key that of the certificate?"))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP_2.to_vec(), b"http/1.1".to_vec()];
     Ok(Some(Arc::new(config)))
 }
 

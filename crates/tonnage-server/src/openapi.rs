@@ -24,7 +24,7 @@ pub fn document() -> Value {
             ));
         }
         let mut operation = json!({ "summary": route.summary });
-        let takes_body = route.method == "POST";
+        let takes_body = route.method != "GET";
         if takes_body {
             let content: Map<String, Value> = FORMATS
                 .iter()
@@ -47,6 +47,13 @@ pub fn document() -> Value {
                 parameters.push(json!({ "name": name, "in": "header", "schema": { "type": "string" } }));
             }
         }
+        if route.method == "PUT" {
+            parameters.push(query(
+                "key",
+                json!({ "type": "string" }),
+                "the columns of the primary key: key=a,b",
+            ));
+        }
         let refused = json!({ "description": "refused", "content": { "application/json": {} } });
         let mut responses = Map::new();
         let ok = match route.path.ends_with("/get")
@@ -62,7 +69,8 @@ pub fn document() -> Value {
             }
             false => json!({ "description": "done" }),
         };
-        responses.insert("200".to_owned(), ok);
+        let status = if route.method == "PUT" { "201" } else { "200" };
+        responses.insert(status.to_owned(), ok);
         if route.path.ends_with("/rows") && takes_body {
             responses.insert(
                 "207".to_owned(),

@@ -5,7 +5,7 @@
 use std::{convert::Infallible, fmt::Write, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use axum::{
-    extract::{Request, State},
+    extract::State,
     http::{HeaderValue, StatusCode, header},
     response::{
         Html, IntoResponse, Response,
@@ -68,22 +68,9 @@ pub fn password(encoded: &str) -> Option<String> {
     text.split_once(':').map(|(_, password)| password.to_owned())
 }
 
-fn admin(request: &Request) -> Result<(), Refusal> {
-    let caller = request
-        .extensions()
-        .get::<Caller>()
-        .ok_or_else(Refusal::stranger)?;
-    match caller.is_admin() {
-        true => Ok(()),
-        false => Err(Refusal::forbidden()),
-    }
-}
-
 /// The page as it is now.
-pub async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
-    if let Err(refusal) = admin(&request) {
-        return refusal.into_response();
-    }
+pub async fn page(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Refusal> {
+    caller.admin()?;
     let page = format!(
         "{HEAD}<p><span id=\"state\">as of now</span>; docs: <code>/v1/openapi.json</code></p><main>{}</main>{TAIL}",
         tables(&app)
@@ -101,14 +88,12 @@ pub async fn page(State(app): State<Arc<App>>, request: Request) -> Response {
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
     }
-    response
+    Ok(response)
 }
 
 /// What the page shows, once a second.
-pub async fn events(State(app): State<Arc<App>>, request: Request) -> Response {
-    if let Err(refusal) = admin(&request) {
-        return refusal.into_response();
-    }
+pub async fn events(State(app): State<Arc<App>>, caller: Caller) -> Result<Response, Refusal> {
+    caller.admin()?;
     let events = stream::unfold(app, |app| async move {
         if app.is_stopping.load(Ordering::Relaxed) {
             return None;
@@ -117,7 +102,7 @@ pub async fn events(State(app): State<Arc<App>>, request: Request) -> Response {
         let data = serde_json::Value::from(tables(&app)).to_string();
         Some((Ok::<_, Infallible>(Event::default().data(data)), app))
     });
-    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
 }
 
 fn escape(text: &str) -> String {

@@ -3,11 +3,12 @@
 //! Invariants: an answer that ends early is cut off, so that it cannot be taken for a whole one; keys and columns are
 //! looked up by the get itself, never pasted into a statement; memory is bounded by a few batches.
 
-use std::io;
+use std::{io, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef, ipc::writer::StreamWriter};
 use axum::{
     body::Body,
+    extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
@@ -19,13 +20,15 @@ use tonnage::{
     fetch::{BulkGet, Fetched},
     reader::Relation,
     sinks::{Output, csv, json},
+    sources::Format as FileFormat,
     stop::Stop,
     unload::{Batches, UnloadOptions},
 };
 
 use crate::{
     App,
-    access::{Caller, Right},
+    access::Right,
+    asked::Asked,
     body::{self, Coding, Frames},
     refusal::Refusal,
 };
@@ -130,12 +133,7 @@ impl Encoder {
                 }
                 let start = out.len();
                 rows.encode(batch, out)?;
-                // A line feed stands between rows only: within a row it is written as an escape.
-                out.pop();
-                out[start..]
-                    .iter_mut()
-                    .filter(|byte| **byte == b'\n')
-                    .for_each(|byte| *byte = b',');
+                list(out, start);
                 Ok(())
             }
             Self::JsonLines(encoder) => encoder.encode(batch, out),
@@ -148,9 +146,14 @@ impl Encoder {
         }
     }
 
-    fn end(self, out: &mut Vec<u8>) -> Result<()> {
+    /// What comes after the last row; `besides` is what an object has besides its rows.
+    fn end(self, besides: &[u8], out: &mut Vec<u8>) -> Result<()> {
         match self {
-            Self::Json { .. } => out.push(b']'),
+            Self::Json { .. } => {
+                out.push(b']');
+                out.extend_from_slice(besides);
+                out.extend_from_slice(b"}\n");
+            }
             Self::JsonLines(_) | Self::Csv(_) => {}
             Self::Arrow(mut writer) => {
                 writer.finish().map_err(tonnage::error::arrow_bug)?;
@@ -161,16 +164,62 @@ impl Encoder {
     }
 }
 
-type Sent = mpsc::Sender<io::Result<Bytes>>;
+/// Objects a line, from `start` on, as the elements of an array. A line feed stands between them only: within one it is
+/// written as an escape.
+fn list(lines: &mut Vec<u8>, start: usize) {
+    if lines.len() > start {
+        lines.pop();
+    }
+    let ends = lines[start..].iter_mut().filter(|byte| **byte == b'\n');
+    ends.for_each(|byte| *byte = b',');
+}
 
-/// A response whose body `write` sends. Its first bytes are waited for, so that what fails at once has a status.
-async fn streamed<F>(form: Form, write: impl FnOnce(Sent) -> F) -> Result<Response, Refusal>
+/// Rows on their way to a client.
+struct Answer {
+    encoder: Encoder,
+    out: Vec<u8>,
+    sent: mpsc::Sender<io::Result<Bytes>>,
+}
+
+impl Answer {
+    /// Writes rows. False where nobody takes them any more, which is no error of ours.
+    async fn rows(&mut self, batch: &RecordBatch) -> Result<bool> {
+        self.encoder.encode(batch, &mut self.out)?;
+        if self.out.is_empty() {
+            return Ok(true);
+        }
+        let out = std::mem::take(&mut self.out);
+        Ok(self.sent.send(Ok(out.into())).await.is_ok())
+    }
+
+    /// Ends it, with what an object has besides its rows.
+    async fn end(self, besides: &[u8]) -> Result<()> {
+        let Self {
+            encoder,
+            mut out,
+            sent,
+        } = self;
+        encoder.end(besides, &mut out)?;
+        if !out.is_empty() {
+            let _ = sent.send(Ok(out.into())).await;
+        }
+        Ok(())
+    }
+}
+
+/// A response whose rows `write` gives. Its first bytes are waited for, so that what fails at once has a status.
+async fn streamed<F>(
+    form: Form,
+    schema: &SchemaRef,
+    write: impl FnOnce(Answer) -> F,
+) -> Result<Response, Refusal>
 where
     F: Future<Output = Result<()>> + Send + 'static,
 {
+    let (encoder, out) = Encoder::new(form, schema)?;
     let (sent, mut received) = mpsc::channel::<io::Result<Bytes>>(4);
     let failed = sent.clone();
-    let writing = write(sent);
+    let writing = write(Answer { encoder, out, sent });
     let (told, mut error) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         if let Err(error) = writing.await {
@@ -207,54 +256,17 @@ where
     Ok(response)
 }
 
-/// Nobody takes the rows any more: no error of ours.
-async fn send(sent: &Sent, out: &mut Vec<u8>) -> bool {
-    if out.is_empty() {
-        return true;
-    }
-    sent.send(Ok(std::mem::take(out).into())).await.is_ok()
-}
-
-/// What a get is asked for.
-pub struct Asked<'a> {
-    /// Who asks.
-    pub caller: &'a Caller,
-    /// The table in the URL.
-    pub table: &'a str,
-    /// The parameters of the URL, in order.
-    pub query: &'a [(String, String)],
-    /// The headers.
-    pub headers: &'a HeaderMap,
-}
-
-impl Asked<'_> {
-    fn parameter(&self, name: &str) -> Option<&str> {
-        self.query
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
-    }
-
-    fn columns(&self) -> Option<Vec<String>> {
-        self.parameter("columns")
-            .map(|columns| columns.split(',').map(|name| name.trim().to_owned()).collect())
-    }
-}
-
 /// Parameters that are no key columns.
 const RESERVED: &[&str] = &["database", "columns", "limit", "by"];
 
 /// `GET .../rows?id=17&id=42`: rows by keys of the URL.
-pub async fn rows(app: &App, asked: Asked<'_>) -> Result<Response, Refusal> {
-    let form = form(asked.headers, Form::Json)?;
+pub async fn rows(State(app): State<Arc<App>>, asked: Asked) -> Result<Response, Refusal> {
+    let form = form(&asked.headers, Form::Json)?;
     let mut names: Vec<&str> = Vec::new();
     let mut values: Vec<Vec<&str>> = Vec::new();
-    for (name, value) in asked
-        .query
-        .iter()
-        .filter(|(name, _)| !RESERVED.contains(&name.as_str()))
-    {
-        match names.iter().position(|known| known == name) {
+    let parameters = asked.parameters.iter();
+    for (name, value) in parameters.filter(|(name, _)| !RESERVED.contains(name)) {
+        match names.iter().position(|known| *known == name) {
             Some(at) => values[at].push(value),
             None => {
                 names.push(name);
@@ -285,45 +297,47 @@ pub async fn rows(app: &App, asked: Asked<'_>) -> Result<Response, Refusal> {
             fields.collect::<Vec<_>>().join(",")
         })
         .collect();
-    let get = describe(app, &asked).await?.by(names).keys(keys);
+    let get = describe(&app, &asked).await?.by(names).keys(keys);
     answer(get, form, None).await
 }
 
 /// `POST .../get`: rows by the keys of a body.
-pub async fn get(app: &App, asked: Asked<'_>, content: Body) -> Result<Response, Refusal> {
-    let form = form(asked.headers, Form::Json)?;
-    let (format, coding) = body::described(asked.headers)?;
-    let get = describe(app, &asked).await?;
-    let (frames_in, frames) = mpsc::channel(4);
-    let limits = app.config.limits.clone();
-    let reading =
-        tokio::task::spawn_blocking(move || spool_keys(Frames::new(frames), format, coding, &limits));
-    let fed = crate::write::feed(
-        content,
-        frames_in,
-        app.config.limits.body.0,
-        app.config.limits.sender(),
-    )
-    .await;
-    let file = reading
-        .await
-        .map_err(|error| Refusal::from(Error::bug(format!("the reader of keys ended: {error}"))))?;
-    fed?;
-    let file = file?;
-    let by: Vec<String> = asked
-        .parameter("by")
-        .map(|by| by.split(',').map(|name| name.trim().to_owned()).collect())
-        .unwrap_or_default();
+pub async fn get(State(app): State<Arc<App>>, asked: Asked, content: Body) -> Result<Response, Refusal> {
+    asked.parameters.only(&["database", "columns", "by"])?;
+    let form = form(&asked.headers, Form::Json)?;
+    let get = describe(&app, &asked).await?;
+    let (file, format) = spooled(&app, &asked, content).await?;
+    let by = asked.parameters.names("by").unwrap_or_default();
     let path = file.path().display().to_string();
     let get = get
         .by(by)
         .keys_from(path)
-        .text(Some(body::file_format(format)), body::text_options());
+        .text(Some(format), body::text_options());
     answer(get, form, Some(file)).await
 }
 
-/// Keys as a file; those of a JSON array become lines.
-fn spool_keys(
+/// A body as a file of rows, and what it is.
+pub async fn spooled(
+    app: &App,
+    asked: &Asked,
+    content: Body,
+) -> Result<(tempfile::NamedTempFile, FileFormat), Refusal> {
+    let (format, coding) = body::described(&asked.headers)?;
+    let (frames_in, frames) = mpsc::channel(4);
+    let limits = app.config.limits.clone();
+    let (bytes_max, patience) = (limits.body.0, limits.sender());
+    let reading =
+        tokio::task::spawn_blocking(move || spool_rows(Frames::new(frames), format, coding, &limits));
+    let fed = crate::write::feed(content, frames_in, bytes_max, patience).await;
+    let file = reading
+        .await
+        .map_err(|error| Refusal::from(Error::bug(format!("the reader of a body ended: {error}"))))?;
+    fed?;
+    Ok((file?, body::file_format(format)))
+}
+
+/// Rows as a file; those of a JSON array become lines.
+fn spool_rows(
     frames: Frames,
     format: body::Format,
     coding: Coding,
@@ -332,7 +346,7 @@ fn spool_keys(
     use std::io::Write;
     match format {
         body::Format::Json | body::Format::JsonLines => {
-            let failed = |error: io::Error| Refusal::bad(format!("the keys cannot be kept: {error}"));
+            let failed = |error: io::Error| Refusal::bad(format!("the rows cannot be kept: {error}"));
             let mut file = tempfile::Builder::new()
                 .suffix(".jsonl")
                 .tempfile()
@@ -363,19 +377,11 @@ fn spool_keys(
     }
 }
 
-async fn describe(app: &App, asked: &Asked<'_>) -> Result<BulkGet, Refusal> {
-    let (database, table) = app
-        .tables
-        .find(
-            asked.caller,
-            Right::Read,
-            asked.parameter("database"),
-            asked.table,
-        )
-        .await?;
+async fn describe(app: &App, asked: &Asked) -> Result<BulkGet, Refusal> {
+    let (database, table) = asked.find(app, Right::Read).await?;
     let connected = database.connected().await?;
     let get = BulkGet::new(connected.target().clone(), connected.url().to_owned(), table);
-    Ok(match asked.columns() {
+    Ok(match asked.parameters.names("columns") {
         Some(columns) => get.columns(columns),
         None => get,
     })
@@ -387,17 +393,21 @@ async fn answer(
     keys: Option<tempfile::NamedTempFile>,
 ) -> Result<Response, Refusal> {
     let prepared = get.prepare().await?;
-    let (mut encoder, mut out) = Encoder::new(form, &prepared.schema())?;
     let mut missing = match form {
         Form::Json => Some(json::Encoder::new(&prepared.key_schema())?),
         Form::JsonLines | Form::Csv | Form::Arrow => None,
     };
+    let schema = prepared.schema();
     let mut get = prepared.start()?;
-    streamed(form, move |sent| async move {
+    streamed(form, &schema, move |mut answer| async move {
         let (mut named, mut count, mut absent) = (Vec::new(), 0u64, 0u64);
         while let Some(fetched) = get.next().await? {
             match fetched {
-                Fetched::Rows(rows) => encoder.encode(&rows, &mut out)?,
+                Fetched::Rows(rows) => {
+                    if !answer.rows(&rows).await? {
+                        return Ok(());
+                    }
+                }
                 Fetched::Missing(batch) => {
                     absent += batch.num_rows() as u64;
                     if let Some(missing) = missing.as_mut().filter(|_| count < MISSING_NAMED) {
@@ -407,68 +417,41 @@ async fn answer(
                 }
                 Fetched::Related { .. } => {}
             }
-            if !send(&sent, &mut out).await {
-                return Ok(());
-            }
         }
-        encoder.end(&mut out)?;
-        if form == Form::Json {
-            named.pop();
-            named
-                .iter_mut()
-                .filter(|byte| **byte == b'\n')
-                .for_each(|byte| *byte = b',');
-            out.extend_from_slice(b",\"missing\":[");
-            out.append(&mut named);
-            out.extend_from_slice(format!("],\"missing_count\":{absent}}}\n").as_bytes());
-        }
-        send(&sent, &mut out).await;
+        list(&mut named, 0);
+        let mut besides = b",\"missing\":[".to_vec();
+        besides.append(&mut named);
+        besides.extend_from_slice(format!("],\"missing_count\":{absent}").as_bytes());
+        // The keys are read until here.
         drop(keys);
-        Ok(())
+        answer.end(&besides).await
     })
     .await
 }
 
 /// `GET .../export`: all rows of one state.
-pub async fn export(app: &App, asked: Asked<'_>) -> Result<Response, Refusal> {
-    let form = form(asked.headers, Form::JsonLines)?;
-    let limit = asked
-        .parameter("limit")
-        .map(|limit| {
-            limit
-                .parse::<u64>()
-                .map_err(|_| Refusal::bad("limit is no number of rows"))
-        })
-        .transpose()?;
-    let (database, table) = app
-        .tables
-        .find(
-            asked.caller,
-            Right::Read,
-            asked.parameter("database"),
-            asked.table,
-        )
-        .await?;
+pub async fn export(State(app): State<Arc<App>>, asked: Asked) -> Result<Response, Refusal> {
+    asked.parameters.only(&["database", "columns", "limit"])?;
+    let form = form(&asked.headers, Form::JsonLines)?;
+    let limit = asked.parameters.get("limit").map(str::parse::<u64>);
+    let limit = limit
+        .transpose()
+        .map_err(|_| Refusal::bad("limit is no number of rows"))?;
+    let (database, table) = asked.find(&app, Right::Read).await?;
     let connected = database.connected().await?;
     let mut options = UnloadOptions::new(Relation::Table(table), Output::new(""));
     options.limit = limit;
-    options.columns = asked.columns();
+    options.columns = asked.parameters.names("columns");
     let snapshot = connected.target().scan(&options.request()?).await?;
     let mut batches = Batches::of(snapshot, Stop::default());
-    let (mut encoder, mut out) = Encoder::new(form, batches.schema())?;
-    streamed(form, move |sent| async move {
+    let schema = batches.schema().clone();
+    streamed(form, &schema, move |mut answer| async move {
         while let Some(batch) = batches.next().await? {
-            encoder.encode(&batch, &mut out)?;
-            if !send(&sent, &mut out).await {
+            if !answer.rows(&batch).await? {
                 return Ok(());
             }
         }
-        encoder.end(&mut out)?;
-        if form == Form::Json {
-            out.extend_from_slice(b"}\n");
-        }
-        send(&sent, &mut out).await;
-        Ok(())
+        answer.end(b"").await
     })
     .await
 }

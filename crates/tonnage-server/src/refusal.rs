@@ -70,6 +70,16 @@ impl Refusal {
         )
     }
 
+    /// Of what comes while the server stops.
+    pub fn stopping() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "stopping",
+            "the server is stopping",
+        )
+        .retry_after(5)
+    }
+
     /// Adds the next step.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -265,7 +265,7 @@ impl Database {
         self.connected().await?.target().table(&name).await
     }
 
-    /// Whether `caller` has this right to the table.
+    /// Whether `caller` has this right to a table, by its name in the catalogue, or the one that it would get there.
     async fn has(&self, caller: &Caller, right: Right, table: &TableName) -> Result<bool> {
         let Some(patterns) = caller.patterns(right) else {
             return Ok(true);
@@ -276,7 +276,13 @@ impl Database {
                 Some((_, rest)) => rest,
                 None => pattern,
             };
-            if pattern == "*" || self.canonical(pattern).await?.as_ref() == Some(table) {
+            let is_named = || pattern.parse::<TableName>().is_ok_and(|name| name == *table);
+            if pattern == "*"
+                || match self.canonical(pattern).await? {
+                    Some(name) => name == *table,
+                    None => is_named(),
+                }
+            {
                 return Ok(true);
             }
         }
@@ -290,25 +296,23 @@ impl Database {
 
     /// Whether `caller` has this right to a table that is offered, be it there already or not.
     pub async fn may(&self, caller: &Caller, right: Right, table: &TableName) -> Result<bool> {
-        let text = quoted(table);
-        if let Some(known) = self.canonical(&text).await? {
-            return self.has(caller, right, &known).await;
-        }
-        let names = |pattern: &String| pattern.parse::<TableName>().is_ok_and(|name| name == *table);
-        let is_offered = match &self.config.tables {
-            Some(tables) => tables.iter().any(names) && self.table(&text).await?.is_none(),
-            None => self.table(&text).await?.is_none(),
+        let text = table.quoted();
+        let table = match self.canonical(&text).await? {
+            Some(known) => known,
+            None => {
+                let named = |one: &String| one.parse::<TableName>().is_ok_and(|name| name == *table);
+                let is_offered = self
+                    .config
+                    .tables
+                    .as_ref()
+                    .is_none_or(|all| all.iter().any(named));
+                if !is_offered || self.table(&text).await?.is_some() {
+                    return Ok(false);
+                }
+                table.clone()
+            }
         };
-        let is_named = caller.patterns(right).is_none_or(|patterns| {
-            let mine = patterns
-                .iter()
-                .filter_map(|pattern| match pattern.split_once('/') {
-                    Some((database, rest)) => (database == self.name).then(|| rest.to_owned()),
-                    None => Some(pattern.clone()),
-                });
-            mine.into_iter().any(|pattern| pattern == "*" || names(&pattern))
-        });
-        Ok(is_offered && is_named)
+        self.has(caller, right, &table).await
     }
 
     fn settings(&self, table: &TableName) -> TableConfig {
@@ -482,7 +486,7 @@ impl Tables {
     ) -> Result<Place> {
         let directory = self
             .directory(database)
-            .join(format!("{}.{mode}", encode(&quoted(table))));
+            .join(format!("{}.{mode}", encode(&table.quoted())));
         make(&directory)?;
         let rejects = Arc::new(Mutex::new(Rejects::default()));
         let noted = rejects.clone();
@@ -630,18 +634,6 @@ fn make(directory: &Path) -> Result<()> {
         .map_err(|error| {
             Error::config(format!("{}: {error}", directory.display())).hint("--state DIR names another place")
         })
-}
-
-/// A name that is read back as what it is.
-fn quoted(name: &TableName) -> String {
-    let part = |text: &str| match text.chars().all(|c| c.is_alphanumeric() || c == '_') {
-        true => text.to_owned(),
-        false => format!("\"{}\"", text.replace('"', "\"\"")),
-    };
-    match &name.schema {
-        Some(schema) => format!("{}.{}", part(schema), part(&name.name)),
-        None => part(&name.name),
-    }
 }
 
 /// A name as a file's: what is not plain becomes `%` and two digits.

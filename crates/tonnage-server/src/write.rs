@@ -6,11 +6,16 @@
 //! - The answer names a mark that the rows have reached; a mark that they have not reached in time is an error.
 //! - One request of a producer comes after the other.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json,
     body::Body,
+    extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -27,6 +32,7 @@ use tonnage::{
 use crate::{
     App,
     access::{Caller, Right},
+    asked::{Asked, Named},
     body::{self, Coding, Format, Frames},
     config::{Limits, MODES},
     refusal::Refusal,
@@ -34,7 +40,7 @@ use crate::{
 };
 
 /// A body of at most so many bytes is read at once.
-const SMALL_BYTES: u64 = 64 << 10;
+pub const SMALL_BYTES: u64 = 64 << 10;
 /// Requests of a producer that are remembered.
 const REQUESTS_KEPT: usize = 16;
 /// Marks of a producer that are remembered.
@@ -46,22 +52,6 @@ pub const ACKS: &[(&str, Ack)] = &[
     ("journaled", Ack::Journaled),
     ("committed", Ack::Committed),
 ];
-
-/// What a request says besides its body.
-pub struct Asked<'a> {
-    /// Who asks.
-    pub caller: &'a Caller,
-    /// The database, where one is named.
-    pub database: Option<&'a str>,
-    /// The table.
-    pub table: &'a str,
-    /// The acknowledgement.
-    pub ack: Option<&'a str>,
-    /// What happens to rows.
-    pub mode: Option<&'a str>,
-    /// The headers.
-    pub headers: &'a HeaderMap,
-}
 
 /// Where the rows of a request stand.
 struct Span {
@@ -96,15 +86,22 @@ struct Producer {
 }
 
 /// Handles the request.
-pub async fn rows(app: &App, asked: Asked<'_>, content: Body) -> Result<Response, Refusal> {
+pub async fn rows(State(app): State<Arc<App>>, asked: Asked, content: Body) -> Result<Response, Refusal> {
+    if app.is_stopping.load(Ordering::Relaxed) {
+        return Err(Refusal::stopping());
+    }
+    let parameters = &asked.parameters;
+    parameters.only(&["ack", "mode", "database"])?;
     let limits = &app.config.limits;
-    let ack = named(ACKS, asked.ack.unwrap_or("journaled"), "acknowledgement")?.1;
-    let mode = named(MODES, asked.mode.unwrap_or("insert"), "mode")?.0;
-    let (database, table) = app
-        .tables
-        .find(asked.caller, Right::Write, asked.database, asked.table)
-        .await?;
-    let (format, coding) = body::described(asked.headers)?;
+    let ack = named(
+        ACKS,
+        parameters.get("ack").unwrap_or("journaled"),
+        "acknowledgement",
+    )?
+    .1;
+    let mode = named(MODES, parameters.get("mode").unwrap_or("insert"), "mode")?.0;
+    let (database, table) = asked.find(&app, Right::Write).await?;
+    let (format, coding) = body::described(&asked.headers)?;
     let length = asked
         .headers
         .get(header::CONTENT_LENGTH)
@@ -116,10 +113,10 @@ pub async fn rows(app: &App, asked: Asked<'_>, content: Body) -> Result<Response
         )));
     }
     let place = app.tables.place(&database, &table, mode).await?;
-    let producer = producer(&place, asked.headers, limits.wait()).await?;
+    let producer = numbered(&place, &asked.headers, limits.wait()).await?;
     let mut putting = Putting {
         place,
-        caller: asked.caller.clone(),
+        caller: asked.caller,
         limits: limits.clone(),
         producer,
         rows: 0,
@@ -159,7 +156,7 @@ pub async fn rows(app: &App, asked: Asked<'_>, content: Body) -> Result<Response
 }
 
 /// The producer's name and number, with the right to put its rows.
-async fn producer(place: &Place, headers: &HeaderMap, wait: Duration) -> Result<Option<Producer>, Refusal> {
+async fn numbered(place: &Place, headers: &HeaderMap, wait: Duration) -> Result<Option<Producer>, Refusal> {
     let text = |name: &str| {
         let value = headers.get(name)?;
         Some(
@@ -256,21 +253,13 @@ fn named<T: Copy>(
 
 impl Putting {
     async fn small(&mut self, content: Body, format: Format, checked: bool) -> Result<u64, Refusal> {
-        let whole = tokio::time::timeout(self.limits.sender(), content.collect());
-        let whole = whole.await.map_err(|_| slow())?;
-        let whole = whole.map_err(|error| Refusal::bad(format!("the body ended early: {error}")))?;
+        let whole = collected(content, self.limits.sender()).await?;
         let mut blocks = Vec::new();
         let mut keep = |rows: Rows| {
             blocks.push(rows);
             Ok(())
         };
-        let hash = body::read(
-            &whole.to_bytes()[..],
-            format,
-            Coding::Identity,
-            &self.limits,
-            &mut keep,
-        )?;
+        let hash = body::read(&whole[..], format, Coding::Identity, &self.limits, &mut keep)?;
         let mut check = match checked {
             true => self.place.check()?,
             false => None,
@@ -350,7 +339,11 @@ impl Putting {
     /// Puts a block.
     pub async fn put(&mut self, rows: Rows, bad: &[Reject]) -> Result<(), Refusal> {
         let count = rows.count();
-        self.caller.rows(count)?;
+        // A request that has begun is not refused: what is above the rate is owed.
+        match self.rows {
+            0 => self.caller.rows(count)?,
+            _ => self.caller.has_sent(count),
+        }
         let numbered = match &self.producer {
             Some(producer) => {
                 let first = producer.first + self.rows;
@@ -550,6 +543,17 @@ fn slow() -> Refusal {
     Refusal::new(StatusCode::REQUEST_TIMEOUT, "slow", "the body came too slowly")
 }
 
+/// A small body.
+pub async fn collected(content: Body, patience: Duration) -> Result<Bytes, Refusal> {
+    let whole = tokio::time::timeout(patience, content.collect());
+    let whole = whole.await.map_err(|_| slow())?;
+    let whole = whole.map_err(|error| Refusal::bad(format!("the body ended early: {error}")))?;
+    Ok(whole.to_bytes())
+}
+
+/// A body has so many bytes at least in the time for which a sender may be silent; one byte now and then holds nothing.
+const PACE_BYTES: u64 = 8 << 10;
+
 /// Passes a body on to its reader.
 pub async fn feed(
     mut content: Body,
@@ -558,8 +562,13 @@ pub async fn feed(
     patience: Duration,
 ) -> Result<(), Refusal> {
     let mut left = bytes_max;
+    // Since the pace was last looked at; what the reader takes is not the sender's time.
+    let (mut waited, mut came) = (Duration::ZERO, 0);
     let refusal = loop {
-        let frame = match tokio::time::timeout(patience, content.frame()).await {
+        let asked = Instant::now();
+        let frame = tokio::time::timeout(patience, content.frame()).await;
+        waited += asked.elapsed();
+        let frame = match frame {
             Err(_) => break slow(),
             Ok(None) => return Ok(()),
             Ok(Some(Err(error))) => break Refusal::bad(format!("the body ended early: {error}")),
@@ -571,6 +580,13 @@ pub async fn feed(
         match left.checked_sub(data.len() as u64) {
             Some(less) => left = less,
             None => break Refusal::too_large(format!("a body has at most {bytes_max} bytes")),
+        }
+        came += data.len() as u64;
+        if waited >= patience {
+            if came < PACE_BYTES {
+                break slow();
+            }
+            (waited, came) = (Duration::ZERO, 0);
         }
         // Nobody reads on: what the reader says counts.
         if frames.send(Ok(data)).await.is_err() {
@@ -603,23 +619,27 @@ impl body::Take for Reading {
 }
 
 /// `GET /v1/producers/{producer}`: up to where its rows are safe, in every table that the caller may write.
-pub async fn producer_state(app: &App, caller: &Caller, name: &str) -> Result<Response, Refusal> {
+pub async fn producer(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Named(name): Named,
+) -> Result<Response, Refusal> {
     let mut found = Vec::new();
     for place in app.tables.places() {
         let known = app
             .tables
             .find(
-                caller,
+                &caller,
                 Right::Write,
                 Some(&place.database.name),
                 &place.table.to_string(),
             )
             .await;
-        let (Ok(_), Some(producer)) = (known, place.buffer.producer(name)) else {
+        let (Ok(_), Some(producer)) = (known, place.buffer.producer(&name)) else {
             continue;
         };
         let (journaled, committed) = (place.buffer.journaled(), place.buffer.committed());
-        let sent = place.sent(name);
+        let sent = place.sent(&name);
         let marks: Vec<(u64, u64)> = match sent.try_lock() {
             Ok(sent) => sent.marks.iter().copied().collect(),
             // A request is under way; what was there before it is known from the buffer.

@@ -1,8 +1,8 @@
 //! `tonnage serve`: rows in and out over the network.
 
-use std::{io::Write, net::SocketAddr, path::PathBuf};
+use std::{io::Write, net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use tonnage::{Error, Result, report::Counted};
 use tonnage_server::{
@@ -58,6 +58,34 @@ pub struct ServeArgs {
     /// Listen off loopback without TLS and tokens, where something else protects it
     #[arg(long)]
     insecure: bool,
+
+    /// How the log on standard error is written
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+/// How a log is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// An object a line, for programs
+    Json,
+}
+
+impl ServeArgs {
+    /// Whether the log is for programs.
+    pub fn logs_json(&self) -> bool {
+        self.log_format == LogFormat::Json
+    }
+
+    /// Says what a person wants to know, as the log has it.
+    fn say(&self, line: &str) {
+        match self.log_format {
+            LogFormat::Text => eprintln!("{line}"),
+            LogFormat::Json => tracing::info!(target: "tonnage::serve", "{line}"),
+        }
+    }
 }
 
 /// Serves until it is told to stop.
@@ -94,17 +122,25 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<Ending> {
     let urls = server.urls()?;
     if !quiet {
         for line in server.said() {
-            eprintln!("{line}");
+            args.say(line);
         }
-        eprintln!("journals are in {}", server.state().display());
+        args.say(&format!("journals are in {}", server.state().display()));
         for url in &urls {
-            eprintln!("listening on {url}");
+            args.say(&format!("listening on {url}"));
         }
         if let (Some(url), Some(example), None) = (urls.first(), server.example().await, &args.config) {
-            eprintln!("try: curl {url}{example}");
+            args.say(&format!("try: curl {url}{example}"));
         }
     }
     notify("READY=1");
+    let watched = watchdog().map(|every| {
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                notify("WATCHDOG=1");
+            }
+        })
+    });
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| Error::config(format!("no signal can be listened for: {error}")))?;
     let stop = async {
@@ -123,20 +159,23 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<Ending> {
             stop.await;
             notify("STOPPING=1");
             if !quiet {
-                eprintln!("stopping: what was taken is drained");
+                args.say("stopping: what was taken is drained");
             }
         })
         .await;
+    if let Some(watched) = watched {
+        watched.abort();
+    }
     for left in &left {
-        eprintln!(
+        args.say(&format!(
             "{} of {} ({}) are in the journal; the next start drains them",
             Counted(left.rows, "row"),
             left.table,
             left.mode
-        );
+        ));
     }
     if left.is_empty() && !quiet {
-        eprintln!("stopped; every row that was taken is in its table or in the rejects");
+        args.say("stopped; every row that was taken is in its table or in the rejects");
     }
     Ok(Ending::Done)
 }
@@ -162,6 +201,14 @@ fn token() -> Result<Ending> {
         .and_then(|()| out.flush())
         .map_err(|error| Error::config(format!("standard output: {error}")))?;
     Ok(Ending::Done)
+}
+
+/// How often systemd is to hear from this, where it asks for that: twice in the time after which it ends a silent one.
+fn watchdog() -> Option<Duration> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let is_asked = number("WATCHDOG_PID").is_none_or(|process| process == u64::from(std::process::id()));
+    let micros = number("WATCHDOG_USEC").filter(|micros| is_asked && *micros > 0)?;
+    Some(Duration::from_micros((micros / 2).max(1)))
 }
 
 /// Tells systemd, where it has started this.

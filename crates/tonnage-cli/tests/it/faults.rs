@@ -13,7 +13,7 @@ mod disk;
 mod overload;
 mod planned;
 mod restored;
-mod room;
+pub mod room;
 mod round;
 mod scenario;
 pub mod servers;

@@ -83,6 +83,8 @@ fn each_token_may_what_it_says_and_nothing_else() {
                 "/v1/tables/a/export",
                 [403, 200, 403, 200, 401, 403, 401, 401],
             ),
+            // Nobody, since the configuration has no `create`.
+            ("PUT", "/v1/tables/a", [403, 403, 403, 403, 401, 403, 401, 401]),
             ("GET", "/v1/tables/a", [200, 200, 403, 200, 401, 403, 401, 401]),
             (
                 "GET",
@@ -137,7 +139,7 @@ fn each_token_may_what_it_says_and_nothing_else() {
         }
         let said = server.said();
         assert!(
-            said.contains("refused 127.0.0.1:") && said.contains("401 unauthorized"),
+            said.contains("code=\"unauthorized\" status=401 from=\"127.0.0.1:"),
             "{said}"
         );
         for (token, _) in &tokens {
@@ -159,4 +161,46 @@ fn each_token_may_what_it_says_and_nothing_else() {
         assert_eq!(by(&tokens[0].0), 401);
         server.stop().expect(0);
     }
+}
+
+#[test]
+fn the_log_is_for_programs_where_it_is_asked_for() {
+    let place = TestDatabase::with(BOTH[0], "CREATE TABLE a (id integer PRIMARY KEY)", &[]);
+    let state = state(&place).display().to_string();
+    let server = Serve::start(&[
+        &url(&place),
+        "--listen",
+        "127.0.0.1:0",
+        "--state",
+        &state,
+        "--log-format",
+        "json",
+    ]);
+    server.get("/v1/tables/nothing").expect(404);
+    let ended = server.stop();
+    ended.expect(0);
+    let lines = ended.stderr.lines();
+    let lines: Vec<serde_json::Value> = lines
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect();
+    let refused = lines
+        .iter()
+        .find(|line| line["code"] == "no_table")
+        .expect("a line");
+    assert_eq!(
+        (&refused["status"], &refused["token"], &refused["level"]),
+        (&404.into(), &"anybody".into(), &"INFO".into()),
+        "{refused}"
+    );
+    let said = |text: &str| {
+        let message = |line: &serde_json::Value| {
+            line["message"]
+                .as_str()
+                .is_some_and(|line| line.starts_with(text))
+        };
+        assert!(lines.iter().any(message), "{text}: {lines:?}");
+    };
+    ["listening on http://", "stopping", "stopped"]
+        .into_iter()
+        .for_each(said);
 }

@@ -123,6 +123,8 @@ with connect() as db:
 refused(lambda: rows(connect("nobody")))
 with connect(WEAK) as db:
     assert ingest(db, readings(16, 16), "append") == 1
+    assert ingest(db, readings(17, 17), "create_append") == 1
+    refused(lambda: ingest(db, readings(1, 1), "replace"), "right")
     refused(lambda: ingest(db, good, "create", "other"), "right")
     refused(lambda: ingest(db, good, "append", "strict"), "right")
     refused(lambda: rows(db), "right")

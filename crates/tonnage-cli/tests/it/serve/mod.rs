@@ -1,16 +1,23 @@
 //! `tonnage serve` as services and devices use it: the real process, real sockets, real databases.
 
+mod abuse;
 mod access;
 mod bounds;
+mod examples;
 mod flight;
 mod killed;
+mod overload;
 mod page;
 mod rows;
+mod systemd;
+mod tls;
+mod traces;
 
 use std::{
     io::{Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
+    process::Command,
     thread::sleep,
     time::Duration,
 };
@@ -77,12 +84,25 @@ impl Serve {
 
     /// With these arguments.
     pub fn start(arguments: &[&str]) -> Self {
-        let mut running = Running::start(tonnage().arg("serve").args(arguments));
+        Self::run(tonnage().arg("serve").args(arguments))
+    }
+
+    /// With a configuration of `text`, the database `d`, on a free port of loopback.
+    pub fn configured(place: &crate::support::TestDatabase, text: &str) -> Self {
+        let text = format!("{text}\n[[listen]]\naddress = \"127.0.0.1:0\"\n");
+        Self::start(&["--config", &written(place, &text)])
+    }
+
+    /// A command that starts one.
+    pub fn run(command: &mut Command) -> Self {
+        let mut running = Running::start(command);
         let address = loop {
             let said = running.said();
-            let line = said.lines().find_map(|line| line.strip_prefix("listening on "));
+            let mut lines = said.lines();
+            let line = lines.find_map(|line| Some(line.split_once("listening on ")?.1));
             if let Some((_, address)) = line.and_then(|line| line.split_once("://")) {
-                break address.to_owned();
+                // Of a log for programs it is a part.
+                break address.split('"').next().unwrap_or(address).to_owned();
             }
             assert!(!running.has_ended(), "it has ended:\n{said}");
             sleep(Duration::from_millis(5));
@@ -105,6 +125,21 @@ impl Serve {
     /// Where it listens.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.running().id()
+    }
+
+    /// KiB that it has, or has had at most, of memory: `VmRSS` or `VmHWM`.
+    pub fn memory(&self, what: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+        let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
+        number.expect("Linux counts it")
     }
 
     /// Sends it a signal.
@@ -138,7 +173,7 @@ impl Serve {
             head.push_str(header);
             head.push_str("\r\n");
         }
-        if method == "POST" {
+        if ["POST", "PUT"].contains(&method) {
             head.push_str(&format!("Content-Length: {}\r\n", body.len()));
         }
         head.push_str("\r\n");
@@ -188,23 +223,37 @@ impl Serve {
         )
     }
 
-    /// Waits until `table` has this many rows committed.
+    /// Waits until so many rows are committed.
     pub fn until_committed(&self, rows: u64) {
-        loop {
-            let text = self.get("/metrics").expect(200).text();
-            let committed = text
-                .lines()
-                .filter(|line| line.starts_with("tonnage_buffer_mark_committed_total{"));
-            let committed: u64 = committed
-                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-                .map(|value| value as u64)
-                .sum();
-            if committed >= rows {
-                return;
-            }
+        self.until(|text| metric(text, "tonnage_buffer_mark_committed_total") >= rows);
+    }
+
+    /// Waits until nothing waits for the database.
+    pub fn until_drained(&self) {
+        self.until(|text| metric(text, "tonnage_buffer_depth_rows") == 0);
+    }
+
+    fn until(&self, is_so: impl Fn(&str) -> bool) {
+        while !is_so(&self.get("/metrics").expect(200).text()) {
             sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// A value of `/metrics`, added up over all tables.
+pub fn metric(text: &str, name: &str) -> u64 {
+    let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    values.sum::<f64>() as u64
+}
+
+/// Writes a configuration whose settings at the top come from `text`; where it is.
+pub fn written(place: &crate::support::TestDatabase, text: &str) -> String {
+    let tables = format!("[databases.d]\nurl = {:?}\n", url(place));
+    let state = format!("state = {:?}\n", state(place).display().to_string());
+    let (top, rest) = text.split_at(text.find('[').unwrap_or(text.len()));
+    place.write("serve.toml", format!("{state}{top}{tables}{rest}"));
+    place.path("serve.toml").display().to_string()
 }
 
 /// The content of a body in chunks; none where it was cut off.

@@ -336,3 +336,63 @@ fn the_line_that_it_prints_works_and_it_drains_before_it_ends() {
         assert_eq!(place.sql("SELECT count(*) FROM readings"), ["1"]);
     }
 }
+
+#[test]
+fn tables_are_made_of_rows_where_the_configuration_allows_it() {
+    let lines = "{\"id\":1,\"name\":\"a\"}\n{\"id\":2,\"name\":null}\n";
+    let media = "Content-Type: application/x-ndjson";
+    for database in BOTH {
+        let place = TestDatabase::new(*database);
+        let server = Serve::of(&url(&place), &state(&place));
+        let path = "/v1/tables/made?key=id";
+        server
+            .send("PUT", "/v1/tables/made?colour=red", &[media], lines.as_bytes())
+            .expect(400);
+        server
+            .send("PUT", path, &[media], b"{\"id\":1}\n{\"id\":1}\n")
+            .expect(400);
+        server.get("/v1/tables/made").expect(404);
+        let made = server
+            .send("PUT", path, &[media], lines.as_bytes())
+            .expect(201)
+            .json();
+        assert_eq!(made["rows"], 2, "{made}");
+        assert_eq!(
+            server
+                .send("PUT", path, &[media], lines.as_bytes())
+                .expect(409)
+                .code(),
+            "exists"
+        );
+        assert_eq!(
+            server.get("/v1/tables/made").expect(200).json()["key"],
+            serde_json::json!(["id"])
+        );
+        server
+            .put(
+                "/v1/tables/made/rows?ack=committed",
+                "{\"id\":3,\"name\":\"c\"}\n",
+            )
+            .expect(200);
+        let array = "[{\"at\":1.5},\n{\"at\":2}]";
+        server
+            .send(
+                "PUT",
+                "/v1/tables/of_json",
+                &["Content-Type: application/json"],
+                array.as_bytes(),
+            )
+            .expect(201);
+        server.stop().expect(0);
+        assert_eq!(
+            place.sql("SELECT id, name FROM made ORDER BY id"),
+            ["1|a", "2|-", "3|c"]
+        );
+        assert_eq!(place.sql("SELECT count(*), sum(at) FROM of_json"), ["2|3.5"]);
+        let server = Serve::configured(&place, "");
+        server
+            .send("PUT", "/v1/tables/other", &[media], lines.as_bytes())
+            .expect(403);
+        server.stop().expect(0);
+    }
+}
