@@ -36,7 +36,7 @@ async def serve(reader, writer):
     loop = asyncio.get_running_loop()
     # A connection takes a round trip too.
     await asyncio.sleep(2 * half)
-    far_reader, far_writer = await asyncio.open_connection(host, int(port))
+    far_reader, far_writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
     there, back = asyncio.Queue(PIECES_MAX), asyncio.Queue(PIECES_MAX)
     await asyncio.gather(
         take(reader, there, loop), give(far_writer, there, loop),

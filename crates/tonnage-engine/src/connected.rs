@@ -22,7 +22,7 @@ pub struct Connected {
 }
 
 impl Connected {
-    /// A load of files: a path, a glob or a directory.
+    /// A load of files: a path, a glob, a directory or a URL.
     pub fn load(&self, input: impl Into<String>) -> Load {
         Load::of(self.clone(), Input::Files(vec![input.into()]))
     }

@@ -140,6 +140,20 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// What says where S3 is, in the hints above.
+const OF_S3: &str = "AWS_ENDPOINT_URL";
+
+/// What says where the store of a URL is, other than the URL.
+fn endpoint_of(shown: &str) -> &'static str {
+    match shown.split(':').next() {
+        Some("gs" | "gcs") => "STORAGE_EMULATOR_HOST",
+        Some("az" | "azure" | "abfs" | "abfss") => "AZURE_STORAGE_CONNECTION_STRING",
+        Some("http" | "https") => "HTTPS_PROXY",
+        _ if shown.starts_with('@') => "the endpoint of its section",
+        _ => OF_S3,
+    }
+}
+
 /// Where machines are asked for their roles.
 const METADATA_HOSTS: &[&str] = &["169.254.169.254", "metadata.google.internal"];
 
@@ -148,6 +162,7 @@ pub(crate) fn of_store(doing: Doing, shown: &str, cause: &StoreError) -> Error {
     let text = chain(cause);
     let verb = doing.verb();
     if let Some((_, what, hint)) = KNOWN.iter().find(|(mark, _, _)| text.contains(mark)) {
+        let hint = hint.replace(OF_S3, endpoint_of(shown));
         return doing.error(format!("cannot {verb} {shown}: {what}")).hint(hint);
     }
     if METADATA_HOSTS.iter().any(|host| text.contains(host)) {
@@ -284,6 +299,17 @@ mod tests {
             let error = of_store(Doing::Read, "s3://b/k", &generic(said));
             assert_eq!(error.to_string(), message);
             assert!(error.hint_text().is_some());
+        }
+        for (shown, endpoint) in [
+            ("s3://b/k", "AWS_ENDPOINT_URL"),
+            ("az://c/k", "AZURE_STORAGE_CONNECTION_STRING"),
+            ("gs://b/k", "STORAGE_EMULATOR_HOST"),
+            ("https://h/k", "HTTPS_PROXY"),
+            ("@lake/k", "the endpoint of its section"),
+        ] {
+            let error = of_store(Doing::Read, shown, &generic("Connection refused"));
+            let hint = error.hint_text().unwrap_or_default();
+            assert!(hint.ends_with(&format!("in the URL or in {endpoint}")), "{hint}");
         }
     }
 }

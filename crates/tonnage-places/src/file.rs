@@ -14,7 +14,7 @@ use tonnage_core::sync::Lock;
 
 use super::{
     object::Object,
-    reader::{ObjectReader, sought},
+    reader::{ObjectReader, Share, sought},
 };
 
 /// A file that is read from a position.
@@ -61,12 +61,12 @@ impl File {
         })
     }
 
-    /// A reader that jumps within `ranges`, most often ahead, as one of `readers` that do so at once.
-    pub fn positioned(&self, ranges: Vec<Range<u64>>, readers: usize) -> io::Result<Positioned> {
+    /// A reader that jumps within `ranges`, most often ahead. Of an object it holds its share at most.
+    pub fn positioned(&self, ranges: Vec<Range<u64>>, share: Share) -> io::Result<Positioned> {
         Ok(match self {
             Self::Disk(file) => Positioned::Disk(file.try_clone()?),
             Self::Object(reader) => {
-                let reader = ObjectReader::of_ranges(reader.object().clone(), ranges, readers);
+                let reader = ObjectReader::of_ranges(reader.object().clone(), ranges, share);
                 Positioned::Object(Mutex::new(reader))
             }
         })

@@ -2,6 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
+use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use reqwest::{
     Client, RequestBuilder, Response, StatusCode,
@@ -14,6 +15,7 @@ use tonnage_core::error::{Error, Result};
 
 use super::{
     error::{Doing, chain, changed, denied},
+    kept::BEGINNING_BYTES,
     object::{Asked, Body, STALLED_SECONDS, Version},
     store::env,
     url::redacted,
@@ -50,6 +52,15 @@ static CLIENT: LazyLock<reqwest::Result<Client>> = LazyLock::new(|| {
         .user_agent(concat!("tonnage/", env!("CARGO_PKG_VERSION")))
         .build()
 });
+
+/// What a server says of a file.
+pub(crate) struct Looked {
+    pub version: Version,
+    /// Whether it can be read by ranges.
+    pub has_ranges: bool,
+    /// Its first [`BEGINNING_BYTES`] of this version, where they came.
+    pub beginning: Option<Bytes>,
+}
 
 /// A URL with what it takes to ask for it.
 #[derive(Clone)]
@@ -90,12 +101,13 @@ impl HttpUrl {
         })
     }
 
-    /// Looks what is there: its version, and whether it can be read by ranges.
-    pub async fn look(&self) -> Result<(Version, bool)> {
+    /// Looks what is there.
+    pub async fn look(&self) -> Result<Looked> {
         let mut pause = FIRST_PAUSE;
+        let beginning = format!("bytes=0-{}", BEGINNING_BYTES - 1);
         for attempt in 1.. {
-            let asked = match self.get()?.header(RANGE, "bytes=0-0").send().await {
-                Ok(answer) => self.looked(&answer),
+            let asked = match self.get()?.header(RANGE, &beginning).send().await {
+                Ok(answer) => self.looked(answer).await,
                 Err(cause) => Err(self.unsent(&cause)),
             };
             match asked {
@@ -109,7 +121,7 @@ impl HttpUrl {
         Err(Error::bug("attempts have ended without a result"))
     }
 
-    fn looked(&self, answer: &Response) -> std::result::Result<(Version, bool), Asked> {
+    async fn looked(&self, answer: Response) -> std::result::Result<Looked, Asked> {
         let header = |name: HeaderName| answer.headers().get(name)?.to_str().ok();
         let in_range = header(CONTENT_RANGE).and_then(|range| range.rsplit('/').next()?.parse().ok());
         let bytes = match (answer.status(), in_range) {
@@ -136,7 +148,21 @@ impl HttpUrl {
             etag: header(ETAG).map(str::to_owned),
             modified: header(LAST_MODIFIED).map(str::to_owned),
         };
-        Ok((version, bytes.is_some()))
+        // What has no name for its version may be another one when it is read.
+        let is_kept = answer.status() == StatusCode::PARTIAL_CONTENT
+            && version.etag.as_ref().is_some_and(|etag| !etag.starts_with("W/"))
+            && header(CONTENT_RANGE).is_some_and(|range| range.starts_with("bytes 0-"));
+        let beginning = match is_kept {
+            // Where it breaks off it is asked for again by who reads it.
+            true => answer.bytes().await.ok(),
+            false => None,
+        };
+        let length = bytes.map(|bytes: u64| bytes.min(BEGINNING_BYTES));
+        Ok(Looked {
+            version,
+            has_ranges: bytes.is_some(),
+            beginning: beginning.filter(|beginning| Some(beginning.len() as u64) == length),
+        })
     }
 
     /// Asks for bytes `from..to` of one version.

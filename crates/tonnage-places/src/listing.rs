@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use bytes::Bytes;
 use glob::{MatchOptions, Pattern};
 use object_store::{
     GetOptions, GetRange, ObjectMeta, ObjectStoreExt, list::PaginatedListOptions, path::Path,
@@ -14,7 +15,9 @@ use tonnage_core::{
 
 use super::{
     error::{Doing, of_store},
-    object::Object,
+    kept::{self, BEGINNING_BYTES, END_BYTES},
+    keys,
+    object::{Object, STALLED_SECONDS},
     runtime,
     store::{Located, locate, refuse_http},
     url::{is_http, redacted},
@@ -67,7 +70,11 @@ pub fn names(url: &str, prefix: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let mut is_full = false;
         let begin = format!("{}{prefix}", located.key);
-        let listed = pages(&located, &begin, Depth::Direct, |meta| {
+        let listed = pages(&located, &begin, Depth::Direct, |listed| {
+            // What has no path is nothing that could be written over.
+            let Listed::Object(meta) = listed else {
+                return ControlFlow::Continue(());
+            };
             let Some(name) = meta.location.filename() else {
                 return ControlFlow::Continue(());
             };
@@ -127,26 +134,76 @@ async fn of_store_url(
         };
     }
     if key.contains(WILD) {
-        if let Ok(path) = located.path()
-            && let Ok(meta) = located.store.head(&path).await
-        {
-            return Ok(vec![Object::of_meta(located, meta)]);
-        }
-        return matching(url, located).await;
+        // It may be the name of an object all the same.
+        let named = async {
+            let meta = located.store.head(&located.path().ok()?).await.ok()?;
+            Some(vec![Object::of_meta(located, meta)])
+        };
+        let (named, matching) = futures::join!(named, matching(url, located));
+        return named.map_or(matching, Ok);
     }
-    match located.store.head(&located.path()?).await {
-        Ok(meta) => Ok(vec![Object::of_meta(located, meta)]),
-        Err(object_store::Error::NotFound { .. }) => Err(missing(url, located).await),
-        Err(cause) => {
-            // The answer to a question for the head has no text that says why.
-            let range = GetOptions {
-                range: Some(GetRange::Bounded(0..1)),
-                ..GetOptions::default()
-            };
-            let again = located.store.get_opts(&located.path()?, range).await;
-            Err(of_store(Doing::Read, url, &again.err().unwrap_or(cause)))
-        }
+    let path = located.path()?;
+    let cause = match looked_at(located, &path).await {
+        Ok(object) => return Ok(vec![object]),
+        Err(object_store::Error::NotFound { .. }) => return Err(missing(url, located).await),
+        Err(cause) => cause,
+    };
+    // Of an object without a byte no range can be asked for.
+    match located.store.head(&path).await {
+        Ok(meta) if meta.size == 0 => Ok(vec![Object::of_meta(located, meta)]),
+        // The answer to a question for the head has no text that says why.
+        _ => Err(of_store(Doing::Read, url, &cause)),
     }
+}
+
+/// Connections that are made while an object is looked at: as many as the first parts of it will need.
+const CONNECTIONS_MADE: usize = 6;
+
+/// The object of one key. Its ends come with it, and are kept: whoever finds an object most often reads it.
+async fn looked_at(located: &Located, path: &Path) -> object_store::Result<Object> {
+    for _ in 0..CONNECTIONS_MADE {
+        let (store, path) = (located.store.clone(), path.clone());
+        // A connection takes a round trip, and over TLS two or three. What the answer says does not matter.
+        tokio::spawn(async move { store.head(&path).await.is_ok() });
+    }
+    let beginning = range_of(located, path, GetRange::Bounded(0..BEGINNING_BYTES));
+    let end = range_of(located, path, GetRange::Suffix(END_BYTES));
+    let (beginning, end) = futures::join!(beginning, end);
+    let (meta, beginning) = beginning?;
+    let is_named = meta.e_tag.is_some();
+    let object = Object::of_meta(located, meta.clone());
+    // What has no name for its version may be another one when it is read.
+    if let Some(beginning) = beginning.filter(|_| is_named) {
+        kept::keep(&object, 0, beginning);
+    }
+    // Not every store has ranges that are counted from the end.
+    if let Ok((of_end, Some(end))) = end
+        && is_named
+        && of_end == meta
+    {
+        kept::keep(&object, meta.size - end.len() as u64, end);
+    }
+    Ok(object)
+}
+
+/// What a store says of an object, and those bytes of it that were asked for, where all of them came.
+async fn range_of(
+    located: &Located,
+    path: &Path,
+    range: GetRange,
+) -> object_store::Result<(ObjectMeta, Option<Bytes>)> {
+    let options = GetOptions {
+        range: Some(range.clone()),
+        ..GetOptions::default()
+    };
+    let answer = located.store.get_opts(path, options).await?;
+    let (meta, given) = (answer.meta.clone(), answer.range.clone());
+    let is_as_asked = range.as_range(meta.size).is_ok_and(|asked| asked == given);
+    // Where it breaks off it is asked for again by who reads it.
+    let bytes = tokio::time::timeout(STALLED_SECONDS, answer.bytes()).await;
+    let bytes = bytes.ok().and_then(object_store::Result::ok);
+    let whole = bytes.filter(|bytes| is_as_asked && bytes.len() as u64 == given.end - given.start);
+    Ok((meta, whole))
 }
 
 async fn matching(url: &str, located: &Located) -> Result<Vec<Object>> {
@@ -177,12 +234,19 @@ enum Depth {
     All,
 }
 
+/// What a list has.
+enum Listed {
+    Object(ObjectMeta),
+    /// A key that cannot be asked for: see `keys`.
+    NoPath(String),
+}
+
 /// Gives every object whose key begins with `prefix` to `each`, until it has enough. One page of at most 1,000 is held.
 async fn pages(
     located: &Located,
     prefix: &str,
     depth: Depth,
-    mut each: impl FnMut(ObjectMeta) -> ControlFlow<()>,
+    mut each: impl FnMut(Listed) -> ControlFlow<()>,
 ) -> object_store::Result<()> {
     let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
     let mut page_token = None;
@@ -194,7 +258,11 @@ async fn pages(
         };
         let page = located.lists.list_paginated(prefix, options).await?;
         for meta in page.result.objects {
-            if each(meta).is_break() {
+            let listed = match keys::original(meta.location.as_ref()) {
+                Some(key) => Listed::NoPath(key),
+                None => Listed::Object(meta),
+            };
+            if each(listed).is_break() {
                 return Ok(());
             }
         }
@@ -215,7 +283,18 @@ async fn list(
 ) -> Result<Vec<Object>> {
     let mut found: Vec<(Path, Object)> = Vec::new();
     let mut is_full = false;
-    let listed = pages(located, prefix, depth, |meta| {
+    let mut without_path = None;
+    let listed = pages(located, prefix, depth, |listed| {
+        let meta = match listed {
+            Listed::Object(meta) => meta,
+            Listed::NoPath(key) => {
+                // What ends in a slash is no file: consoles show directories by it.
+                if !key.ends_with('/') && wanted(&key) {
+                    without_path.get_or_insert(key);
+                }
+                return ControlFlow::Continue(());
+            }
+        };
         let key = meta.location.as_ref();
         // A prefix by itself is what consoles show as a directory.
         if key.len() < prefix.len() || !wanted(key) {
@@ -229,6 +308,10 @@ async fn list(
         ControlFlow::Continue(())
     });
     listed.await.map_err(|cause| of_store(Doing::List, url, &cause))?;
+    // Its rows are not left out without a word.
+    if let Some(key) = without_path {
+        return Err(keys::no_path(&located.root, &key));
+    }
     if is_full {
         return Err(Error::config(format!(
             "'{url}' names more than {} objects",
@@ -249,8 +332,10 @@ async fn missing(url: &str, located: &Located) -> Error {
         false => format!("{directory}/"),
     };
     let mut keys: Vec<Path> = Vec::new();
-    let listed = pages(located, &begin, Depth::All, |meta| {
-        keys.push(meta.location);
+    let listed = pages(located, &begin, Depth::All, |listed| {
+        if let Listed::Object(meta) = listed {
+            keys.push(meta.location);
+        }
         match keys.len() < NEIGHBOURS_MAX {
             true => ControlFlow::Continue(()),
             false => ControlFlow::Break(()),

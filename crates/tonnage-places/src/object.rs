@@ -17,8 +17,8 @@ use tonnage_core::{
 
 use super::{
     error::{Doing, changed, of_store},
-    http::HttpUrl,
-    runtime,
+    http::{HttpUrl, Looked},
+    kept, runtime,
     store::Located,
     url::name_of,
 };
@@ -104,10 +104,14 @@ impl Object {
     /// What a web server has.
     pub(crate) async fn of_http(url: &str) -> Result<Self> {
         let url = HttpUrl::parse(url)?;
-        let (version, has_ranges) = url.look().await?;
+        let Looked {
+            version,
+            has_ranges,
+            beginning,
+        } = url.look().await?;
         let modified = version.modified.as_deref();
         let modified = modified.and_then(|said| jiff::fmt::rfc2822::parse(said).ok());
-        Ok(Self(Arc::new(Inner {
+        let object = Self(Arc::new(Inner {
             shown: url.shown.clone(),
             modified_seconds: modified.map(|said| said.timestamp().as_second()),
             version,
@@ -116,12 +120,31 @@ impl Object {
                 has_ranges,
             },
             failure: Mutex::new(None),
-        })))
+        }));
+        if let Some(beginning) = beginning {
+            kept::keep(&object, 0, beginning);
+        }
+        Ok(object)
     }
 
     /// Its URL, without what may be a secret.
     pub fn url(&self) -> &str {
         &self.0.shown
+    }
+
+    /// Whether it is the same one, found by the same request.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Asks for its beginning, which will soon be read.
+    pub fn foresee_beginning(&self) {
+        kept::foresee_beginning(self);
+    }
+
+    /// Asks for its end, which will soon be read.
+    pub fn foresee_end(&self) {
+        kept::foresee_end(self);
     }
 
     /// What would be its name as a file.

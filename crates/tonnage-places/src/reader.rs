@@ -13,10 +13,13 @@ use std::{
 use bytes::Bytes;
 use tonnage_core::error::Result;
 
-use super::{object::Object, runtime::Pending};
+use super::{
+    kept::{self, BEGINNING_BYTES},
+    object::Object,
+    runtime::Pending,
+};
 
-/// Bytes of the first part, and of those that follow once it was read to its end.
-const FIRST_PART_BYTES: u64 = 256 << 10;
+/// Bytes of the parts that follow once the first one, of [`BEGINNING_BYTES`], was read to its end.
 const PART_BYTES: u64 = 4 << 20;
 
 /// Parts under way beside those at hand: what a connection of 70 ms brings in that time at 340 MB/s.
@@ -31,7 +34,52 @@ pub const READ_BYTES_MAX: u64 = (PARTS_AHEAD + PARTS_HELD) as u64 * PART_BYTES;
 /// The most that all readers of one file's columns hold together, unless there are more than a thousand columns.
 pub const COLUMNS_BYTES_MAX: u64 = 64 << 20;
 const COLUMN_PART_BYTES_MIN: u64 = 16 << 10;
+
+/// Parts of each column under way, and how many there may be of all columns together where that leaves some: the larger
+/// a column, the more of them it has.
 const COLUMN_PARTS_AHEAD: usize = 2;
+const COLUMNS_PARTS_AHEAD: usize = 24;
+
+/// What one of several readers of a file may hold and ask for.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    part_bytes: u64,
+    parts_ahead: usize,
+}
+
+impl Share {
+    /// Of the only reader.
+    pub fn whole() -> Self {
+        Self::of(1, 1, 1)
+    }
+
+    /// Of a reader that will read `bytes`, where so many `readers` will read `bytes_in_all`. All of them are read at the
+    /// same pace, each to its end when the others are, so what a reader holds goes by what it reads.
+    pub fn of(bytes: u64, bytes_in_all: u64, readers: usize) -> Self {
+        let bytes_in_all = bytes_in_all.max(1);
+        let part = |of: u64| {
+            let part = u128::from(of) * u128::from(bytes.min(bytes_in_all)) / u128::from(bytes_in_all);
+            // At most `of`.
+            part as u64
+        };
+        let readers = readers.max(1);
+        let least_bytes = (COLUMN_PARTS_AHEAD + PARTS_HELD) as u64 * COLUMN_PART_BYTES_MIN;
+        let held_bytes = least_bytes + part(COLUMNS_BYTES_MAX.saturating_sub(least_bytes * readers as u64));
+        let more = COLUMNS_PARTS_AHEAD.saturating_sub(COLUMN_PARTS_AHEAD * readers);
+        let parts_ahead = COLUMN_PARTS_AHEAD + part(more as u64) as usize;
+        let part_bytes = held_bytes / (parts_ahead + PARTS_HELD) as u64;
+        Self {
+            part_bytes: part_bytes.clamp(COLUMN_PART_BYTES_MIN, PART_BYTES),
+            parts_ahead,
+        }
+    }
+}
+
+/// A part that was asked for, or kept by who read it before.
+enum Part {
+    Asked(Pending<Result<Bytes>>),
+    Kept(Bytes),
+}
 
 /// Reads an object from a position.
 pub struct ObjectReader {
@@ -42,7 +90,7 @@ pub struct ObjectReader {
     /// The next byte to ask for, and the range of the plan that it is in.
     next: Option<(usize, u64)>,
     held: VecDeque<(u64, Bytes)>,
-    ahead: VecDeque<(Range<u64>, Pending<Result<Bytes>>)>,
+    ahead: VecDeque<(Range<u64>, Part)>,
     /// Bytes of the next part, and of the largest.
     part_bytes: u64,
     part_bytes_max: u64,
@@ -62,24 +110,21 @@ impl ObjectReader {
             next: None,
             held: VecDeque::new(),
             ahead: VecDeque::new(),
-            part_bytes: FIRST_PART_BYTES,
+            part_bytes: BEGINNING_BYTES,
             part_bytes_max: PART_BYTES,
             parts_ahead: 1,
             parts_ahead_max: PARTS_AHEAD,
         }
     }
 
-    /// Over ranges of it that will be read one after another, as one of `readers` that do so at once.
-    pub fn of_ranges(object: Object, ranges: Vec<Range<u64>>, readers: usize) -> Self {
-        let parts = (COLUMN_PARTS_AHEAD + PARTS_HELD) as u64;
-        let part_bytes = COLUMNS_BYTES_MAX / parts / (readers.max(1) as u64);
-        let part_bytes = part_bytes.clamp(COLUMN_PART_BYTES_MIN, PART_BYTES);
+    /// Over ranges of it that will be read one after another, within a share.
+    pub fn of_ranges(object: Object, ranges: Vec<Range<u64>>, share: Share) -> Self {
         let mut reader = Self {
             plan: ranges.into(),
-            part_bytes,
-            part_bytes_max: part_bytes,
+            part_bytes: share.part_bytes,
+            part_bytes_max: share.part_bytes,
             parts_ahead: COLUMN_PARTS_AHEAD,
-            parts_ahead_max: COLUMN_PARTS_AHEAD,
+            parts_ahead_max: share.parts_ahead,
             ..Self::new(object)
         };
         // They are waited for column after column: all are asked for before the first is.
@@ -103,18 +148,35 @@ impl ObjectReader {
         self.object.bytes().unwrap_or(0)
     }
 
+    /// Puts a part that begins at `from` and ends before `end` behind those ahead: what is kept, or else what is asked for.
+    /// Gives where it ends.
+    fn begin(&mut self, from: u64, end: u64) -> io::Result<u64> {
+        if let Some((start, bytes)) = kept::at(&self.object, from) {
+            let to = end.min(start + bytes.len() as u64);
+            // Within what is kept, as it has `from`.
+            let bytes = bytes.slice((from - start) as usize..(to - start) as usize);
+            self.ahead.push_back((from..to, Part::Kept(bytes)));
+            return Ok(to);
+        }
+        let to = end.min(from + self.part_bytes);
+        let asked = self.object.ask(from..to)?;
+        self.ahead.push_back((from..to, Part::Asked(asked)));
+        Ok(to)
+    }
+
     /// Asks for parts until enough are under way.
     fn top_up(&mut self) -> io::Result<()> {
         while self.ahead.len() < self.parts_ahead
             && let Some((index, from)) = self.next
         {
             let Some(range) = self.plan.get(index) else { break };
-            let to = range.end.min(from + self.part_bytes);
-            if from < to {
-                self.ahead.push_back((from..to, self.object.ask(from..to)?));
+            let end = range.end;
+            let mut to = from;
+            if from < end {
+                to = self.begin(from, end)?;
                 self.part_bytes = (self.part_bytes * 4).min(self.part_bytes_max);
             }
-            self.next = match to >= range.end {
+            self.next = match to >= end {
                 true => self.plan.get(index + 1).map(|range| (index + 1, range.start)),
                 false => Some((index, to)),
             };
@@ -148,9 +210,7 @@ impl ObjectReader {
                 self.next = within.map(|index| (index, position));
                 if within.is_none() {
                     // Not foreseen: as much as one part has, and then as planned.
-                    let to = self.size().min(position + self.part_bytes);
-                    self.ahead
-                        .push_back((position..to, self.object.ask(position..to)?));
+                    self.begin(position, self.size())?;
                 }
             }
         }
@@ -158,8 +218,18 @@ impl ObjectReader {
         let Some((range, part)) = self.ahead.pop_front() else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
-        self.top_up()?;
-        let bytes = part.wait()?.map_err(|error| self.object.failed(error))?;
+        // Whoever looks at a beginning that is kept may want no more of it.
+        if self.parts_ahead > 1 || matches!(part, Part::Asked(_)) {
+            self.top_up()?;
+        }
+        let bytes = match part {
+            Part::Kept(bytes) => bytes,
+            Part::Asked(asked) => {
+                let bytes = asked.wait()?.map_err(|error| self.object.failed(error))?;
+                kept::keep(&self.object, range.start, bytes.clone());
+                bytes
+            }
+        };
         while self.held.len() >= PARTS_HELD {
             self.held.pop_front();
         }
@@ -204,4 +274,36 @@ pub(crate) fn sought(to: SeekFrom, position: u64, bytes: u64) -> io::Result<u64>
         SeekFrom::End(by) => bytes.checked_add_signed(by),
     };
     sought.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_columns_together_stay_within_the_bounds() {
+        for columns in [
+            vec![1],
+            vec![4, 4, 120, 60],
+            vec![0, 0, 1_000_000_000],
+            vec![7; 12],
+            vec![1; 1_000],
+            (0..300).collect(),
+        ] {
+            let (count, bytes) = (columns.len(), columns.iter().sum());
+            let shares: Vec<Share> = columns
+                .iter()
+                .map(|column| Share::of(*column, bytes, count))
+                .collect();
+            let held = shares
+                .iter()
+                .map(|share| share.part_bytes * (share.parts_ahead + PARTS_HELD) as u64);
+            assert!(held.sum::<u64>() <= COLUMNS_BYTES_MAX, "{columns:?}: {shares:?}");
+            let ahead: usize = shares.iter().map(|share| share.parts_ahead).sum();
+            assert!(
+                ahead <= COLUMNS_PARTS_AHEAD.max(COLUMN_PARTS_AHEAD * count),
+                "{columns:?}: {shares:?}"
+            );
+        }
+    }
 }

@@ -7,12 +7,15 @@ use std::{
     io,
     sync::{
         LazyLock, Mutex,
-        mpsc::{Receiver, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
 };
 
 use tokio::{runtime::Runtime, task::AbortHandle};
-use tonnage_core::sync::Lock;
+use tonnage_core::{
+    stop::{STOP_LOOK, Stop},
+    sync::Lock,
+};
 
 /// Two keep a connection of 10 Gbit/s busy, encryption included; most of the time they wait.
 const THREADS: usize = 2;
@@ -51,11 +54,28 @@ pub(crate) fn start<T: Send + 'static>(
     })
 }
 
+fn without_answer() -> io::Error {
+    io::Error::other("the request ended without an answer")
+}
+
 impl<T> Pending<T> {
     /// Waits for the result.
     pub fn wait(self) -> io::Result<T> {
         let received = self.result.locked().recv();
-        received.map_err(|_| io::Error::other("the request ended without an answer"))
+        received.map_err(|_| without_answer())
+    }
+
+    /// Waits for the result until `stop` is asked for; none then.
+    pub fn wait_unless(self, stop: &Stop) -> io::Result<Option<T>> {
+        let result = self.result.locked();
+        while !stop.requested() {
+            match result.recv_timeout(STOP_LOOK) {
+                Ok(received) => return Ok(Some(received)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(without_answer()),
+            }
+        }
+        Ok(None)
     }
 }
 

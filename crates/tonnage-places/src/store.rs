@@ -25,6 +25,7 @@ use tonnage_core::{
 use super::{
     aws,
     error::{Doing, of_store},
+    keys,
     named::{StoreSettings, resolved},
     runtime,
     url::{is_http, redacted},
@@ -94,18 +95,11 @@ impl Located {
         format!("{}/{path}", self.root)
     }
 
-    /// The key as the store's library has it. `Config` for names that it does not have: empty parts, `.` and `..`.
+    /// The key as the store's library has it. `Config` for keys that it has no path for.
     pub fn path(&self) -> Result<Path> {
-        path(&self.root, &self.key)
+        let path = Path::parse(&self.key).ok().filter(|_| keys::has_path(&self.key));
+        path.ok_or_else(|| keys::no_path(&self.root, &self.key))
     }
-}
-
-/// A key as a path.
-pub(crate) fn path(root: &str, key: &str) -> Result<Path> {
-    Path::parse(key).map_err(|cause| {
-        Error::config(format!("{root}/{key}: this key cannot be asked for: {cause}"))
-            .hint("keys with empty parts (//), . or .. between slashes have no place here; copy the object to another key")
-    })
 }
 
 static STORES: LazyLock<Mutex<HashMap<String, Store>>> = LazyLock::new(Mutex::default);
@@ -168,6 +162,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
             let allow_http = value(&builder, "aws_allow_http").is_some_and(|said| said == "true");
             let options = options().with_allow_http(allow_http);
             let builder = builder
+                .with_http_connector(keys::Connector)
                 .with_retry(retries())
                 .with_conditional_put(S3ConditionalPut::ETagMatch);
             let store = builder
@@ -232,7 +227,10 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                 "GOOGLE_SKIP_SIGNATURE",
             ];
             let named = named.iter().any(|variable| env(variable).is_some());
-            if !(is_told || named || adc || emulator.is_some() || metadata_answers().await) {
+            // As Google's own tools have it.
+            let metadata = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
+            let metadata = metadata.iter().any(|variable| env(variable).is_some());
+            if !(is_told || named || adc || metadata || emulator.is_some() || metadata_answers().await) {
                 return Err(none_found(
                     root,
                     "GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth application-default login; for a public bucket GOOGLE_SKIP_SIGNATURE=true",
@@ -240,6 +238,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
             }
             let allow_http = emulator.is_some() || is_http_endpoint(settings);
             let builder = builder
+                .with_http_connector(keys::Connector)
                 .with_client_options(options().with_allow_http(allow_http))
                 .with_retry(retries());
             Store::of(builder.build().map_err(wrong)?)
@@ -302,6 +301,8 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                 AzureConfigKey::Token,
                 AzureConfigKey::ClientSecret,
                 AzureConfigKey::FederatedTokenFile,
+                // Of a managed identity, where it is not that of a machine.
+                AzureConfigKey::MsiEndpoint,
             ];
             let known = keys.into_iter().any(has)
                 || settings.anonymous
@@ -315,6 +316,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                 ));
             }
             let builder = builder
+                .with_http_connector(keys::Connector)
                 .with_client_options(options().with_allow_http(allow_http))
                 .with_retry(retries());
             Store::of(builder.build().map_err(wrong)?)

@@ -13,7 +13,10 @@ use object_store::{
     Error as StoreError, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions,
     PutPayload, multipart::PartId, path::Path,
 };
-use tonnage_core::error::{Error, Result};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    stop::Stop,
+};
 
 use super::{
     error::{Doing, chain, exists, of_store},
@@ -70,6 +73,7 @@ pub struct ObjectWriter {
     sent_bytes: u64,
     parts: usize,
     upload: Option<Upload>,
+    stop: Stop,
     under_way: VecDeque<Pending<object_store::Result<Option<PartId>>>>,
 }
 
@@ -104,8 +108,16 @@ impl ObjectWriter {
             sent_bytes: 0,
             parts: 0,
             upload: None,
+            stop: Stop::default(),
             under_way: VecDeque::new(),
         })
+    }
+
+    /// The same; a part is no longer waited for once `stop` is asked for, and writing is then `Cancelled`.
+    #[must_use]
+    pub fn unless(mut self, stop: Stop) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// Uploads what has been written so far, so that [`ObjectWriter::finish`] has one request left. An object that fits
@@ -184,8 +196,9 @@ impl ObjectWriter {
             Some(upload) => upload,
             None => {
                 let (store, path, uploads) = (self.store.clone(), self.path.clone(), self.uploads.clone());
-                let begun = runtime::wait(async move { begin(&*store, uploads, &path).await });
-                begun?.map_err(|cause| io::Error::other(of_store(Doing::Write, &shown, &cause)))?
+                let begun = runtime::start(async move { begin(&*store, uploads, &path).await })?;
+                self.waited_for(begun)?
+                    .map_err(|cause| io::Error::other(of_store(Doing::Write, &shown, &cause)))?
             }
         };
         // Kept before anything else can fail, so that it is taken back.
@@ -215,12 +228,22 @@ impl ObjectWriter {
         Ok(())
     }
 
+    /// What a request gives, unless it is asked to stop before: a store that stands still is asked for minutes.
+    fn waited_for<T>(&self, request: Pending<T>) -> io::Result<T> {
+        request.wait_unless(&self.stop)?.ok_or_else(|| {
+            io::Error::other(Error::new(
+                ErrorKind::Cancelled,
+                "interrupted; no file was written",
+            ))
+        })
+    }
+
     /// Waits until at most `left` parts are under way.
     fn wait_for(&mut self, left: usize) -> io::Result<()> {
         while self.under_way.len() > left
             && let Some(part) = self.under_way.pop_front()
         {
-            let sent = part.wait()?;
+            let sent = self.waited_for(part)?;
             let part = sent.map_err(|cause| io::Error::other(of_store(Doing::Write, &self.shown, &cause)))?;
             // They are waited for in the order of their numbers.
             if let (Some(Upload::ById { parts, .. }), Some(part)) = (&mut self.upload, part) {

@@ -65,7 +65,7 @@ impl BulkGet {
         self
     }
 
-    /// The keys of a file, a glob or a directory.
+    /// The keys of a file, a glob, a directory or a URL.
     #[must_use]
     pub fn keys_from(mut self, input: impl Into<String>) -> Self {
         self.keys = Keys::Files(vec![input.into()]);

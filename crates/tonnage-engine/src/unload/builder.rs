@@ -40,7 +40,8 @@ impl Unload {
         }
     }
 
-    /// The file, in the format of its ending; a directory, or a name with `{}` in it, gets a file a job.
+    /// The file or object, in the format of its ending; a directory, a URL that ends in a slash, or a name with `{}` in it gets
+    /// a file a job.
     #[must_use]
     pub fn to(mut self, path: impl Into<PathBuf>) -> Self {
         self.options.output.path = path.into();

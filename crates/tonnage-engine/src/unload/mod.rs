@@ -28,7 +28,7 @@ use tonnage_core::{
     stop::Stop,
     target::Target,
 };
-use tonnage_formats::sinks::{self, Output, Sink, create, finish_all};
+use tonnage_formats::sinks::{self, Output, Sink, create_unless, finish_all};
 
 use self::{
     files::Files,
@@ -263,7 +263,7 @@ async fn run(
     let (jobs, count) = (snapshot.readers.len(), snapshot.splits);
     let schema = snapshot.schema();
     let outputs = files.outputs(jobs);
-    let sinks = outputs.iter().map(|output| create(output, &schema));
+    let sinks = outputs.iter().map(|output| create_unless(stop, output, &schema));
     let sinks = sinks.collect::<Result<Vec<_>>>()?;
 
     let splits = Splits::new(count);

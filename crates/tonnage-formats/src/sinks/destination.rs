@@ -14,7 +14,10 @@ use std::{
 
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
-use tonnage_core::error::{Error, ErrorKind, Result};
+use tonnage_core::{
+    error::{Error, ErrorKind, Result},
+    stop::Stop,
+};
 use tonnage_places::{ObjectWriter, of_io, url_of};
 
 use super::{Output, growing::Growing};
@@ -141,11 +144,11 @@ impl Destination {
     }
 
     /// A file, an object, or whatever else has a path.
-    pub(super) fn file(output: &Output, compression: Compression) -> Result<Self> {
+    pub(super) fn file(output: &Output, compression: Compression, stop: &Stop) -> Result<Self> {
         let (path, overwrite) = (&*output.path, output.overwrite);
         let shown = path.display().to_string();
         if let Some(url) = url_of(path) {
-            let writer = ObjectWriter::create(url, overwrite)?;
+            let writer = ObjectWriter::create(url, overwrite)?.unless(stop.clone());
             let place = OutputKind::Object(Box::new(writer));
             return Self::compressed(shown, Raw::new(place, output.checksum), compression);
         }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
+    stop::Stop,
     table::nearest,
 };
 use tonnage_places::url_of;
@@ -130,13 +131,18 @@ pub fn format_named(name: &str) -> Result<Format> {
 /// Opens the output. `Config` where the ending says no format, the file exists, the directory does not, or a
 /// column's type cannot be written in the format.
 pub fn create(output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
+    create_unless(&Stop::default(), output, schema)
+}
+
+/// The same; what is written to a store is `Cancelled` once `stop` is asked for, and not only when the store answers.
+pub fn create_unless(stop: &Stop, output: &Output, schema: &SchemaRef) -> Result<Box<dyn Sink>> {
     let (format, compression) = kind(output)?;
     let open = || match output.is_stdout() {
         true => Destination::stdout(
             matches!(format, Format::Parquet | Format::Arrow) || compression != Compression::None,
             compression,
         ),
-        false => Destination::file(output, compression),
+        false => Destination::file(output, compression, stop),
     };
     match format {
         Format::Csv | Format::Tsv => {
@@ -203,7 +209,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
         overwrite: true,
         ..Output::new(path)
     };
-    let mut destination = Destination::file(&output, Compression::None)?;
+    let mut destination = Destination::file(&output, Compression::None, &Stop::default())?;
     let written = std::io::Write::write_all(&mut destination, bytes);
     written.map_err(|cause| destination.error(cause))?;
     destination.settle()?.publish()?;

@@ -31,7 +31,7 @@ use tonnage_core::{
     parse::ValueFormats,
     source::{PIPE, Source},
 };
-use tonnage_places::{File, Object};
+use tonnage_places::{File, KEPT_BYTES_MAX, Object};
 
 /// Opens what a user names as one source: paths, globs, directories, `-` for standard input. `format` is told
 /// by the files' endings where it is not given.
@@ -112,6 +112,19 @@ impl InputFile {
     }
 }
 
+/// Objects whose beginnings are asked for before they are looked at: 4 MiB of them.
+const FORESEEN: usize = 16;
+
+/// Asks for the beginnings of the files that follow the one at `at`, as all are looked at one after another: of those of
+/// stores each takes a round trip.
+pub(crate) fn foresee(files: &[InputFile], at: usize) {
+    let from = if at == 0 { 0 } else { at + FORESEEN - 1 };
+    let further = files.iter().take(at + FORESEEN).skip(from);
+    for object in further.filter_map(|file| file.object.as_ref()) {
+        object.foresee_beginning();
+    }
+}
+
 /// What a user should know of files that are objects, of each of which `bytes_max` are held. Of those that are `passed` over byte by byte a resume reads again
 /// what lies before.
 fn object_notes<'a>(
@@ -124,8 +137,9 @@ fn object_notes<'a>(
         return Vec::new();
     }
     let mut notes = vec![format!(
-        "objects are read ahead: at most {} MiB of one are held",
-        bytes_max >> 20
+        "objects are read ahead: at most {} MiB of one are held, and {} MiB of the ends of all",
+        bytes_max >> 20,
+        KEPT_BYTES_MAX >> 20
     )];
     if passed {
         notes.push("a resume reads them again from the beginning, and passes over what is loaded".to_owned());

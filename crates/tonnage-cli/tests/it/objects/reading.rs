@@ -147,7 +147,7 @@ fn what_goes_wrong_for_a_while_costs_no_row() {
             assert_same(&place, "t");
             proxy.delay(Duration::ZERO);
             for (what, after, times, fault) in PASSING {
-                let part = if file == "r.csv" { "/r.csv" } else { "/r." };
+                let part = if file == "r.csv" { "GET /r.csv" } else { "GET /r." };
                 proxy.set(&[Rule {
                     part,
                     after: *after,
@@ -171,9 +171,10 @@ fn an_object_that_changes_ends_the_load_and_never_mixes_versions() {
         for file in ["r.csv", "r.parquet", "r.arrow", "r.csv.gz"] {
             let url = bucket.url(file);
             done(&place, &bucket, &format!("unload {{db}} -t sbtest -o {url}"));
+            // It is found by two requests, for either of its ends.
             proxy.set(&[Rule {
                 part: "GET",
-                after: 1,
+                after: 2,
                 times: 1_000,
                 fault: Fault::Etag("\"another\""),
             }]);
@@ -198,7 +199,14 @@ fn an_object_that_changes_ends_the_load_and_never_mixes_versions() {
             .envs(bucket.environment_by(&proxy.url));
         command.args(["load", &url, "shop.db", "-t", "t", "--create=replace"]);
         let running = Running::start(&mut command);
-        while proxy.requests().len() < 4 {
+        // It has been found, and is being read.
+        while proxy
+            .requests()
+            .iter()
+            .filter(|line| line.starts_with("GET"))
+            .count()
+            < 4
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         bucket.put("r.csv", [text.as_slice(), b"1,1,x,y\n"].concat());
@@ -418,4 +426,53 @@ fn kills_with_resume_from_a_store_lose_and_double_nothing() {
         Running::start(&mut command).wait().expect(3);
         events.check(&database);
     }
+}
+
+#[test]
+fn what_was_looked_at_is_not_asked_for_again() {
+    let place = sbtest(20_000);
+    place.sql("CREATE TABLE t AS SELECT * FROM sbtest LIMIT 0");
+    // The other store has no names for versions, so that nothing of it can be kept.
+    let bucket = Bucket::of_moto();
+    let proxy = Faulty::before(&bucket.endpoint);
+    let asked_of = |input: &str, rows: usize| {
+        proxy.set(&[]);
+        let load = format!("load '{}' {{db}} -t t --truncate", bucket.url(input));
+        let ran = place.run_with(&load, &bucket.environment_by(&proxy.url), b"");
+        assert_eq!(ran.code, Some(0), "{input}: {}", ran.stderr);
+        assert_eq!(place.sql("SELECT count(*) FROM t"), [rows.to_string()]);
+        let requests = proxy.requests().into_iter();
+        requests.filter(|line| line.starts_with("GET") && line.contains(" bytes="))
+    };
+    for file in ["r.csv", "r.parquet", "r.arrow"] {
+        done(
+            &place,
+            &bucket,
+            &format!("unload {{db}} -t sbtest -o {}", bucket.url(file)),
+        );
+        let bytes = bucket.get(file).expect("the object").len() as u64;
+        let asked: Vec<String> = asked_of(file, 20_000).collect();
+        let mut starts = proxy.starts_asked(file);
+        starts.sort_unstable();
+        assert!(starts.windows(2).all(|two| two[0] < two[1]), "{file}: {asked:?}");
+        // The end came with the beginning.
+        assert!(
+            starts.iter().all(|start| *start < bytes - (64 << 10)),
+            "{file}: {asked:?}"
+        );
+        let ends = asked.iter().filter(|line| line.ends_with("bytes=-65536"));
+        assert_eq!(ends.count(), 1, "{file}: {asked:?}");
+    }
+    for number in 0..20 {
+        bucket.put(
+            &format!("p/{number:02}.csv"),
+            format!("id,k,c,pad\n{number},1,a,b\n"),
+        );
+    }
+    let asked: Vec<String> = asked_of("p/*.csv", 20).collect();
+    assert_eq!(
+        asked.len(),
+        20,
+        "each of many objects is asked for once: {asked:?}"
+    );
 }

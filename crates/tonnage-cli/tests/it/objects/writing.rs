@@ -326,13 +326,14 @@ fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
         assert_eq!(bucket.keys(), Vec::<String>::new());
 
         // Killed: nobody can take anything back, but nothing is seen.
-        proxy.set(&[Rule {
-            part: "partNumber=",
-            after: 0,
-            times: 1_000,
-            fault: Fault::Wait(Duration::from_secs(20)),
-        }]);
         for signal in ["kill", "interrupt"] {
+            // Longer than anything here takes, so that no part arrives before the signal. What was asked before is forgotten.
+            proxy.set(&[Rule {
+                part: "partNumber=",
+                after: 0,
+                times: 1_000,
+                fault: Fault::Wait(Duration::from_secs(3_600)),
+            }]);
             let uploads = bucket.uploads();
             let mut command = crate::process::tonnage();
             command

@@ -43,7 +43,7 @@ use super::{
     InputFile,
     columns::merge_columns,
     damage::{changed_before, guarded, has_changed},
-    not_rereadable, object_notes,
+    foresee, not_rereadable, object_notes,
     text::window::chained,
 };
 
@@ -107,7 +107,9 @@ impl ArrowSource {
         };
         let messages = Messages::open(first)?;
         let mut columns = columns_of(messages.schema());
-        for file in files.iter().skip(1).filter(|file| file.identity.is_some()) {
+        let is_read_twice = |(_, file): &(usize, &InputFile)| file.identity.is_some();
+        for (at, file) in files[1..].iter().enumerate().filter(is_read_twice) {
+            foresee(&files[1..], at);
             let others = columns_of(Messages::open(file)?.schema());
             merge_columns(&mut columns, &first.shown, &others, &file.shown)?;
         }

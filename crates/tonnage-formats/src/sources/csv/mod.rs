@@ -40,7 +40,7 @@ use self::{
     tokenise::{Fields, Idle, Record, SPAN_BYTES_MAX, Tokeniser},
 };
 use super::{
-    DifferingColumns, Format, InputFile, Scan, TextOptions,
+    DifferingColumns, Format, InputFile, Scan, TextOptions, foresee,
     infer::Guess,
     object_notes,
     text::{
@@ -179,13 +179,14 @@ impl CsvSource {
             );
             known.tokeniser = csv.tokeniser(&known.columns);
         }
-        for file in &files[1..] {
+        for (at, file) in files[1..].iter().enumerate() {
             // Columns that differ are found before the first row is loaded, where the file can be read twice.
             let is_all = scan == Scan::All;
             if is_all {
                 again(file)?;
             }
             if file.identity.is_some() && (has_header || sampled == 0 || is_all) {
+                foresee(&files[1..], at);
                 let mut window = open_window(file, &opening)?;
                 let known = csv.begin(&mut window, file)?;
                 if sampled == 0 || is_all || is_united {
@@ -337,7 +338,9 @@ impl Csv {
     /// Adds the names of further files that the first lacks, in order.
     fn unite(&mut self, files: &[InputFile], opening: &Opening) -> Result<()> {
         let mut known: HashSet<Arc<str>> = self.names.iter().cloned().collect();
-        for file in files.iter().filter(|file| file.identity.is_some()) {
+        let is_read_twice = |(_, file): &(usize, &InputFile)| file.identity.is_some();
+        for (at, file) in files.iter().enumerate().filter(is_read_twice) {
+            foresee(files, at);
             let mut window = open_window(file, opening)?;
             self.skip_lines(&mut window)?;
             for name in self.read_names(&mut window, &file.shown)?.names {

@@ -17,7 +17,7 @@ use tonnage_core::{
     source::{ReadRequest, SourceColumn},
     types::ColumnType,
 };
-use tonnage_places::File;
+use tonnage_places::{END_BYTES, File, Share};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::claims::check_footer;
@@ -34,9 +34,6 @@ const MAGIC_ENCRYPTED: &[u8; 4] = b"PARE";
 
 /// The length of the footer, then the magic.
 const TAIL_BYTES: u64 = 8;
-
-/// The end of an object that is asked for at once.
-const END_BYTES: u64 = 64 << 10;
 
 /// The most bytes that values of a fixed length may take in a block: room is made for as many as a block has rows,
 /// also where all of them are null.
@@ -222,7 +219,7 @@ fn footer_bytes(file: &File, bytes: u64, shown: &str) -> Result<Bytes> {
     }
     // Of an object both ends come at once, and most footers with them.
     let ends = vec![0..MAGIC.len() as u64, bytes.saturating_sub(END_BYTES)..bytes];
-    let file = file.positioned(ends, 1).map_err(cannot)?;
+    let file = file.positioned(ends, Share::whole()).map_err(cannot)?;
     let head = file.bytes_at(0, MAGIC.len()).map_err(cannot)?;
     let tail = file
         .bytes_at(bytes - TAIL_BYTES, TAIL_BYTES as usize)

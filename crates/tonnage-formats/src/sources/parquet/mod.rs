@@ -359,9 +359,18 @@ impl Source for ParquetSource {
         }
         let reader = match &mut self.reader {
             Some(reader) => reader,
-            None => self
-                .reader
-                .insert(BlockReader::open(file, &request, self.at.row)?),
+            None => {
+                let reader = BlockReader::open(file, &request, self.at.row)?;
+                if let Some(object) = self
+                    .files
+                    .get(self.at.file + 1)
+                    .and_then(|next| next.input.object.as_ref())
+                {
+                    object.foresee_beginning();
+                    object.foresee_end();
+                }
+                self.reader.insert(reader)
+            }
         };
         let mut read = || {
             // A block's rows fit 32 bits, as was checked when they were requested.

@@ -2,6 +2,7 @@
 
 use std::{
     io::BufReader,
+    ops::Range,
     sync::{Arc, Mutex},
 };
 
@@ -18,7 +19,7 @@ use parquet::{
     schema::types::ColumnDescPtr,
 };
 use tonnage_core::sync::Lock;
-use tonnage_places::{File, Positioned, ReadFrom};
+use tonnage_places::{File, Positioned, ReadFrom, Share};
 
 use super::claims::{PAGE_BYTES_MAX, PageHead, check_deltas};
 
@@ -28,8 +29,26 @@ pub(super) struct Groups {
     pub metadata: Arc<ParquetMetaData>,
     /// Their numbers, ascending.
     pub groups: Vec<usize>,
-    /// Columns that are read at once.
+    /// Columns that are read at once, and the bytes of all of them.
     pub columns: usize,
+    pub bytes: u64,
+}
+
+impl Groups {
+    /// Where the chunks of a column lie, group by group.
+    fn ranges(&self, column: usize) -> Vec<Range<u64>> {
+        let ranges = self.row_groups().map(|group| {
+            let (offset, bytes) = group.column(column).byte_range();
+            offset..offset.saturating_add(bytes)
+        });
+        ranges.collect()
+    }
+
+    /// The bytes of a column in all groups.
+    pub fn bytes_of(&self, column: usize) -> u64 {
+        let ranges = self.ranges(column).into_iter();
+        ranges.fold(0, |sum, range| sum.saturating_add(range.end - range.start))
+    }
 }
 
 impl RowGroups for Groups {
@@ -39,12 +58,9 @@ impl RowGroups for Groups {
     }
 
     fn column_chunks(&self, column: usize) -> ParquetResult<Box<dyn PageIterator>> {
-        let ranges = self.row_groups().map(|group| {
-            let (offset, bytes) = group.column(column).byte_range();
-            offset..offset.saturating_add(bytes)
-        });
+        let share = Share::of(self.bytes_of(column), self.bytes, self.columns);
         Ok(Box::new(Chunks {
-            file: Arc::new(self.file.positioned(ranges.collect(), self.columns)?),
+            file: Arc::new(self.file.positioned(self.ranges(column), share)?),
             metadata: self.metadata.clone(),
             groups: self.groups.clone().into_iter(),
             column,

@@ -261,12 +261,17 @@ impl RowReader {
                 }
             }
             let leaves = 0..metadata.parquet_schema().num_columns();
-            let groups = Groups {
+            let leaves: Vec<usize> = leaves.filter(|leaf| mask.leaf_included(*leaf)).collect();
+            let mut groups = Groups {
                 file: open,
                 metadata: metadata.metadata().clone(),
                 groups,
-                columns: leaves.filter(|leaf| mask.leaf_included(*leaf)).count(),
+                columns: leaves.len(),
+                bytes: 0,
             };
+            groups.bytes = leaves
+                .iter()
+                .fold(0, |sum, leaf| groups.bytes_of(*leaf).saturating_add(sum));
             // Fewer rows than a row group has, and than a block has.
             let passed = (start.row - skipped) as usize;
             let rows = groups.num_rows();

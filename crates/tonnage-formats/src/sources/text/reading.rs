@@ -149,6 +149,9 @@ impl<F: TextFormat> TextSource<F> {
         let mut window = open_window(file, &self.opening)?;
         window.follows(before);
         let known = self.format.begin(&mut window, file)?;
+        if let Some(next) = self.files.get(index + 1).and_then(|next| next.object.as_ref()) {
+            next.foresee_beginning();
+        }
         Ok(OpenFile::new(index, window, known))
     }
 
