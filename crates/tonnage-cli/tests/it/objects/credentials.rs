@@ -1,7 +1,10 @@
 //! Credentials as people have them. s3s checks each signature, so what is read proves that the right key was used. Servers of
 //! containers' and instances' roles are scripted: they are plain HTTP with answers that never vary.
 
+use std::process::Command;
+
 use super::{
+    clouds::Google,
     faulty::{Fault, Faulty, Rule},
     stores::{Bucket, KEY, SECRET},
 };
@@ -220,4 +223,156 @@ fn credentials_that_cannot_be_got_are_said_with_what_to_do() {
         assert!(says, "{error}: {}", ran.stderr);
     }
     assert_eq!(stage.place.sql("SELECT count(*) FROM t"), ["0"]);
+}
+
+#[test]
+fn what_everybody_may_read_needs_no_credentials() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    let bucket = Bucket::of_moto();
+    bucket.publish("open.csv", "a\n1\n");
+    bucket.put("closed.csv", "a\n2\n");
+    let proxy = Faulty::before(&bucket.endpoint);
+    let variables = [
+        ("AWS_ENDPOINT_URL", proxy.url.as_str()),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    let anonymous = [&variables[..], &[("AWS_SKIP_SIGNATURE", "true")]].concat();
+    place.write(
+        "targets.toml",
+        format!("[lake]\nurl = \"{}\"\nanonymous = true\n", bucket.url("")),
+    );
+    for (input, variables) in [
+        (bucket.url("open.csv"), anonymous.as_slice()),
+        (bucket.url("o*.csv"), anonymous.as_slice()),
+        ("@lake/open.csv".to_owned(), variables.as_slice()),
+    ] {
+        let ran = place.run_with(&format!("load '{input}' {{db}} -t t"), variables, b"");
+        assert_eq!(ran.code, Some(0), "{input}: {}", ran.stderr);
+        assert_eq!(place.sql("SELECT a FROM t; DELETE FROM t"), ["1"], "{input}");
+    }
+    assert_eq!(proxy.signed(), Vec::<String>::new());
+    let closed = format!("load {} {{db}} -t t", bucket.url("closed.csv"));
+    let ran = place.run_with(&closed, &anonymous, b"");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let says = ran.stderr.contains("access is denied") && ran.stderr.contains("hint: ");
+    assert!(says, "{}", ran.stderr);
+}
+
+#[test]
+fn google_gives_tokens_to_machines_and_takes_those_of_service_accounts() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    let google = Google::start();
+    google.put("r.csv", b"a\n1\n".to_vec());
+    place.write(
+        "targets.toml",
+        format!(
+            "[lake]\nurl = \"gs://lake\"\nendpoint = \"{}\"\n",
+            google.proxy.url
+        ),
+    );
+    let loads = |variable: (&str, &str)| {
+        google.proxy.set(&[]);
+        let ran = place.run_with("load @lake/r.csv {db} -t t -vv", &[variable], b"");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        assert_eq!(place.sql("SELECT a FROM t; DELETE FROM t"), ["1"]);
+        let tokens = google.proxy.signed();
+        assert!(!tokens.is_empty(), "each request has a token");
+        for token in &tokens {
+            assert!(
+                !ran.stderr.contains(token) && !ran.stdout.contains(token),
+                "{}",
+                ran.stderr
+            );
+        }
+        tokens
+    };
+    // A machine's.
+    let roles = Faulty::before(&google.proxy.url);
+    roles.set(&[answer(
+        "GET /computeMetadata/v1/instance/service-accounts/default/token",
+        r#"{"access_token": "of-a-machine", "expires_in": 3600, "token_type": "Bearer"}"#,
+    )]);
+    let host = roles.url.trim_start_matches("http://");
+    let tokens = loads(("GCE_METADATA_HOST", host));
+    assert!(tokens.iter().all(|token| token == "of-a-machine"), "{tokens:?}");
+    // A service account signs its own: three parts in base64.
+    let key = Command::new("openssl")
+        .args(["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"])
+        .output()
+        .expect("openssl runs");
+    let key = String::from_utf8(key.stdout).expect("text");
+    let account = serde_json::json!({
+        "type": "service_account", "project_id": "p", "private_key_id": "1", "private_key": key,
+        "client_email": "reader@p.iam.gserviceaccount.com", "client_id": "1",
+    });
+    place.write("account.json", account.to_string());
+    let path = place.path("account.json").display().to_string();
+    let tokens = loads(("GOOGLE_APPLICATION_CREDENTIALS", &path));
+    assert!(
+        tokens
+            .iter()
+            .all(|token| token.starts_with("ey") && token.split('.').count() == 3),
+        "{tokens:?}"
+    );
+}
+
+/// Azurite takes tokens over TLS only and checks none of them, so that all that can be seen is that the right one was got
+/// and sent.
+#[test]
+fn azure_is_shown_the_token_of_an_identity() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    let azure = variable("TONNAGE_TEST_AZURE_URL");
+    let (server, account) = azure.rsplit_once('/').expect("the account is in the URL");
+    let (proxy, roles) = (Faulty::before(server), Faulty::before(server));
+    place.write(
+        "targets.toml",
+        format!(
+            "[lake]\nurl = \"az://lake\"\nendpoint = \"{}/{account}\"\naccount = \"{account}\"\n",
+            proxy.url
+        ),
+    );
+    roles.set(&[
+        answer(
+            "GET /identity resource=https",
+            r#"{"access_token": "of-an-identity", "expires_on": "4102444800", "expires_in": "3600", "not_before": "0",
+                "resource": "https://storage.azure.com", "token_type": "Bearer"}"#,
+        ),
+        answer(
+            "POST /tenant/oauth2/v2.0/token",
+            r#"{"access_token": "of-an-application", "expires_in": 3600, "token_type": "Bearer"}"#,
+        ),
+    ]);
+    let identity = format!("{}/identity", roles.url);
+    for (variables, token) in [
+        (
+            vec![
+                ("IDENTITY_ENDPOINT", identity.as_str()),
+                ("IDENTITY_HEADER", "of-the-server"),
+            ],
+            "of-an-identity",
+        ),
+        (
+            vec![
+                ("AZURE_CLIENT_ID", "reader"),
+                ("AZURE_CLIENT_SECRET", "of-a-client"),
+                ("AZURE_TENANT_ID", "tenant"),
+                ("AZURE_AUTHORITY_HOST", roles.url.as_str()),
+            ],
+            "of-an-application",
+        ),
+    ] {
+        proxy.set(&[]);
+        let ran = place.run_with("load @lake/r.csv {db} -t t -vv", &variables, b"");
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+        let sent = proxy.signed();
+        assert!(
+            !sent.is_empty() && sent.iter().all(|sent| sent == token),
+            "{sent:?}: {}",
+            ran.stderr
+        );
+        for secret in [token, "of-the-server", "of-a-client"] {
+            assert!(!ran.stderr.contains(secret), "{}", ran.stderr);
+        }
+    }
 }

@@ -109,7 +109,7 @@ impl Faulty {
         self.state.lock().expect("a lock").requests.clone()
     }
 
-    /// The keys with which requests to S3 were signed, and the tokens behind them.
+    /// The keys with which requests to S3 were signed, and the tokens behind them; of other stores the tokens.
     pub fn signed(&self) -> Vec<String> {
         self.state.lock().expect("a lock").signed.clone()
     }
@@ -184,13 +184,16 @@ async fn answer(
     let uri = format!("http://{to}{path}");
     let (fault, delay) = met(&state, &line);
     let header = |name: &str| request.headers().get(name)?.to_str().ok();
-    if let Some(key) =
-        header("authorization").and_then(|signed| signed.split_once("Credential=")?.1.split('/').next())
-    {
-        let token = header("x-amz-security-token").unwrap_or_default();
-        let signed = format!("{key} {token}");
-        state.lock().expect("a lock").signed.push(signed);
-    }
+    let authorization = header("authorization").unwrap_or_default();
+    let key = authorization.split_once("Credential=");
+    let key = key.and_then(|(_, signed)| signed.split('/').next());
+    let token = header("x-amz-security-token").unwrap_or_default();
+    let signed = match (key, authorization.strip_prefix("Bearer ")) {
+        (Some(key), _) => Some(format!("{key} {token}")),
+        (None, Some(bearer)) => Some(bearer.to_owned()),
+        (None, None) => None,
+    };
+    state.lock().expect("a lock").signed.extend(signed);
     let (mut parts, body) = request.into_parts();
     // What is uploaded is taken first: a server that answers before may reset the connection.
     let body = body.collect().await.map_err(io::Error::other)?.to_bytes();

@@ -5,6 +5,7 @@ mod credentials;
 mod faulty;
 mod http;
 mod many;
+mod names;
 mod reading;
 mod stores;
 mod writing;

@@ -9,9 +9,9 @@ use std::{
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::Request;
+use hyper::{Request, http::request::Builder};
 use hyper_util::{
-    client::legacy::Client,
+    client::legacy::Client as HttpClient,
     rt::{TokioExecutor, TokioIo},
     server::conn::auto,
 };
@@ -108,6 +108,14 @@ impl Bucket {
         }
     }
 
+    /// Puts an object that everybody may read. Of moto only: the other one has nothing that is public.
+    pub fn publish(&self, key: &str, bytes: &str) {
+        let uri = format!("{}/{}/{key}", self.endpoint, self.name);
+        let request = Request::builder().method("PUT").uri(uri);
+        let request = request.header("x-amz-acl", "public-read");
+        assert_eq!(sent(request, bytes.as_bytes().to_vec()).0, 200, "{key} is put");
+    }
+
     /// The bytes of an object; none where there is none.
     pub fn get(&self, key: &str) -> Option<Vec<u8>> {
         match &self.files {
@@ -177,12 +185,18 @@ impl Bucket {
 
 /// What a server answers.
 pub fn asked(method: &str, uri: &str, bytes: Vec<u8>) -> (u16, Vec<u8>) {
+    sent(Request::builder().method(method).uri(uri), bytes)
+}
+
+fn sent(request: Builder, bytes: Vec<u8>) -> (u16, Vec<u8>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let request = Request::builder().method(method).uri(uri);
+        let client = HttpClient::builder(TokioExecutor::new()).build_http();
         // Whoever says nothing of himself sees of S3 what is public only; Azure would take it for a signature.
-        let request = match uri.contains("comp=list") {
+        let is_azure = request
+            .uri_ref()
+            .is_some_and(|uri| uri.to_string().contains("comp=list"));
+        let request = match is_azure {
             true => request,
             false => request.header(
                 "authorization",
