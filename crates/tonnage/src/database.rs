@@ -11,6 +11,23 @@ use crate::targets;
 ///
 /// `db.load("orders/*.parquet").table("orders").upsert(["id"]).run().await?`,
 /// `db.unload("orders").to("orders.parquet").run().await?`.
+///
+/// A URL stands wherever a file may be named: `s3://`, `gs://` and `az://`, and for what is read `https://`. Credentials and
+/// endpoints are those of the environment, as the tools of each cloud find them; `docs/objects.md` names them.
+///
+/// ```no_run
+/// # async fn example() -> tonnage::Result<()> {
+/// let db = tonnage::Database::connect("postgresql://app@db/shop").await?;
+/// db.load("s3://lake/orders/2026-*/*.parquet").table("orders").upsert(["id"]).new_files().run().await?;
+/// db.exec("update stock set quantity = quantity - :sold where id = :id")
+///     .from("https://example.org/sold.csv.gz")
+///     .touches(["id"])
+///     .run()
+///     .await?;
+/// db.unload("orders").to("gs://export/orders/").manifest().run().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Database(Connected);
 

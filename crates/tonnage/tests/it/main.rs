@@ -10,6 +10,8 @@ mod gets;
 mod ledger_model;
 #[cfg(feature = "mysql")]
 mod mysql;
+#[cfg(feature = "sqlite")]
+mod objects;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod oddities;
 #[cfg(feature = "postgres")]
