@@ -238,8 +238,8 @@ fn all_that_stands_against_a_table_is_said_at_once() {
 
 /// Rows of which the last but one tells that the first ones have misled.
 fn misleading() -> String {
-    let rows: String = (1..=20_000).map(|n| format!("{n},{n}\n")).collect();
-    format!("id,code\n{rows}20001,x7\n20002,8\n")
+    let rows: String = (1..=30_000).map(|n| format!("{n},{n}\n")).collect();
+    format!("id,code\n{rows}30001,x7\n30002,8\n")
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn a_type_that_the_first_rows_suggest_is_put_right_by_the_command_that_is_named(
         let ran = place.run(&format!("{load} --create --scan sample"));
         assert_eq!(ran.code, Some(1), "{}", ran.stderr);
         assert!(
-            ran.stderr.contains("rows.csv row 20001, column 'code'"),
+            ran.stderr.contains("rows.csv row 30001, column 'code'"),
             "{}",
             ran.stderr
         );
@@ -269,7 +269,7 @@ fn a_type_that_the_first_rows_suggest_is_put_right_by_the_command_that_is_named(
         for set_right in ["--create=replace --scan all", "--create=replace --type code=text"] {
             let ran = place.run(&format!("{load} {set_right}"));
             assert_eq!(ran.code, Some(0), "{database:?} {set_right}: {}", ran.stderr);
-            assert_eq!(place.sql("SELECT count(*), min(code) FROM made"), ["20002|1"]);
+            assert_eq!(place.sql("SELECT count(*), min(code) FROM made"), ["30002|1"]);
             let runs = place.run("runs {db}");
             assert!(!runs.stdout.contains("unfinished"), "{}", runs.stdout);
         }
@@ -279,7 +279,7 @@ fn a_type_that_the_first_rows_suggest_is_put_right_by_the_command_that_is_named(
             misleading().as_bytes(),
         );
         assert_eq!(ran.code, Some(2), "{}", ran.stderr);
-        assert_eq!(place.sql("SELECT count(*) FROM made"), ["20002"]);
+        assert_eq!(place.sql("SELECT count(*) FROM made"), ["30002"]);
     }
 }
 

@@ -108,6 +108,8 @@ pub struct ByteStream {
     object: Option<Object>,
     /// A step was put behind decompression.
     mapped: bool,
+    /// What there is to say of what is read.
+    note: Option<String>,
 }
 
 /// What was taken from a file so far, as it lies on the disk.
@@ -176,6 +178,7 @@ impl ByteStream {
             reader: read,
             taken: taken.clone(),
         };
+        let mut note = None;
         let (reader, compression): (Box<dyn Read + Send>, _) = match member {
             Some(member) => {
                 let buffered = BufReader::with_capacity(COMPRESSED_READ_BYTES, counted);
@@ -187,7 +190,8 @@ impl ByteStream {
                     let damaged = Error::input(format!("{shown}: the Excel file is damaged: {said}"));
                     Err(damaged.hint("open it and save it again, or save it as CSV"))
                 })?;
-                (Box::new(Cursor::new(text)), Compression::Excel)
+                note = text.note;
+                (Box::new(Cursor::new(text.text)), Compression::Excel)
             }
             None => return Self::of_reader(shown.clone(), counted.reader),
         };
@@ -199,6 +203,7 @@ impl ByteStream {
             file: None,
             object: None,
             mapped: false,
+            note,
         })
     }
 
@@ -244,6 +249,7 @@ impl ByteStream {
             file: None,
             object: None,
             mapped: false,
+            note: None,
         })
     }
 
@@ -255,6 +261,11 @@ impl ByteStream {
     /// The file, as the user named it.
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// What there is to say of what is read of the file.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// How the file is compressed.

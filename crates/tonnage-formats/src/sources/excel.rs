@@ -38,9 +38,18 @@ pub(super) fn is_excel(start: &[u8], shown: &str) -> bool {
     start.starts_with(OLD_MAGIC) || (start.starts_with(ZIP_MAGIC) && is_named)
 }
 
-/// The text of `sheet`, or of the first one, of a file whose bytes `reader` reads. `Input` for a file that is damaged or
-/// larger than the bounds, `Config` for a sheet that is not there.
-pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>) -> Result<Vec<u8>> {
+/// A sheet as text.
+#[derive(Debug)]
+pub(super) struct Sheet {
+    /// CSV.
+    pub text: Vec<u8>,
+    /// What there is to say of which sheet it is.
+    pub note: Option<String>,
+}
+
+/// The text of `sheet`, or of the first one that has a value, of a file whose bytes `reader` reads. `Input` for a file that
+/// is damaged or larger than the bounds, `Config` for a sheet that is not there.
+pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>) -> Result<Sheet> {
     let unread = |why: String| {
         Error::input(format!("{shown}: cannot be read as an Excel file: {why}"))
             .hint("is it whole, and not encrypted? open it and save it again, or save it as CSV")
@@ -62,10 +71,7 @@ pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>)
     if bytes.starts_with(ZIP_MAGIC) {
         let archive = zip::ZipArchive::new(Cursor::new(&bytes[..]))
             .map_err(|cause| unread(cause.to_string()).caused_by(cause))?;
-        if archive
-            .decompressed_size()
-            .is_none_or(|size| size > u128::from(UNPACKED_BYTES_MAX))
-        {
+        if unpacked_bytes(archive).is_none_or(|bytes| bytes > UNPACKED_BYTES_MAX) {
             return Err(too_large(UNPACKED_BYTES_MAX));
         }
     }
@@ -73,10 +79,29 @@ pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>)
     let mut book = open_workbook_auto_from_rs(Cursor::new(bytes))
         .map_err(|cause| unread(cause.to_string()).caused_by(cause))?;
     let names = book.sheet_names();
+    let mut range_of = |name: &str| {
+        book.worksheet_range(name)
+            .map_err(|cause| unread(format!("sheet '{name}': {cause}")).caused_by(cause))
+    };
     let name = match sheet {
-        None => names
-            .first()
-            .ok_or_else(|| unread("it has no sheet".to_owned()))?,
+        None => {
+            let first = names
+                .first()
+                .ok_or_else(|| unread("it has no sheet".to_owned()))?;
+            for name in &names {
+                let range = range_of(name)?;
+                if !range.is_empty() {
+                    let note = format!(
+                        "sheet '{name}' of {shown} is read, those before it are empty; --sheet names another"
+                    );
+                    return Ok(Sheet {
+                        text: csv_of(&range),
+                        note: (name != first).then_some(note),
+                    });
+                }
+            }
+            first
+        }
         Some(wanted) => names.iter().find(|name| *name == wanted).ok_or_else(|| {
             let near = nearest(wanted, names.iter().map(String::as_str));
             let listed = if near.is_empty() {
@@ -87,10 +112,19 @@ pub(super) fn text(shown: &Arc<str>, mut reader: impl Read, sheet: Option<&str>)
             Error::config(format!("{shown} has no sheet '{wanted}'")).hint(format!("there is {listed}"))
         })?,
     };
-    let range = book
-        .worksheet_range(name)
-        .map_err(|cause| unread(format!("sheet '{name}': {cause}")).caused_by(cause))?;
-    Ok(csv_of(&range))
+    Ok(Sheet {
+        text: csv_of(&range_of(name)?),
+        note: None,
+    })
+}
+
+/// What the parts of an archive have without compression, by its directory; none where that is damaged. The library's own
+/// sum has none either for parts with sizes behind them, as Google Sheets and others write all of theirs.
+fn unpacked_bytes(mut archive: zip::ZipArchive<Cursor<&[u8]>>) -> Option<u64> {
+    let parts = 0..archive.len();
+    parts
+        .map(|part| archive.by_index_raw(part).ok().map(|part| part.size()))
+        .try_fold(0u64, |bytes, part| bytes.checked_add(part?))
 }
 
 fn csv_of(range: &Range<Data>) -> Vec<u8> {

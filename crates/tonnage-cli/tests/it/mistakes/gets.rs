@@ -93,10 +93,10 @@ pub(super) const MISTAKES: &[Mistake] = &[
     },
     Mistake {
         name: "keys without a header",
-        files: &[("wanted.csv", "1,x\n1,y\n")],
+        files: &[("wanted.csv", "a7,x\na8,y\n")],
         arguments: "get {db} --keys wanted.csv -t lines",
         says: "error: wanted.csv has no column 'order_id' of the key (order_id, line) of lines\n\
-               hint: its columns are 1, x; where the first line is a key and not names, --keys-no-header\n",
+               hint: its columns are a7, x; where the first line is a key and not names, --keys-no-header\n",
         ..GET
     },
     Mistake {

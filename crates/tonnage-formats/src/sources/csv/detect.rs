@@ -6,15 +6,15 @@
 //!   is wrong with them.
 //! - What was found is said: each finding is a note of the plan, with the option that reads the file otherwise.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{borrow::Cow, cmp::Reverse, collections::HashMap};
 
 use memchr::{memchr, memchr_iter};
 
 use super::{
     dialect::{Dialect, Lenient, Quoting},
-    tokenise::{Fields, Flaw, Idle, Record, Tokeniser},
+    tokenise::{Fields, Flaw, Idle, Record, Span, Tokeniser},
 };
-use crate::sources::{TextOptions, infer::Guess};
+use crate::sources::{TextOptions, infer::Guess, text::blanks::split_by_blanks};
 
 /// Bytes that are looked at.
 pub(super) const SAMPLE_BYTES: usize = 256 << 10;
@@ -27,6 +27,13 @@ const PREAMBLE_LINES_MAX: usize = 50;
 
 /// Rows by which a header is told from a row.
 const HEADER_ROWS: usize = 100;
+
+/// Of records that blanks separate: the fewest fields, and the fewest records, that are no text of a few words.
+const BLANKS_WIDTH_MIN: usize = 3;
+const BLANKS_RECORDS_MIN: usize = 3;
+
+/// Fields with a space before them by which spaces behind delimiters are told.
+const SPACED_FIELDS_MIN: usize = 3;
 
 /// Numbers that are years more often than values: `country,2019,2020` is a header, and so may `2019,2020` be.
 const YEARS: std::ops::RangeInclusive<f64> = 1800.0..=2100.0;
@@ -49,6 +56,10 @@ pub(super) struct Found {
     pub unquoted: bool,
     /// Carriage returns outside of quotes are characters, or belong to a line end.
     pub returns: bool,
+    /// Runs of spaces and tabs separate fields; each is made a tab.
+    pub blanks: bool,
+    /// Spaces behind delimiters mean nothing, nor do others around unquoted fields.
+    pub trim: bool,
     /// Lines before the header.
     pub skip: u64,
     /// There is no header: the first record is a row.
@@ -73,29 +84,57 @@ pub(super) enum HeaderWidth {
     RowNames,
 }
 
-/// What `text`, the beginning of a file behind lines that are skipped, shows beyond the options. `whole`: the file ends
-/// with it.
-pub(super) fn detect(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Found {
-    let mut found = reading(text, whole, dialect, options);
-    found.headerless = options.header
-        && found.skip == 0
-        && found.header == HeaderWidth::Equal
-        && lacks_header(text, whole, &found.applied(dialect));
+/// The beginning of a file, behind lines that are skipped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample<'a> {
+    pub text: &'a [u8],
+    /// The file ends with it.
+    pub whole: bool,
+    /// The file can be opened again, to be read with its blanks made tabs.
+    pub rereadable: bool,
+}
+
+/// What a sample shows beyond the options.
+pub(super) fn detect(sample: Sample<'_>, dialect: &Dialect, options: &TextOptions) -> Found {
+    let Sample { text, whole, .. } = sample;
+    let delimited = reading(text, whole, dialect, options);
+    let by_blanks = match sample.rereadable && options.delimiter.is_none() && !delimited.is_perfect() {
+        true => Reading::by_blanks(text, whole, dialect, options),
+        false => None,
+    };
+    let mut found = by_blanks.unwrap_or(delimited).found;
+    let dialect = found.applied(dialect);
+    let split = match found.blanks {
+        true => Cow::Owned(split_by_blanks(text, dialect.quote)),
+        false => Cow::Borrowed(text),
+    };
+    let rows = behind_lines(&split, found.skip);
+    found.trim = !dialect.trim && !found.blanks && has_spaces_behind_delimiters(rows, whole, &dialect);
+    found.headerless =
+        options.header && found.header == HeaderWidth::Equal && lacks_header(rows, whole, &dialect);
     found
 }
 
-fn reading(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Found {
+/// What follows so many lines.
+fn behind_lines(mut text: &[u8], lines: u64) -> &[u8] {
+    for _ in 0..lines {
+        text = &text[memchr(b'\n', text).map_or(text.len(), |end| end + 1)..];
+    }
+    text
+}
+
+fn reading(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Reading {
     let plain = Reading::without_titles(text, whole, dialect, options);
     if plain.is_perfect() {
         // Titles may have as many fields as rows.
         let behind_titles = Reading::of(text, whole, dialect, options, Found::default());
         return match behind_titles.is_perfect() {
-            true => behind_titles.found,
-            false => plain.found,
+            true => behind_titles,
+            false => plain,
         };
     }
     if plain.width <= 1 && plain.fits == plain.records && !has_other_delimiter(text, dialect) {
-        return plain.found;
+        return plain;
     }
     let delimiters: Vec<u8> = match options.delimiter {
         Some(delimiter) => vec![delimiter],
@@ -117,7 +156,7 @@ fn reading(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -
             }
         }
     }
-    best.unwrap_or(plain).found
+    best.unwrap_or(plain)
 }
 
 /// The readings of quotes and carriage returns that the text gives reason to try, plainest first.
@@ -210,6 +249,7 @@ enum RowNames {
 }
 
 /// A record of the sample.
+#[derive(Debug, Clone, Copy)]
 struct Seen {
     start: usize,
     /// None for a bad one.
@@ -224,6 +264,7 @@ impl Reading {
     fn of(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions, mut found: Found) -> Self {
         let dialect = found.applied(dialect);
         let records = records(text, whole, &dialect);
+        let records = without_comments(text, &records, &dialect);
         let mut first = 0;
         if options.header && options.skip.is_none() {
             first = preamble(text, &records, commonest(&records), &dialect);
@@ -232,6 +273,26 @@ impl Reading {
             }
         }
         Self::of_records(&records[first..], options, found, RowNames::Taken)
+    }
+
+    /// The sample with each run of blanks for a delimiter, if that reads all of it: several fields in every record, numbers
+    /// in a column, and more than text of a few words has.
+    fn by_blanks(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -> Option<Self> {
+        let text = split_by_blanks(text, dialect.quote);
+        let found = Found {
+            delimiter: Some(b'\t'),
+            blanks: true,
+            ..Found::default()
+        };
+        let reading = Self::of(&text, whole, dialect, options, found);
+        let dialect = reading.found.applied(dialect);
+        let rows = records(behind_lines(&text, reading.found.skip), whole, &dialect);
+        let is_table = reading.is_perfect()
+            && reading.width >= BLANKS_WIDTH_MIN
+            && reading.found.header == HeaderWidth::Equal
+            && rows.len() >= BLANKS_RECORDS_MIN;
+        let rows_text = behind_lines(&text, reading.found.skip);
+        (is_table && are_typed(rows_text, &rows[1..], reading.width, &dialect)).then_some(reading)
     }
 
     /// The sample under the options alone.
@@ -274,7 +335,11 @@ impl Reading {
         }
         match plain.width {
             0 | 1 => share(self) >= 0.9,
-            _ if self.found.delimiter.is_some() => self.fits == self.records && share(plain) < 0.9,
+            // By a comma the rows may have one number of fields, that are halves of decimals, and only the header another.
+            _ if self.found.delimiter.is_some() => {
+                let is_worse = share(plain) < 0.9 || !plain.header_fits;
+                (self.fits == self.records && is_worse) || (share(self) >= 0.98 && share(plain) < 0.5)
+            }
             _ => share(self) > share(plain),
         }
     }
@@ -318,6 +383,8 @@ impl Found {
             },
             escape: self.escape.or(dialect.escape),
             quoting: self.quoting,
+            trim: self.trim || dialect.trim,
+            blanks: self.blanks,
             lenient: Lenient {
                 returns: self.returns,
                 ..dialect.lenient
@@ -329,7 +396,12 @@ impl Found {
     /// What there is to say of it, a sentence each.
     pub fn notes(&self, shown: &str) -> Vec<String> {
         let mut notes = Vec::new();
-        if let Some(delimiter) = self.delimiter {
+        if self.blanks {
+            notes.push(format!(
+                "spaces and tabs separate the fields of {shown}, however many there are, by its first 256 KiB; --delimiter \
+                 says otherwise"
+            ));
+        } else if let Some(delimiter) = self.delimiter {
             notes.push(format!(
                 "'{}' separates the fields of {shown}, by its first 256 KiB; --delimiter says otherwise",
                 char::from(delimiter).escape_default()
@@ -367,10 +439,15 @@ impl Found {
                  with it; --format csv refuses such rows"
             ));
         }
+        if self.trim {
+            notes.push(format!(
+                "spaces behind delimiters, and around fields without quotes, mean nothing in {shown}; --format csv keeps them"
+            ));
+        }
         if self.headerless {
             notes.push(format!(
-                "the first line of {shown} has only values and is read as a row: the columns are c1, c2 .., --columns \
-                 names them, --format csv takes the line for names"
+                "{shown} has no header, its first line is of the kinds of the rows and is read as one: the columns are c1, \
+                 c2 .., --columns names them, --format csv takes the line for names"
             ));
         }
         match self.skip {
@@ -442,6 +519,40 @@ fn records(text: &[u8], whole: bool, dialect: &Dialect) -> Vec<Seen> {
     records
 }
 
+/// The records without lines among them that begin with `#` and do not have the fields of the others: comments.
+fn without_comments<'a>(text: &[u8], records: &'a [Seen], dialect: &Dialect) -> Cow<'a, [Seen]> {
+    let width = commonest(records);
+    let is_comment = |record: &Seen| text[record.start..].starts_with(b"#") && record.width != Some(width);
+    let may_be = dialect.comment.is_none() && dialect.delimiter != b'#' && width > 1;
+    match may_be && records.iter().skip(1).any(is_comment) {
+        true => {
+            let (first, rows) = records.split_at(1);
+            let rows = rows.iter().filter(|record| !is_comment(record));
+            Cow::Owned(first.iter().chain(rows).copied().collect())
+        }
+        false => Cow::Borrowed(records),
+    }
+}
+
+/// Whether spaces are behind all delimiters: `1, x, 2`. One field in twenty may be without.
+fn has_spaces_behind_delimiters(text: &[u8], whole: bool, dialect: &Dialect) -> bool {
+    let (mut fields, mut with, mut without) = (Fields::default(), 0, 0);
+    for record in records(text, whole, dialect).iter().take(HEADER_ROWS) {
+        fields.clear();
+        let line = &text[record.start..];
+        if let Record::Good { .. } = Tokeniser::new(dialect, None).record(line, 0, true, &mut fields) {
+            for span in fields.spans.iter().skip(1).filter(|span| !span.is_quoted()) {
+                match fields.bytes(*span, line) {
+                    [] => {}
+                    [b' ', ..] => with += 1,
+                    _ => without += 1,
+                }
+            }
+        }
+    }
+    with >= SPACED_FIELDS_MIN && without * 20 <= with
+}
+
 /// The number of fields that most records have; of equals the larger one.
 fn commonest(records: &[Seen]) -> usize {
     let mut counts: HashMap<usize, usize> = HashMap::new();
@@ -490,7 +601,8 @@ fn preamble(text: &[u8], records: &[Seen], width: usize, dialect: &Dialect) -> u
     let line = &text[header.start..];
     let is_header = is_header(line, dialect)
         || (comments == first && titles == 0)
-        || (is_apart && begins_as_header(line, dialect));
+        || (is_apart && begins_as_header(line, dialect))
+        || (titles > 0 && fitting == behind.len() && fields_are_values(line, behind, text, dialect));
     if is_told && is_header { first } else { 0 }
 }
 
@@ -566,53 +678,135 @@ fn begins_as_header(text: &[u8], dialect: &Dialect) -> bool {
     fields.len() > 1 && fields.iter().take(2).all(is_name)
 }
 
-/// Whether the first record is a row: all of it are numbers, dates or truth values, as are all values of each column behind
-/// it. Years may be names.
+/// Whether the first record is a row.
 fn lacks_header(text: &[u8], whole: bool, dialect: &Dialect) -> bool {
     let records = records(text, whole, dialect);
+    let Some(first) = records.first() else {
+        return false;
+    };
+    fields_are_values(&text[first.start..], &records, text, dialect)
+}
+
+/// Whether the first of `records`, which is at `line`, is a row: where columns behind it are numbers, dates or the like, it
+/// has such values too. Names may be numbers as well: years, or such as go on by the same step; and what is in quotes where
+/// the values of its column are not, is a name.
+fn fields_are_values(line: &[u8], records: &[Seen], text: &[u8], dialect: &Dialect) -> bool {
     let Some((first, rows)) = records.split_first() else {
         return false;
     };
-    let fields = first_fields(&text[first.start..], dialect);
-    let has_sign =
-        |field: &String| field.starts_with(|sign: char| sign.is_ascii_digit() || "+-.".contains(sign));
-    let is_year = |field: &String| field.parse::<f64>().is_ok_and(|year| YEARS.contains(&year));
-    if rows.is_empty() || !fields.iter().all(has_sign) || fields.iter().all(is_year) {
+    let names = first_cells(line, dialect);
+    // A column of row names has none.
+    if names.first().is_none_or(|name| name.text.is_empty()) {
         return false;
     }
-    let value = |field: &String| Some(field.clone()).filter(|field| !field.is_empty());
-    let mut guesses = vec![Guess::default(); fields.len()];
-    for (guess, field) in guesses.iter_mut().zip(&fields) {
-        guess.see(value(field).as_ref().map(String::as_bytes));
-    }
-    if !guesses.iter().all(Guess::is_typed) {
-        return false;
-    }
+    let mut columns = vec![Column::default(); names.len()];
     let rows = rows
         .iter()
         .filter(|row| row.width == first.width)
         .take(HEADER_ROWS);
+    let mut count = 0;
     for row in rows {
-        let fields = first_fields(&text[row.start..], dialect);
-        for (guess, field) in guesses.iter_mut().zip(&fields) {
-            guess.see(value(field).as_ref().map(String::as_bytes));
+        for (column, cell) in columns.iter_mut().zip(first_cells(&text[row.start..], dialect)) {
+            column.see(&cell);
+        }
+        count += 1;
+    }
+    let mut values = Vec::new();
+    for (name, column) in names.iter().zip(&mut columns) {
+        // What stands alone is told by itself.
+        if count == 0 {
+            column.guess.see(name.value());
+        }
+        if name.text.is_empty() || !column.guess.is_typed() {
+            continue;
+        }
+        if column.guess.is_foreign(name.text.as_bytes()) || (name.is_quoted && !column.has_quoted) {
+            return false;
+        }
+        values.push((name, &*column));
+    }
+    let begins_as_value = |(name, _): &(&Cell, _)| {
+        name.text
+            .starts_with(|sign: char| sign.is_ascii_digit() || "+-.".contains(sign))
+    };
+    values.iter().any(begins_as_value) && !are_numbered(&values, names.len())
+}
+
+/// Whether values of the first record, which has `width` fields, are names all the same: years, where the values of their
+/// columns are others; or numbers that go on by the same step, next to names.
+fn are_numbered(values: &[(&Cell, &Column)], width: usize) -> bool {
+    let Some(numbers) = values
+        .iter()
+        .map(|(name, _)| name.text.parse::<f64>().ok())
+        .collect::<Option<Vec<_>>>()
+    else {
+        return false;
+    };
+    let are_years = numbers.iter().all(|year| YEARS.contains(year));
+    if are_years && !values.iter().all(|(_, column)| column.has_only_years()) {
+        return true;
+    }
+    let steps: Vec<f64> = numbers.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let is_even = steps
+        .first()
+        .is_some_and(|first| *first > 0.0 && steps.iter().all(|step| step == first));
+    let counts_from_zero = numbers.len() > 2 && numbers[0] == 0.0 && steps[0] == 1.0;
+    is_even && (counts_from_zero || (numbers.len() < width && (steps.len() > 1 || steps[0] == 1.0)))
+}
+
+/// A field of a record, without spaces around it.
+struct Cell {
+    text: String,
+    is_quoted: bool,
+}
+
+impl Cell {
+    fn value(&self) -> Option<&[u8]> {
+        Some(self.text.as_bytes()).filter(|text| !text.is_empty())
+    }
+}
+
+/// What is below a name.
+#[derive(Default, Clone)]
+struct Column {
+    guess: Guess,
+    has_quoted: bool,
+    has_years: bool,
+    has_others: bool,
+}
+
+impl Column {
+    fn see(&mut self, cell: &Cell) {
+        self.guess.see(cell.value());
+        self.has_quoted |= cell.is_quoted;
+        if cell.value().is_some() {
+            let is_year = cell.text.parse::<f64>().is_ok_and(|year| YEARS.contains(&year));
+            self.has_years |= is_year;
+            self.has_others |= !is_year;
         }
     }
-    guesses.iter().all(Guess::is_typed)
+
+    fn has_only_years(&self) -> bool {
+        self.has_years && !self.has_others
+    }
 }
 
 fn first_fields(text: &[u8], dialect: &Dialect) -> Vec<String> {
+    let cells = first_cells(text, dialect);
+    cells.into_iter().map(|cell| cell.text).collect()
+}
+
+fn first_cells(text: &[u8], dialect: &Dialect) -> Vec<Cell> {
     let mut fields = Fields::default();
     match Tokeniser::new(dialect, None).record(text, 0, true, &mut fields) {
         Record::Good { .. } => {
-            let spans = fields.spans.iter();
-            spans
-                .map(|span| {
-                    String::from_utf8_lossy(fields.bytes(*span, text))
-                        .trim()
-                        .to_owned()
-                })
-                .collect()
+            let cell = |span: &Span| Cell {
+                text: String::from_utf8_lossy(fields.bytes(*span, text))
+                    .trim()
+                    .to_owned(),
+                is_quoted: span.is_quoted(),
+            };
+            fields.spans.iter().map(cell).collect()
         }
         _ => Vec::new(),
     }
@@ -641,12 +835,12 @@ mod tests {
 
     fn found(text: &str, format: Format) -> Found {
         let options = TextOptions::default();
-        detect(
-            text.as_bytes(),
-            true,
-            &Dialect::new(format, &options).unwrap(),
-            &options,
-        )
+        let sample = Sample {
+            text: text.as_bytes(),
+            whole: true,
+            rereadable: true,
+        };
+        detect(sample, &Dialect::new(format, &options).unwrap(), &options)
     }
 
     fn csv(text: &str) -> String {
@@ -662,6 +856,8 @@ mod tests {
             (found.skip > 0).then(|| format!("skip {}", found.skip)),
             found.unquoted.then(|| "unquoted".to_owned()),
             found.returns.then(|| "returns".to_owned()),
+            found.blanks.then(|| "blanks".to_owned()),
+            found.trim.then(|| "trim".to_owned()),
             found.headerless.then(|| "headerless".to_owned()),
             (found.header != HeaderWidth::Equal).then(|| format!("{:?}", found.header)),
         ];
@@ -683,7 +879,13 @@ mod tests {
             "name,notes\nx,it's\ny,'n'\n",
             "year,1990,1991\nx,1,2\n",
             "1990,1991\n1,2\n",
-            "1,x\n2,y\n",
+            "name,1,2\nx,3,4\n",
+            "0,1,2\n3,4,5\n",
+            ",400,410,420\nx,1,2,3\n",
+            "\"a\",\"1\"\nx,2\n",
+            "code,2020-01-31\nx,1\n",
+            "text\nSmith John\nDoe Jane\n",
+            "phone number\n030 1234\n030 5678\n",
             "a,b\n1,\"x\n2,\"y\"\n",
         ] {
             assert_eq!(csv(text), "", "{text:?}");
@@ -720,6 +922,20 @@ mod tests {
             ("a,b\n1,x\ry\n", "returns"),
             ("a,b\r\r\n1,x\r\r\n", "returns"),
             ("1,2.5\n3,4\n", "headerless"),
+            ("1,x\n2,y\n", "headerless"),
+            ("x,2020-01-31\ny,2020-02-29\n", "headerless"),
+            ("2019,5\n2020,6\n", "headerless"),
+            ("2019\n2020\n2021\n", "headerless"),
+            ("3,x\n", "headerless"),
+            ("2,3,x,y\n1,2,3,4,5,6,7\n2,3,4,5,6,7,8\n", "skip 1 headerless"),
+            ("a b  c\n1 2 3\n  4 5\t6 \n", "delimiter \\t blanks"),
+            ("3 2 1\n9 5 7\n4 4 6\n", "delimiter \\t blanks headerless"),
+            ("a, b, c\n1, x, 2\n", "trim"),
+            (
+                "a;b\n1,5;2\n2,5;3\n3,5;4\n4,5;5\n5,5;6\n6,5;7\n7,5;8\n8,5;9\n9,5;1\n1,5;2\n2,5;3\n",
+                "delimiter ;",
+            ),
+            ("# x\na,b\n1,x\n# y\n2,y\n# z\n", "skip 1"),
             ("2024-01-01\n2024-01-02\n", "headerless"),
             (
                 "Source,World Bank,\n\nUpdated,2021,\n\nname,code,year,unit,2019\na,b,c,d,1\ne,f,g,h,2\n",

@@ -26,6 +26,8 @@ pub(super) struct Dialect {
     pub quoting: Quoting,
     /// What else is taken for a row.
     pub lenient: Lenient,
+    /// The delimiter, a tab, is in the place of runs of spaces and tabs of the file.
+    pub blanks: bool,
 }
 
 /// Ways of quoting that files have and that the rules of COPY refuse. Detection turns them on where they make a file
@@ -104,6 +106,7 @@ impl Dialect {
             trim: options.trim,
             quoting: Quoting::default(),
             lenient: Lenient::default(),
+            blanks: false,
         })
     }
 
@@ -152,6 +155,7 @@ impl Dialect {
             ("empty_fields", self.lenient.empty),
             ("blank_spaces", self.lenient.spaces),
             ("carriage_returns", self.lenient.returns),
+            ("blanks", self.blanks),
         ];
         parts.extend(
             flags

@@ -57,11 +57,11 @@ impl Footer {
         let text = text.escape_debug();
         match self.lines {
             1 => format!(
-                "the last line of {shown}, '{text}', is no row and is not read; --format csv takes it for one"
+                "the last line of {shown}, '{text}', is no row and is not read, by the last 64 KiB; --format csv takes it for one"
             ),
             lines => format!(
-                "the last {lines} lines of {shown}, '{text}' and what is below, are no rows and are not read; --format csv \
-                 takes them for rows"
+                "the last {lines} lines of {shown}, '{text}' and what is below, are no rows and are not read, by the last \
+                 {LINES_MAX} lines and 64 KiB; --format csv takes them for rows"
             ),
         }
     }

@@ -32,7 +32,7 @@ use tonnage_places::READ_BYTES_MAX;
 pub use self::records::records;
 use self::{
     block::{Records, Shape, skip_idle},
-    detect::{Found, HeaderWidth, detect},
+    detect::{Found, HeaderWidth, Sample, detect},
     dialect::Dialect,
     footer::{FOOTER_LOOKED_AT_BYTES, Footer, footer},
     header::FileColumns,
@@ -105,9 +105,13 @@ impl CsvSource {
             options,
             dialect,
             found,
-        } = look(&mut window, format, options, &mut notes)?;
+        } = look(&mut window, format, options, first, &mut notes)?;
         let header_width = found.header;
         let mut options = options;
+        if found.blanks {
+            opening.split_by_blanks();
+            window = open_window(first, &opening)?;
+        }
         if is_single
             && options.detect
             && options.skip_footer == 0
@@ -229,6 +233,7 @@ fn look(
     window: &mut Window,
     format: Format,
     options: &TextOptions,
+    file: &InputFile,
     notes: &mut Vec<String>,
 ) -> Result<Looked> {
     let mut options = options.clone();
@@ -257,7 +262,12 @@ fn look(
     for _ in 0..options.skip.unwrap_or(0) {
         text = &text[memchr(b'\n', text).map_or(text.len(), |end| end + 1)..];
     }
-    let found: Found = detect(text, window.whole(), &dialect, &options);
+    let sample = Sample {
+        text,
+        whole: window.whole(),
+        rereadable: file.identity.is_some(),
+    };
+    let found: Found = detect(sample, &dialect, &options);
     notes.extend(found.notes(&shown));
     if found.skip > 0 {
         options.skip = Some(found.skip);

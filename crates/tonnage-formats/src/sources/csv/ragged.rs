@@ -39,6 +39,8 @@ pub(super) struct Ragged {
     begins_with_sign: bool,
     /// The number of fields of the record before, where it was short.
     before: Option<usize>,
+    /// Two lines may be one that is cut.
+    may_be_cut: bool,
     /// Rows that are bad whatever is taken for a row, or too many to tell.
     is_damaged: bool,
     /// Rows with empty fields behind the last column.
@@ -102,8 +104,8 @@ impl Ragged {
             self.keep(values[..expected].to_vec());
             return;
         }
-        // Two lines that together have the fields of one row are probably one.
-        self.is_damaged |= self.before.is_some_and(|before| before + found == expected + 1);
+        // Two lines that together have the fields of one row are probably one, unless both begin as a row does.
+        self.may_be_cut |= self.before.is_some_and(|before| before + found == expected + 1);
         self.before = Some(found);
         if self.first_short == 0 {
             self.first_short = self.rows;
@@ -183,11 +185,13 @@ impl Ragged {
     }
 
     /// Whether the short rows are rows: each value is of the kind of its column, and a column of a kind is among them; or
-    /// rows of text have several fields, and no row is there that ends with an empty one.
+    /// rows of text have several fields, and no row is there that ends with an empty one. Where full
+    /// rows are rare, only the former tells.
     fn are_rows(&self, guesses: &[Guess], fields: &[Option<usize>], width: usize) -> bool {
-        if self.is_damaged || self.full == 0 || (self.full as usize) * 4 < self.short.len() {
+        if self.is_damaged || self.full == 0 {
             return false;
         }
+        let are_full = self.full as usize * 4 >= self.short.len();
         let typed: Vec<&Guess> = (0..width)
             .filter_map(|field| fields.iter().position(|other| *other == Some(field)))
             .map(|column| &guesses[column])
@@ -201,7 +205,10 @@ impl Ragged {
                 .iter()
                 .zip(&typed)
                 .any(|(value, guess)| value.is_some() && guess.is_typed());
-            !pairs.any(is_foreign) && (has_kind || (row.len() > 1 && !self.ends_empty))
+            let is_told = has_kind || (are_full && row.len() > 1 && !self.ends_empty);
+            let begins_as_row = row.first().is_some_and(Option::is_some)
+                && typed.first().is_some_and(|guess| guess.is_typed());
+            !pairs.any(is_foreign) && is_told && (begins_as_row || !self.may_be_cut)
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What sources of text share: bytes to UTF-8, a window that moves over it, and what is done with bad rows.
 
+pub(crate) mod blanks;
 pub(crate) mod decode;
 pub(crate) mod opening;
 pub(crate) mod reading;
@@ -24,8 +25,8 @@ use super::{InputFile, compress::PARQUET_MAGIC};
 
 /// Types are inferred from at most this much of the input.
 pub(crate) const SAMPLE_BYTES: usize = 4 << 20;
-/// And from at most this many rows.
-pub(crate) const SAMPLE_ROWS: usize = 10_000;
+/// And from at most this many rows: as many as DuckDB looks at.
+pub(crate) const SAMPLE_ROWS: usize = 20_480;
 
 /// The largest block: places within one have 30 bits, and its last record comes on top.
 pub(crate) const BLOCK_BYTES_MAX: usize = 256 << 20;
@@ -150,6 +151,6 @@ pub(crate) fn again(file: &InputFile) -> Result<&InputFile> {
             "{} cannot be looked at first and read afterwards",
             file.shown
         ))
-        .hint("leave --scan all out, or write it to a file")),
+        .hint("write it to a file; or leave --scan all, or --union, out")),
     }
 }

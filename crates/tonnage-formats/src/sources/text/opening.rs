@@ -9,6 +9,7 @@ use tonnage_core::error::{Error, Result};
 
 use super::{
     UTF16_BE_MARK, UTF16_LE_MARK,
+    blanks::SplitByBlanks,
     decode::{self, Decoded},
 };
 use crate::sources::{InputFile, SCANNED_BYTES_MAX, TextOptions, compress::ByteStream, json::Values};
@@ -51,7 +52,17 @@ pub(crate) struct Opening {
     detect: bool,
     quote: Option<u8>,
     footer_lines: u64,
+    blanks: Blanks,
     layout: Layout,
+}
+
+/// What spaces and tabs outside of quotes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Blanks {
+    /// Whatever the format says.
+    AsTheyAre,
+    /// Runs of them separate fields: each is made a tab.
+    Separate,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +86,8 @@ pub(crate) enum Layout {
 /// A stream of text, and what was done to the bytes.
 pub(crate) struct Opened {
     pub stream: ByteStream,
-    /// It was made UTF-8 of another character set, so that its offsets are not those of the file.
+    /// It was made UTF-8 of another character set, or its blanks were made tabs, so that its offsets are not those of the
+    /// file.
     pub decoded: bool,
     /// The bytes of the file are not counted by those of the text.
     pub shortened: bool,
@@ -104,6 +116,7 @@ impl Opening {
             detect: options.detect,
             quote: options.quote,
             footer_lines: options.skip_footer,
+            blanks: Blanks::AsTheyAre,
             layout,
         })
     }
@@ -111,6 +124,11 @@ impl Opening {
     /// Leaves out the last lines of files.
     pub fn leave_out_footer(&mut self, lines: u64) {
         self.footer_lines = lines;
+    }
+
+    /// Makes a tab of each run of spaces and tabs between fields, and nothing of those around lines.
+    pub fn split_by_blanks(&mut self) {
+        self.blanks = Blanks::Separate;
     }
 
     /// Looks at all of a file on a disk, of at most [`SCANNED_BYTES_MAX`], for what is not UTF-8 behind what
@@ -164,7 +182,7 @@ impl Opening {
             (_, true) => stream.looked_at(LOOKED_AT_BYTES)?,
             (_, false) => (stream, Vec::new()),
         };
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = stream.note().map(str::to_owned).into_iter().collect();
         let encoding = match self.charset {
             Charset::Other(encoding) => Some(encoding),
             Charset::Utf8 if self.detect => marked(&start),
@@ -190,6 +208,10 @@ impl Opening {
             stream = stream.map(|reader| Box::new(LinesOfCr::new(reader, quote)));
             notes.push(format!("the lines of {shown} end with a carriage return alone"));
         }
+        if self.blanks == Blanks::Separate {
+            let quote = self.quote;
+            stream = stream.map(|reader| Box::new(SplitByBlanks::new(reader, quote)));
+        }
         if self.footer_lines > 0 {
             let lines = self.footer_lines;
             stream = stream.map(|reader| Box::new(WithoutFooter::new(reader, lines)));
@@ -199,7 +221,7 @@ impl Opening {
         }
         Ok(Opened {
             stream,
-            decoded: encoding.is_some(),
+            decoded: encoding.is_some() || self.blanks == Blanks::Separate,
             shortened: self.footer_lines > 0,
             notes,
         })
@@ -259,7 +281,18 @@ fn told(bytes: &[u8]) -> Option<&'static Encoding> {
             None => break,
         }
     }
-    let encoding = (foreign > 0).then(|| guessed(bytes))??;
+    if foreign == 0 {
+        return None;
+    }
+    // What signs alone, such as ©, do not tell is the commonest.
+    let candidates = guessed(bytes).into_iter().chain([encoding_rs::WINDOWS_1252]);
+    candidates
+        .into_iter()
+        .find(|encoding| is_text_in(encoding, bytes, foreign))
+}
+
+/// Whether bytes, of which so many are no ASCII, are text of letters and signs in a character set.
+fn is_text_in(encoding: &'static Encoding, bytes: &[u8], foreign: usize) -> bool {
     let (text, _, malformed) = encoding.decode(bytes);
     let is_likely = |(at, sign): (usize, char)| match sign {
         _ if sign.is_ascii() => true,
@@ -270,7 +303,9 @@ fn told(bytes: &[u8]) -> Option<&'static Encoding> {
             let is_letter = |other: Option<char>| other.is_some_and(char::is_alphabetic);
             let before = text[..at].chars().next_back();
             let behind = text[at + sign.len_utf8()..].chars().next();
-            sign.is_alphabetic() && (is_letter(before) || is_letter(behind))
+            // A capital in the middle of a word is one of another character set: `AnnŽe` is `Année` on old Macs.
+            let is_misplaced = sign.is_uppercase() && before.is_some_and(char::is_lowercase);
+            sign.is_alphabetic() && !is_misplaced && (is_letter(before) || is_letter(behind))
         }
     };
     // Of many bytes the last character may be cut.
@@ -278,7 +313,7 @@ fn told(bytes: &[u8]) -> Option<&'static Encoding> {
     let is_single = encoding.is_single_byte();
     let is_enough = is_single || foreign >= MULTIBYTE_MIN;
     let is_text = !is_single || text.char_indices().all(is_likely);
-    (is_enough && is_text && (!malformed || (is_cut && !is_single))).then_some(encoding)
+    is_enough && is_text && (!malformed || (is_cut && !is_single))
 }
 
 /// The character set of a byte order mark, if it is not UTF-8.

@@ -239,6 +239,7 @@ impl<F: TextFormat> Source for TextSource<F> {
         let current = self.current.as_ref().map_or(0, |open| open.window.blank_lines());
         match self.blank_lines + current {
             0 => Vec::new(),
+            1 => vec!["1 blank line of the input is no row".to_owned()],
             lines => vec![format!(
                 "{} of the input are no rows",
                 Counted(lines, "blank line")

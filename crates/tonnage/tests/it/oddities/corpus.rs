@@ -36,50 +36,86 @@ fn gzip(text: &str) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
+/// How an archive is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Written {
+    /// With sizes before the parts.
+    Whole,
+    /// With sizes behind the parts, as programs do it that cannot go back.
+    Streamed,
+}
+
 fn zip(files: &[(&str, &str)]) -> Vec<u8> {
-    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
-    for (name, text) in files {
-        let stored =
-            zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
-        archive.start_file(*name, stored).unwrap();
-        archive.write_all(text.as_bytes()).unwrap();
+    zip_of(files, Written::Whole)
+}
+
+fn zip_of(files: &[(&str, &str)], written: Written) -> Vec<u8> {
+    fn fill<W: Write + std::io::Seek>(mut archive: zip::ZipWriter<W>, files: &[(&str, &str)]) -> W {
+        for (name, text) in files {
+            let stored =
+                zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+            archive.start_file(*name, stored).unwrap();
+            archive.write_all(text.as_bytes()).unwrap();
+        }
+        archive.finish().unwrap()
     }
-    archive.finish().unwrap().into_inner()
+    match written {
+        Written::Whole => fill(zip::ZipWriter::new(std::io::Cursor::new(Vec::new())), files).into_inner(),
+        Written::Streamed => fill(zip::ZipWriter::new_stream(Vec::new()), files).into_inner(),
+    }
 }
 
 /// A sheet of an Excel file, with its cells as they are in the XML.
 fn xlsx(rows: &str) -> Vec<u8> {
+    xlsx_of(&[rows], Written::Whole)
+}
+
+/// Sheets of an Excel file.
+fn xlsx_of(sheets: &[&str], written: Written) -> Vec<u8> {
     let kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml";
     let namespace = "http://schemas.openxmlformats.org";
-    let sheet = format!(
-        "<worksheet xmlns=\"{namespace}/spreadsheetml/2006/main\"><sheetData>{rows}</sheetData></worksheet>"
-    );
-    let types = format!(
-        "<Types xmlns=\"{namespace}/package/2006/content-types\"><Override PartName=\"/xl/workbook.xml\" \
-         ContentType=\"{kinds}.sheet.main+xml\"/><Override PartName=\"/xl/worksheets/sheet1.xml\" \
-         ContentType=\"{kinds}.worksheet+xml\"/></Types>"
-    );
-    let relations = |kind: &str, target: &str| {
+    let relation = |number: usize, kind: &str, target: &str| {
         format!(
-            "<Relationships xmlns=\"{namespace}/package/2006/relationships\"><Relationship Id=\"rId1\" \
-             Type=\"{namespace}/officeDocument/2006/relationships/{kind}\" Target=\"{target}\"/></Relationships>"
+            "<Relationship Id=\"rId{number}\" Type=\"{namespace}/officeDocument/2006/relationships/{kind}\" \
+             Target=\"{target}\"/>"
         )
     };
+    let related = |inner: &str| {
+        format!("<Relationships xmlns=\"{namespace}/package/2006/relationships\">{inner}</Relationships>")
+    };
+    let (mut types, mut listed, mut relations, mut parts) =
+        (String::new(), String::new(), String::new(), Vec::new());
+    for (number, rows) in (1..).zip(sheets) {
+        types += &format!(
+            "<Override PartName=\"/xl/worksheets/sheet{number}.xml\" ContentType=\"{kinds}.worksheet+xml\"/>"
+        );
+        listed += &format!("<sheet name=\"Data {number}\" sheetId=\"{number}\" r:id=\"rId{number}\"/>");
+        relations += &relation(number, "worksheet", &format!("worksheets/sheet{number}.xml"));
+        parts.push((
+            format!("xl/worksheets/sheet{number}.xml"),
+            format!(
+                "<worksheet xmlns=\"{namespace}/spreadsheetml/2006/main\"><sheetData>{rows}</sheetData></worksheet>"
+            ),
+        ));
+    }
+    let types = format!(
+        "<Types xmlns=\"{namespace}/package/2006/content-types\"><Override PartName=\"/xl/workbook.xml\" \
+         ContentType=\"{kinds}.sheet.main+xml\"/>{types}</Types>"
+    );
     let book = format!(
         "<workbook xmlns=\"{namespace}/spreadsheetml/2006/main\" \
-         xmlns:r=\"{namespace}/officeDocument/2006/relationships\"><sheets><sheet name=\"Data\" sheetId=\"1\" \
-         r:id=\"rId1\"/></sheets></workbook>"
+         xmlns:r=\"{namespace}/officeDocument/2006/relationships\"><sheets>{listed}</sheets></workbook>"
     );
-    zip(&[
-        ("[Content_Types].xml", &types),
-        ("_rels/.rels", &relations("officeDocument", "xl/workbook.xml")),
-        ("xl/workbook.xml", &book),
-        (
-            "xl/_rels/workbook.xml.rels",
-            &relations("worksheet", "worksheets/sheet1.xml"),
-        ),
-        ("xl/worksheets/sheet1.xml", &sheet),
-    ])
+    let root = related(&relation(1, "officeDocument", "xl/workbook.xml"));
+    let relations = related(&relations);
+    let mut files = vec![
+        ("[Content_Types].xml", types.as_str()),
+        ("_rels/.rels", root.as_str()),
+        ("xl/workbook.xml", book.as_str()),
+        ("xl/_rels/workbook.xml.rels", relations.as_str()),
+    ];
+    files.extend(parts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    zip_of(&files, written)
 }
 
 /// A header of so many columns and one row.
@@ -163,6 +199,12 @@ pub fn corpus() -> Vec<Oddity> {
         Rows(1),
     );
     add("Latin 1", "x.csv", b"a,b\n1,Fran\xe7ois\n".to_vec(), Rows(1));
+    add(
+        "Latin 1 with a sign alone",
+        "x.csv",
+        b"a,b\n1,\xa9\n".to_vec(),
+        Rows(1),
+    );
     add(
         "Latin 1 in the header",
         "x.csv",
@@ -272,6 +314,18 @@ pub fn corpus() -> Vec<Oddity> {
                  <row r=\"5\"><c r=\"A5\"><v>3</v></c><c r=\"B5\" t=\"b\"><v>1</v></c></row>";
     add("Excel", "x.xlsx", xlsx(cells), Rows(3));
     add(
+        "Excel, as programs stream it",
+        "x.xlsx",
+        xlsx_of(&[cells], Written::Streamed),
+        Rows(3),
+    );
+    add(
+        "Excel whose first sheet is empty",
+        "x.xlsx",
+        xlsx_of(&["", cells], Written::Whole),
+        Rows(3),
+    );
+    add(
         "Excel that is cut off",
         "x.xlsx",
         xlsx(cells)[..200].to_vec(),
@@ -364,6 +418,27 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
     ("sep= with CRLF", "sep=,\r\na,b\r\n1,x\r\n", Ok(1)),
     ("sep= of a tab", "sep=\t\na\tb\n1\tx\n", Ok(1)),
     ("SEP= of a pipe", "SEP=|\na|b\n1|x\n", Ok(1)),
+    (
+        "decimal commas in two columns between semicolons",
+        "city;rent;size\nRome;7,5;80\nOslo;9,25;75\nKyiv;4,5;60\nBern;19,5;70\nBonn;11,5;65\nMetz;8,5;66\nTurku;7,25;50\n\
+         Gent;12,5;71\nPorto;8,75;62\nLodz;5,5;48\nBrno;6,5;55\n",
+        Ok(11),
+    ),
+    (
+        "columns aligned with spaces",
+        "year  month   value\n2019      1    10.5\n2019     12     9.75\n2020      2   100\n",
+        Ok(3),
+    ),
+    (
+        "one space between fields",
+        "\"name\" \"x\" \"y\"\n\"A B\" 1 2\n\"C\" 3 4\n",
+        Ok(2),
+    ),
+    (
+        "spaces behind commas",
+        "id, name, price\n1, Ada, 2.5\n2, Grace, 3\n",
+        Ok(2),
+    ),
     ("semicolons in one column of commas", "a,b\n1,x;y\n2,z;w\n", Ok(2)),
     ("commas with semicolons in the header", "a;1,b\n1,x\n", Ok(1)),
     (
@@ -506,6 +581,40 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
         Ok(2),
     ),
     ("numbers without a header", "1,2.5\n3,4.5\n5,6.5\n", Ok(3)),
+    (
+        "text and numbers without a header",
+        "Smith,1,2.5\nJones,2,3.5\nBrown,3,1\n",
+        Ok(3),
+    ),
+    (
+        "text and dates without a header",
+        "2024-01-01,open\n2024-01-02,closed\n",
+        Ok(2),
+    ),
+    ("one row without a header", "17,x,2.5\n", Ok(1)),
+    ("years without a header", "2019\n2020\n2021\n", Ok(3)),
+    (
+        "a line of counts above rows without a header",
+        "3,4,setosa,virginica,versicolor\n5.1,3.5,1.4,0.2,0,1,2\n4.9,3,1.4,0.2,0,3,4\n4.7,3.2,1.3,0.2,0,5,6\n",
+        Ok(3),
+    ),
+    ("hours for names", "day,0,1,2,3\nMonday,5,6,7,8\n", Ok(1)),
+    (
+        "numbers in quotes for names",
+        "\"\",\"0\",\"1\"\n\"x\",5,6\n",
+        Ok(1),
+    ),
+    ("days for names", "country,2020-01-22,2020-01-23\nx,1,2\n", Ok(1)),
+    (
+        "comments above the header and among the rows",
+        "# made by x\nid,name\n1,x\n# checked\n2,y\n# end\n",
+        Ok(2),
+    ),
+    (
+        "a sum below the rows",
+        "city,inhabitants\nRome,1\nOslo,2\nTotal,3\n",
+        Ok(3),
+    ),
     ("one column of numbers without a header", "10\n20\n30\n", Ok(3)),
     ("years for a header of numbers", "2019,2020\n1,2\n", Ok(1)),
     (
@@ -543,6 +652,12 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
         Err("1 field where 2"),
     ),
     ("a row too long", "a,b\n1,x\n2,y,z\n", Err("3 fields where 2")),
+    (
+        "most rows too short",
+        "version,name,from,to,until\n4,a,2004-01-01\n5,b,2005-01-01\n6,c,2006-01-01\n7,d,2007-01-01\n8,e,2008-01-01\n\
+         9,x,2009-01-01,2010-01-01,2011-01-01\n",
+        Ok(6),
+    ),
     ("a row with empty cells too many", "a,b\n1,x\n2,y,,\n3,z\n", Ok(3)),
     ("empty cells too many, of spaces", "a,b\n1,x\n2,y, , \n", Ok(2)),
     (
