@@ -215,38 +215,30 @@ fn files_with_other_columns_are_united_by_name() {
             "{database:?}"
         );
         // Files whose types are their own.
-        for (columns, name) in [("id,a", "1.parquet"), ("b,id", "2.parquet")] {
-            done(
-                &place,
-                &["unload", "{db}", "-t", "t", "--columns", columns, "-o", name],
+        for format in ["parquet", "arrow"] {
+            let files = ["1", "2"].map(|name| format!("{name}.{format}"));
+            let [first, second] = files.each_ref().map(String::as_str);
+            for (columns, name) in [("id,a", first), ("b,id", second)] {
+                done(
+                    &place,
+                    &["unload", "{db}", "-t", "t", "--columns", columns, "-o", name],
+                );
+            }
+            let load = ["load", first, second, "{db}", "-t", format, "--create"];
+            refused(&place, &load, "has no column");
+            let load = [&load[..], &["--union", "--batch-rows", "2"]].concat();
+            done(&place, &load);
+            assert_eq!(
+                place.sql(&format!(
+                    "SELECT count(*), count(id), count(a), count(b) FROM {format}"
+                )),
+                ["10|10|3|2"],
+                "{database:?} {format}"
+            );
+            assert!(
+                done(&place, &[&load[..], &["--resume"]].concat()).contains("has loaded all of this already")
             );
         }
-        refused(
-            &place,
-            &["load", "1.parquet", "2.parquet", "{db}", "-t", "p", "--create"],
-            "has no column",
-        );
-        let load = [
-            "load",
-            "1.parquet",
-            "2.parquet",
-            "{db}",
-            "-t",
-            "p",
-            "--create",
-            "--union",
-            "--batch-rows",
-            "2",
-        ];
-        done(&place, &load);
-        assert_eq!(
-            place.sql("SELECT count(*), count(id), count(a), count(b) FROM p"),
-            ["10|10|3|2"],
-            "{database:?}"
-        );
-        assert!(
-            done(&place, &[&load[..], &["--resume"]].concat()).contains("has loaded all of this already")
-        );
     }
 }
 

@@ -13,6 +13,10 @@ use tonnage_core::{
     source::{ReadRequest, SourceColumn},
 };
 
+/// What to do about files with other columns, where their union may be taken.
+pub(crate) const OTHER_COLUMNS: &str =
+    "--union takes the columns of all files, by name; or load files with other columns in a run of their own";
+
 /// Takes the columns of all files together, by name.
 pub(crate) fn unite(
     columns: &mut Vec<SourceColumn>,

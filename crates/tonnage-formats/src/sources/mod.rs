@@ -57,7 +57,7 @@ pub fn open_files(mut files: Vec<InputFile>, format: Format, text: &TextOptions)
             })?))
         }
         Format::Json => Ok(Box::new(json::JsonSource::open(files, text)?)),
-        Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files)?)),
+        Format::Arrow => Ok(Box::new(arrow_ipc::ArrowSource::open(files, text.differing)?)),
     }
 }
 

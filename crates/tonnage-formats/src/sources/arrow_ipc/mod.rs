@@ -40,11 +40,11 @@ use tonnage_places::READ_BYTES_MAX;
 
 use self::message::Messages;
 use super::{
-    InputFile,
-    columns::merge_columns,
+    DifferingColumns, InputFile,
+    columns::{FileColumns, OTHER_COLUMNS, merge_columns, unite},
     damage::{changed_before, guarded, has_changed},
     foresee, not_rereadable, object_notes,
-    text::window::chained,
+    text::{again, window::chained},
 };
 
 /// The most bytes that the dictionaries and runs of a block may stand for, of which the file has far fewer: as many
@@ -55,7 +55,10 @@ const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 pub struct ArrowSource {
     files: Vec<InputFile>,
     schema: SourceSchema,
-    wanted: Option<Wanted>,
+    /// The columns of each file, where files may differ in them.
+    united: Option<Vec<United>>,
+    /// What is asked for, of a file that has all columns.
+    wanted: Option<Arc<Wanted>>,
     /// The file being read; none behind the last.
     current: Option<OpenFile>,
     /// Number of the next block, and where it begins.
@@ -67,7 +70,14 @@ pub struct ArrowSource {
     hashes: Vec<u64>,
 }
 
-/// What is read of every file.
+/// The columns of a file, where files may differ in them.
+struct United {
+    own: Arc<Vec<SourceColumn>>,
+    /// Where it has those of the source.
+    places: Arc<FileColumns>,
+}
+
+/// What is read of a file.
 struct Wanted {
     request: ReadRequest,
     /// The columns to read, ascending.
@@ -99,20 +109,51 @@ struct Pending {
 }
 
 impl ArrowSource {
-    /// Opens files or pipes of one set of columns. `Input` where one is not Arrow, or where the columns differ in
-    /// name, order or type; `Config` for no files. Pipes but the first are opened in their turn.
-    pub fn open(files: Vec<InputFile>) -> Result<Self> {
+    /// Opens files or pipes. `Input` where one is not Arrow, or where the columns differ in name, order or type and may not;
+    /// `Config` for no files. Pipes but the first are opened in their turn; where columns may differ they are refused.
+    pub fn open(files: Vec<InputFile>, differing: DifferingColumns) -> Result<Self> {
         let Some(first) = files.first() else {
             return Err(Error::config("no input is named"));
         };
         let messages = Messages::open(first)?;
         let mut columns = columns_of(messages.schema());
-        let is_read_twice = |(_, file): &(usize, &InputFile)| file.identity.is_some();
-        for (at, file) in files[1..].iter().enumerate().filter(is_read_twice) {
-            foresee(&files[1..], at);
-            let others = columns_of(Messages::open(file)?.schema());
-            merge_columns(&mut columns, &first.shown, &others, &file.shown)?;
+        let mut own = vec![Arc::new(columns.clone())];
+        for (at, file) in files[1..].iter().enumerate() {
+            if file.identity.is_some() {
+                foresee(&files[1..], at);
+            }
+            match differing {
+                DifferingColumns::Refused if file.identity.is_none() => {}
+                DifferingColumns::Refused => {
+                    let others = columns_of(Messages::open(file)?.schema());
+                    merge_columns(&mut columns, &first.shown, &others, &file.shown)
+                        .map_err(|error| error.hint(OTHER_COLUMNS))?;
+                }
+                DifferingColumns::United => {
+                    again(file)?;
+                    let others = columns_of(Messages::open(file)?.schema());
+                    unite(&mut columns, &first.shown, &others, &file.shown)?;
+                    // Files are many, and mostly alike.
+                    let same = own.last().filter(|last| ***last == others).cloned();
+                    own.push(same.unwrap_or_else(|| Arc::new(others)));
+                }
+            }
         }
+        let united = (differing == DifferingColumns::United).then(|| {
+            let mut united: Vec<United> = Vec::with_capacity(own.len());
+            for own in own {
+                let same = united.last().filter(|last| Arc::ptr_eq(&last.own, &own));
+                let places = match same {
+                    Some(same) => same.places.clone(),
+                    None => {
+                        let names: Vec<String> = own.iter().map(|column| column.name.clone()).collect();
+                        Arc::new(FileColumns::of(&columns, &names))
+                    }
+                };
+                united.push(United { own, places });
+            }
+            united
+        });
         let shown = first.shown.clone();
         Ok(Self {
             current: Some(OpenFile::new(0, messages)),
@@ -125,6 +166,7 @@ impl ArrowSource {
                 notes: object_notes(&files, READ_BYTES_MAX, false),
             },
             files,
+            united,
             wanted: None,
             index: 0,
             mark: BlockMark::default(),
@@ -137,20 +179,78 @@ impl ArrowSource {
         let file = &self.files[index];
         let messages = Messages::open(file)?;
         let others = columns_of(messages.schema());
-        let mut columns = self.schema.columns.clone();
-        merge_columns(&mut columns, &self.files[0].shown, &others, &file.shown)?;
+        match &self.united {
+            None => {
+                let mut columns = self.schema.columns.clone();
+                merge_columns(&mut columns, &self.files[0].shown, &others, &file.shown)
+                    .map_err(|error| error.hint(OTHER_COLUMNS))?;
+            }
+            Some(united) if *united[index].own != others => return Err(has_changed(&file.shown)),
+            Some(_) => {}
+        }
         Ok(OpenFile::new(index, messages))
     }
 
+    /// What is read of a file.
+    fn wanted_of(&self, index: usize) -> Result<Arc<Wanted>> {
+        let wanted = self.wanted.as_ref().ok_or_else(not_requested)?;
+        match &self.united {
+            None => Ok(wanted.clone()),
+            Some(united) => {
+                let United { own, places } = &united[index];
+                Ok(Arc::new(Wanted::of(places.request(&wanted.request), own)?))
+            }
+        }
+    }
+
+    /// Rows of a file with all columns that are asked for.
+    fn completed(&self, rows: RecordBatch, index: usize) -> Result<RecordBatch> {
+        match (&self.united, &self.wanted) {
+            (Some(united), Some(whole)) => {
+                let places = &united[index].places;
+                places.complete(&rows, &whole.request, &self.schema.columns)
+            }
+            _ => Ok(rows),
+        }
+    }
+
     /// The rolling hash before a file. Files that were not read are read for it.
-    fn hash_before(&mut self, index: usize, read: &[usize]) -> Result<u64> {
-        while let (Some(before), true) = (self.hashes.last(), self.hashes.len() <= index) {
-            let file = &self.files[self.hashes.len() - 1];
+    fn hash_before(&mut self, index: usize) -> Result<u64> {
+        while let (Some(before), true) = (self.hashes.last().copied(), self.hashes.len() <= index) {
+            let at = self.hashes.len() - 1;
+            let wanted = self.wanted_of(at)?;
+            let file = &self.files[at];
             file.check()?;
-            let whole = Messages::open(file)?.whole_hash(read)?;
-            self.hashes.push(chained(*before, whole));
+            let whole = Messages::open(file)?.whole_hash(&wanted.read)?;
+            self.hashes.push(chained(before, whole));
         }
         Ok(self.hashes[index])
+    }
+}
+
+impl Wanted {
+    /// Of a file that has `columns`.
+    fn of(request: ReadRequest, columns: &[SourceColumn]) -> Result<Self> {
+        let mut fields = Vec::with_capacity(request.columns.len());
+        for (index, _) in &request.columns {
+            let column = columns
+                .get(*index)
+                .ok_or_else(|| Error::bug(format!("an Arrow source was asked for column {index}")))?;
+            fields.push(Field::new(&column.name, column.arrow.clone(), true));
+        }
+        let requested: Vec<usize> = request.columns.iter().map(|(index, _)| *index).collect();
+        let mut read = requested.clone();
+        read.sort_unstable();
+        read.dedup();
+        Ok(Self {
+            request,
+            order: requested
+                .iter()
+                .filter_map(|index| read.binary_search(index).ok())
+                .collect(),
+            read,
+            schema: Arc::new(Schema::new(fields)),
+        })
     }
 }
 
@@ -297,7 +397,10 @@ impl Source for ArrowSource {
     }
 
     fn options(&self) -> Vec<String> {
-        vec!["format=arrow".to_owned()]
+        let mut options = vec!["format=arrow".to_owned()];
+        // Not there where an earlier version had no such option, whose runs are gone on with.
+        options.extend(self.united.is_some().then(|| "union=true".to_owned()));
+        options
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -312,39 +415,17 @@ impl Source for ArrowSource {
     }
 
     fn request(&mut self, request: &ReadRequest) -> Result<()> {
-        let mut fields = Vec::with_capacity(request.columns.len());
-        for (index, _) in &request.columns {
-            let column = self
-                .schema
-                .columns
-                .get(*index)
-                .ok_or_else(|| Error::bug(format!("an Arrow source was asked for column {index}")))?;
-            fields.push(Field::new(&column.name, column.arrow.clone(), true));
-        }
         if request.block_rows == 0 || u32::try_from(request.block_rows).is_err() {
             return Err(Error::bug(format!(
                 "a block cannot have {} rows",
                 request.block_rows
             )));
         }
-        let requested: Vec<usize> = request.columns.iter().map(|(index, _)| *index).collect();
-        let mut read = requested.clone();
-        read.sort_unstable();
-        read.dedup();
-        self.wanted = Some(Wanted {
-            request: request.clone(),
-            order: requested
-                .iter()
-                .filter_map(|index| read.binary_search(index).ok())
-                .collect(),
-            read,
-            schema: Arc::new(Schema::new(fields)),
-        });
+        self.wanted = Some(Arc::new(Wanted::of(request.clone(), &self.schema.columns)?));
         Ok(())
     }
 
     fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
-        let wanted = self.wanted.as_ref().ok_or_else(not_requested)?;
         let number = mark.file as usize;
         let Some(file) = self.files.get(number) else {
             return Err(Error::input(format!(
@@ -353,6 +434,7 @@ impl Source for ArrowSource {
             ))
             .hint("give the files that the run began with, or --restart"));
         };
+        let wanted = self.wanted_of(number)?;
         let there = |open: &OpenFile| open.index == number && open.fresh;
         if mark.offset > 0 || !self.current.as_ref().is_some_and(there) {
             if file.identity.is_none() {
@@ -364,15 +446,14 @@ impl Source for ArrowSource {
             let mut open = self.open_file(number)?;
             let reached = match mark.offset {
                 0 => Ok(true),
-                row => open.go_to(row, wanted),
+                row => open.go_to(row, &wanted),
             };
             if !file.unchanged(open.messages.file(), reached)? {
                 return Err(has_changed(&file.shown));
             }
             self.current = Some(open);
         }
-        let read = wanted.read.clone();
-        let mut hash = self.hash_before(number, &read)?;
+        let mut hash = self.hash_before(number)?;
         if let (Some(open), true) = (&self.current, mark.offset > 0) {
             hash = chained(hash, open.messages.hash());
         }
@@ -389,15 +470,19 @@ impl Source for ArrowSource {
     }
 
     fn next(&mut self) -> Result<Option<Block>> {
-        let wanted = self.wanted.as_ref().ok_or_else(not_requested)?;
-        loop {
+        let wanted = loop {
+            let Some(number) = self.current.as_ref().map(|open| open.index) else {
+                self.wanted.as_ref().ok_or_else(not_requested)?;
+                return Ok(None);
+            };
+            let wanted = self.wanted_of(number)?;
             let Some(open) = &mut self.current else {
                 return Ok(None);
             };
             let file = &self.files[open.index];
-            let more = open.more(wanted);
+            let more = open.more(&wanted);
             if file.unchanged(open.messages.file(), more)? {
-                break;
+                break wanted;
             }
             self.carried_bytes += open.messages.disk_bytes() - open.counted_bytes;
             let following = open.index + 1;
@@ -409,24 +494,25 @@ impl Source for ArrowSource {
                 true => Some(self.open_file(following)?),
                 false => None,
             };
-        }
+        };
         let Some(open) = &mut self.current else {
             return Ok(None);
         };
         let file = &self.files[open.index];
         let shown = &file.shown;
         let first_row = open.rows + 1;
-        let rows = open.block(wanted, shown);
+        let rows = open.block(&wanted, shown);
         let rows = file.unchanged(open.messages.file(), rows)?;
         let count = rows.num_rows();
         // Rows that were read are not lost to damage behind them.
-        let more = open.more(wanted).unwrap_or_else(|error| {
+        let more = open.more(&wanted).unwrap_or_else(|error| {
             open.failed = Some(error);
             true
         });
         file.check_open(open.messages.file())?;
         let start = self.mark;
-        let last = open.index + 1 == self.files.len();
+        let number = open.index;
+        let last = number + 1 == self.files.len();
         let hash = chained(self.hashes[open.index], open.messages.hash());
         self.mark = match more || last {
             true => BlockMark {
@@ -450,11 +536,13 @@ impl Source for ArrowSource {
         open.counted_bytes = consumed;
         let index = self.index;
         self.index += 1;
+        let file = shown.clone();
+        let rows = self.completed(rows, number)?;
         Ok(Some(Block {
             index,
             rows,
             origin: Origin {
-                file: shown.clone(),
+                file,
                 first_row,
                 first_offset: None,
                 // As many as fit 32 bits, as was checked when they were requested.

@@ -114,7 +114,8 @@ fn request(columns: &[usize], block_rows: usize, block_bytes: usize) -> ReadRequ
 
 fn open(paths: &[&Path]) -> Result<ArrowSource> {
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    ArrowSource::open(files::find(&names, Some(super::super::Format::Arrow))?.0)
+    let files = files::find(&names, Some(super::super::Format::Arrow))?.0;
+    ArrowSource::open(files, DifferingColumns::Refused)
 }
 
 fn blocks(source: &mut ArrowSource) -> Vec<Block> {
@@ -261,6 +262,90 @@ fn the_schema_is_that_of_the_file_with_values_for_dictionaries() {
     );
 }
 
+/// Files that lack columns of each other, or have them in another order and width, are one source; and any of its blocks can
+/// be gone on at.
+#[test]
+fn the_columns_of_files_are_united_by_name() {
+    let directory = TempDir::new().expect("a directory");
+    let whole = sample(0, 5);
+    let narrow: Int32Array = (5..8).map(Some).collect();
+    let swapped = RecordBatch::try_from_iter_with_nullable([
+        (
+            "other",
+            Arc::new(StringArray::from(vec!["a", "b", "c"])) as ArrayRef,
+            true,
+        ),
+        ("id", Arc::new(narrow), false),
+    ])
+    .expect("columns of one length");
+    let lacking = sample(8, 2).project(&[1]).expect("a column");
+    let parts = [
+        (Layout::File, whole.project(&[0, 1]).expect("two columns")),
+        (Layout::Stream, swapped),
+        (Layout::File, lacking),
+    ];
+    let names: Vec<String> = (0..)
+        .zip(parts)
+        .map(|(number, (layout, batch))| {
+            let path = directory.path().join(format!("{number}.arrow"));
+            fs::write(&path, encoded(layout, &[batch], None)).expect("room");
+            path.display().to_string()
+        })
+        .collect();
+    let open = || {
+        let files = files::find(&names, Some(super::super::Format::Arrow))
+            .expect("files")
+            .0;
+        let mut source = ArrowSource::open(files, DifferingColumns::United).expect("one source");
+        source.request(&request(&[2, 0], 2, usize::MAX)).expect("columns");
+        source
+    };
+    let mut source = open();
+    let columns = source.schema().columns.iter();
+    assert_eq!(
+        columns
+            .map(|column| (column.name.as_str(), column.arrow.clone(), column.nullable))
+            .collect::<Vec<_>>(),
+        [
+            ("id", DataType::Int64, true),
+            ("name", DataType::Utf8, true),
+            ("other", DataType::Utf8, true)
+        ]
+    );
+    let all = blocks(&mut source);
+    let rows: Vec<(Option<i64>, Option<String>)> = all
+        .iter()
+        .flat_map(|block| {
+            let others = block.rows.column(0).as_string::<i32>().iter();
+            let ids = block.rows.column(1).as_primitive::<Int64Type>().iter();
+            let rows = ids.zip(others).map(|(id, other)| (id, other.map(str::to_owned)));
+            rows.collect::<Vec<_>>()
+        })
+        .collect();
+    let expected = (0..5).map(|id| (Some(id), None));
+    let expected = expected.chain(
+        (5..8)
+            .zip(["a", "b", "c"])
+            .map(|(id, other)| (Some(id), Some(other.to_owned()))),
+    );
+    assert_eq!(
+        rows,
+        expected.chain([(None, None), (None, None)]).collect::<Vec<_>>()
+    );
+    for (at, block) in all.iter().enumerate() {
+        let mut again = open();
+        again.seek(block.index, &block.start).expect("a place");
+        let rest: Vec<_> = blocks(&mut again).into_iter().map(|block| block.rows).collect();
+        assert_eq!(
+            rest,
+            all[at..]
+                .iter()
+                .map(|block| block.rows.clone())
+                .collect::<Vec<_>>()
+        );
+    }
+}
+
 #[test]
 fn files_that_differ_or_are_no_arrow_are_named() {
     let directory = TempDir::new().expect("a directory");
@@ -357,7 +442,7 @@ fn files_compressed_as_arrow_0_17_did_it_are_refused() {
             .join(name);
         let shown = path.to_string_lossy().into_owned();
         let (files, _) = files::find(std::slice::from_ref(&shown), None).expect("the file");
-        let mut source = ArrowSource::open(files).expect("a schema");
+        let mut source = ArrowSource::open(files, DifferingColumns::Refused).expect("a schema");
         let request = ReadRequest {
             columns: vec![(0, ColumnType::Int32)],
             block_rows: 10,

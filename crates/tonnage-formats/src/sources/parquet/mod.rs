@@ -38,7 +38,7 @@ use self::{
 };
 use super::{
     DifferingColumns, InputFile,
-    columns::{FileColumns, merge_columns, unite},
+    columns::{FileColumns, OTHER_COLUMNS, merge_columns, unite},
     damage::{changed_before, has_changed},
     object_notes,
     text::window::chained,
@@ -46,10 +46,6 @@ use super::{
 
 /// Objects whose footers are read at once.
 const OBJECTS_AT_ONCE: usize = 16;
-
-/// What to do about files of other columns.
-const OTHER_COLUMNS: &str =
-    "--union takes the columns of all files, by name; or load files with other columns in a run of their own";
 
 /// Reads Parquet files one after another.
 pub struct ParquetSource {
