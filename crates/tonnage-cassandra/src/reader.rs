@@ -159,6 +159,7 @@ pub(super) fn columns(
             text: *text,
         };
         let column = ReadColumn {
+            element: None,
             name: spec.name().to_owned(),
             ty: decoder.column_type(),
             declared: format!("{:?}", spec.typ()),

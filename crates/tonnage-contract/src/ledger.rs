@@ -84,6 +84,7 @@ pub(crate) fn request(target: &Arc<dyn Target>, table: &Table) -> WriteRequest {
 /// Rows `ids` of the table.
 pub(crate) fn batch(request: &WriteRequest, ids: std::ops::Range<i64>) -> RecordBatch {
     let columns = request.columns.iter().map(|column| ReadColumn {
+        element: None,
         name: column.name.clone(),
         ty: column.ty,
         declared: String::new(),

@@ -168,6 +168,7 @@ pub async fn all_of_it_is_of_one_moment(fixture: &dyn Fixture) {
     let moved = Arc::new(AtomicI64::new(0));
     let (stop, count) = (Stop::default(), moved.clone());
     let numbered = schema(&columns.map(|(name, ty, nullable)| ReadColumn {
+        element: None,
         name: name.to_owned(),
         ty,
         declared: String::new(),

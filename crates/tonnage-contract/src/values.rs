@@ -183,6 +183,7 @@ pub async fn a_table_has_the_types_it_was_made_with(fixture: &dyn Fixture) {
 /// A row a value, numbered from 1, and a last one of null.
 fn source(ty: &ColumnType, values: &[&str]) -> BatchSource<std::vec::IntoIter<RecordBatch>> {
     let column = |name: &str, ty: ColumnType, nullable| ReadColumn {
+        element: None,
         name: name.to_owned(),
         ty,
         declared: String::new(),

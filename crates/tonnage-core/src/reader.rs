@@ -80,10 +80,26 @@ pub struct ReadColumn {
     pub name: String,
     /// What it holds; never `Any`. Batches have it as [`ColumnType::arrow`].
     pub ty: ColumnType,
+    /// Of an array, which comes as text in braces (`{1,NULL,"a b"}`), what its elements are, where that is known.
+    pub element: Option<ColumnType>,
     /// Its type in the database's words.
     pub declared: String,
     /// Whether it may hold nulls.
     pub nullable: bool,
+}
+
+impl ReadColumn {
+    /// Of an array, what a list of its values holds: text where JSON has no other form of them. None where there is no list
+    /// that would be the same array again.
+    pub fn item(&self) -> Option<ColumnType> {
+        match self.element? {
+            ColumnType::Json | ColumnType::Bytes | ColumnType::Any => None,
+            ColumnType::Text { .. } | ColumnType::Char { .. } | ColumnType::Uuid | ColumnType::Time => {
+                Some(ColumnType::TEXT)
+            }
+            other => Some(other),
+        }
+    }
 }
 
 /// One state of a table or a query's result.
@@ -171,6 +187,7 @@ pub fn read_columns(table: &Table, wanted: &[(usize, bool)]) -> Vec<ReadColumn> 
     let columns = wanted.iter().map(|(at, as_text)| {
         let column = &table.columns[*at];
         ReadColumn {
+            element: None,
             name: column.name.clone(),
             ty: column.ty.filter(|_| !as_text).unwrap_or(ColumnType::TEXT),
             declared: column.declared.clone(),
@@ -201,11 +218,17 @@ pub fn notes(table: &Table, columns: &[ReadColumn], request: &ScanRequest) -> Ve
     let computed: Vec<_> = table.columns.iter().filter(|column| column.generated).collect();
     let computed: Vec<_> = computed.iter().map(|column| column.name.as_str()).collect();
     let mut notes: Vec<_> = left_out(&computed, request).into_iter().collect();
-    let read = |name: &str| columns.iter().any(|column| column.name == name);
-    for column in &table.columns {
-        if column.ty.is_none() && read(&column.name) && !request.texts.contains(&column.name) {
+    for column in table.columns.iter().filter(|column| column.ty.is_none()) {
+        let Some(read) = columns.iter().find(|read| read.name == column.name) else {
+            continue;
+        };
+        if !request.texts.contains(&column.name) {
+            let form = match read.item() {
+                Some(_) => "as lists, and as text where the format has none",
+                None => "as text",
+            };
             notes.push(format!(
-                "column '{}' of type {} comes as text",
+                "column '{}' of type {} comes {form}",
                 column.name, column.declared
             ));
         }

@@ -476,6 +476,7 @@ mod tests {
 
     fn column(name: &str, ty: ColumnType) -> ReadColumn {
         ReadColumn {
+            element: None,
             name: name.to_owned(),
             ty,
             declared: String::new(),

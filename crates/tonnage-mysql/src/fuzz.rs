@@ -144,6 +144,7 @@ pub fn values(bytes: &[u8]) {
     let (ty, kind) = &types[usize::from(*choice) % types.len()];
     let declared = if *kind == Kind::Geometry { "geometry" } else { "" };
     let column = ReadColumn {
+        element: None,
         name: "c".to_owned(),
         ty: *ty,
         declared: declared.to_owned(),

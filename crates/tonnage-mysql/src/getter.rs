@@ -106,6 +106,7 @@ impl MysqlGetter {
         conn.close(prepared).await.map_err(errors::statement)?;
         let mut arriving = columns.clone();
         arriving.push(ReadColumn {
+            element: None,
             name: String::new(),
             ty: ColumnType::Int64,
             declared: String::new(),

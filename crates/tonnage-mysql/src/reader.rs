@@ -419,6 +419,7 @@ fn offered(column: &mysql_async::Column, version: &Version, source: &Source, at:
             let known = &described.table.columns[at];
             Offered {
                 column: ReadColumn {
+                    element: None,
                     name: known.name.clone(),
                     ty: known.ty.unwrap_or(ColumnType::TEXT),
                     declared: known.declared.clone(),
@@ -435,6 +436,7 @@ fn offered(column: &mysql_async::Column, version: &Version, source: &Source, at:
             let ty = of_result(column, version, text, binary);
             Offered {
                 column: ReadColumn {
+                    element: None,
                     name: column.name_str().into_owned(),
                     ty: ty.unwrap_or(ColumnType::TEXT),
                     declared: match column.column_type() {

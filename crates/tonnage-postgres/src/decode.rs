@@ -488,6 +488,7 @@ mod tests {
 
     fn column(ty: ColumnType) -> ReadColumn {
         ReadColumn {
+            element: None,
             name: "c".to_owned(),
             ty,
             declared: String::new(),
@@ -550,6 +551,7 @@ mod tests {
     fn a_value_without_an_equal_names_its_row() {
         let columns = [
             ReadColumn {
+                element: None,
                 name: "id".to_owned(),
                 ..column(ColumnType::Int32)
             },

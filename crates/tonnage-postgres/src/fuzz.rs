@@ -79,6 +79,7 @@ pub fn values(bytes: &[u8]) {
     let _ = copied.push_copied(bytes);
     let server = ServerType { oid, modifier: -1 };
     let column = ReadColumn {
+        element: None,
         name: "c".to_owned(),
         ty,
         declared: String::new(),

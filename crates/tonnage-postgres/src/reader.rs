@@ -293,6 +293,7 @@ pub(super) async fn describe(
             ),
         };
         columns.push(ReadColumn {
+            element: element_of(column.type_(), modifiers[at]).filter(|_| !as_text),
             name: column.name().to_owned(),
             ty,
             declared: declared.get(at).cloned().unwrap_or_default(),
@@ -312,6 +313,17 @@ pub(super) async fn describe(
         false => selected.join(", "),
     };
     Ok((columns, arriving, selected))
+}
+
+/// What the elements of an array are, whose modifier is theirs.
+fn element_of(ty: &Type, modifier: i32) -> Option<ColumnType> {
+    match ty.kind() {
+        Kind::Array(element) => {
+            let oid = element.oid();
+            ServerType { oid, modifier }.column_type()
+        }
+        _ => None,
+    }
 }
 
 /// Whether a type is a composite one, or made of one.

@@ -208,6 +208,7 @@ impl Scanned {
                 }
             };
             columns.push(ReadColumn {
+                element: None,
                 name: name.clone(),
                 ty,
                 declared,

@@ -65,6 +65,55 @@ fn what_goes_out_by_any_file_comes_in_again() {
     }
 }
 
+/// Arrays are lists in every format that has lists, and are the same arrays when they come in again.
+#[test]
+fn arrays_go_out_as_lists_and_come_in_again() {
+    let columns = "id int4 PRIMARY KEY, n int4[], f float8[], d numeric(9,2)[], w text[], b bool[], day date[], at timestamptz[], \
+        u uuid[]";
+    let place = TestDatabase::with(
+        Postgres,
+        &format!(
+            "CREATE TABLE t ({columns}); \
+             INSERT INTO t VALUES (1, '{{1,NULL,-3}}', '{{0.1,1e300}}', '{{1.50,-2}}', '{{\"a \\\"b\\\", c\",NULL,\"NULL\",\"\"}}', \
+                 '{{t,f,NULL}}', '{{2024-02-29}}', '{{2024-02-29 12:00:00.5+02}}', \
+                 '{{123e4567-e89b-12d3-a456-426614174000}}'), \
+             (2, '{{}}', NULL, '{{}}', '{{}}', NULL, '{{NULL}}', '{{}}', NULL)"
+        ),
+        &[],
+    );
+    let all = "SELECT * FROM t ORDER BY id";
+    let wanted = place.sql(all);
+    for output in ["o.csv", "o.jsonl", "o.parquet", "o.arrow"] {
+        let ran = place.run(&format!("unload {{db}} -t t -o {output}"));
+        assert_eq!(ran.code, Some(0), "{output}: {}", ran.stderr);
+        place.sql("DELETE FROM t");
+        place.load(&format!("{output} {{db}} -t t --ledger none"));
+        assert_eq!(place.sql(all), wanted, "{output}");
+    }
+    let lines = place.read("o.jsonl");
+    assert!(
+        lines.contains("\"n\":[1,null,-3],") && lines.contains("\"b\":[true,false,null],"),
+        "{lines}"
+    );
+    // Arrays of arrays are lists of lists in JSON only.
+    place.sql("UPDATE t SET n = '{{1,2},{3,4}}' WHERE id = 2");
+    let wanted = place.sql(all);
+    let ran = place.run("unload {db} -t t -o two.jsonl");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    place.sql("DELETE FROM t");
+    place.load("two.jsonl {db} -t t --ledger none");
+    assert_eq!(place.sql(all), wanted);
+    let ran = place.run("unload {db} -t t -o two.parquet");
+    assert!(
+        ran.stderr
+            .contains("column 'n': the array '{{1,2},{3,4}}' is no list of int32"),
+        "{}",
+        ran.stderr
+    );
+    let ran = place.run("unload {db} -t t -o two.parquet --text n");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
 #[test]
 fn files_that_are_there_are_replaced_only_on_request() {
     let place = TestDatabase::with(

@@ -48,13 +48,21 @@ pub(super) struct Parts {
 }
 
 impl Files {
+    /// The format of all of them.
+    pub(super) fn format(&self) -> Result<Format> {
+        Ok(kind(&self.first())?.0)
+    }
+
+    fn first(&self) -> Output {
+        match self {
+            Self::One(output) => output.clone(),
+            Self::Parts(parts) => parts.of_number(0),
+        }
+    }
+
     /// Text has words for all that a database holds.
     pub(super) fn beyond_arrow(&self) -> Result<BeyondArrow> {
-        let output = match self {
-            Self::One(output) => output.clone(),
-            Self::Parts(_) => self.outputs(1).remove(0),
-        };
-        Ok(match is_text(&output)? {
+        Ok(match is_text(&self.first())? {
             true => BeyondArrow::Carried,
             false => BeyondArrow::Refused,
         })

@@ -5,6 +5,7 @@
 
 pub mod builder;
 mod files;
+mod lists;
 mod plan;
 pub mod source;
 mod stream;
@@ -32,6 +33,7 @@ use tonnage_formats::sinks::{self, Output, Sink, create_unless, finish_all};
 
 use self::{
     files::Files,
+    lists::Lists,
     stream::{Splits, unless_stopped},
 };
 pub use self::{
@@ -263,7 +265,10 @@ async fn run(
     let (jobs, count) = (snapshot.readers.len(), snapshot.splits);
     let schema = snapshot.schema();
     let outputs = files.outputs(jobs);
-    let sinks = outputs.iter().map(|output| create_unless(stop, output, &schema));
+    let lists = Arc::new(Lists::of(&snapshot.columns, files.format()?));
+    let sinks = outputs
+        .iter()
+        .map(|output| create_unless(stop, output, lists.schema()));
     let sinks = sinks.collect::<Result<Vec<_>>>()?;
 
     let splits = Splits::new(count);
@@ -277,6 +282,7 @@ async fn run(
     let writers = groups.into_iter().zip(sinks).map(|(readers, sink)| {
         let writer = Writer {
             batches: Batches::with(readers, SchemaRef::clone(&schema), &splits, stop),
+            lists: Arc::clone(&lists),
             progress: Arc::clone(progress),
             stop: stop.clone(),
             failed: failed.clone(),
@@ -363,6 +369,7 @@ struct Filled {
 /// Writes batches on a separate thread.
 struct Writer {
     batches: Batches,
+    lists: Arc<Lists>,
     progress: Arc<Progress>,
     /// Asked for from outside.
     stop: Stop,
@@ -407,7 +414,8 @@ impl Writer {
                     "interrupted; no file was written",
                 ));
             }
-            sink.write(&batch)?;
+            let converted = self.lists.converted(&batch)?;
+            sink.write(&converted)?;
             rows += batch.num_rows() as u64;
             let bytes = batch.get_array_memory_size() as u64;
             self.progress.bytes_read.fetch_add(bytes, Ordering::Relaxed);

@@ -44,6 +44,7 @@ impl MemoryGetter {
             let column =
                 column.ok_or_else(|| Error::schema(format!("{} has no column '{name}'", table.name)))?;
             Ok(ReadColumn {
+                element: None,
                 name: column.name.clone(),
                 ty: column.ty.unwrap_or(ColumnType::TEXT),
                 declared: column.declared.clone(),

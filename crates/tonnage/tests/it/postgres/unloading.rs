@@ -93,11 +93,26 @@ async fn database(place: &TestDatabase) -> Database {
 
 /// Unloads by every way, loads again, and compares every row as the server shows it.
 async fn round_trip(place: &TestDatabase, table: &str, formats: &[&str]) {
+    round_trip_without_lists(place, table, formats, &[]).await;
+}
+
+/// The same, where `no_lists` are columns of arrays that are no lists to Parquet and Arrow: of several dimensions, or with an
+/// infinite date.
+async fn round_trip_without_lists(place: &TestDatabase, table: &str, formats: &[&str], no_lists: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let db = database(place).await;
     for format in formats {
         let path = directory.path().join(format!("t.{format}"));
-        let written = db.unload(table).to(&path).run().await;
+        let unload = db.unload(table).to(&path);
+        let unload = match *format {
+            "parquet" | "arrow" if !no_lists.is_empty() => {
+                let refused = unload.run().await.unwrap_err();
+                assert!(refused.to_string().contains(" is no list of "), "{refused}");
+                db.unload(table).to(&path).text(no_lists.iter().copied())
+            }
+            _ => unload,
+        };
+        let written = unload.run().await;
         let written = written.unwrap_or_else(|e| panic!("{format}: {e}"));
         place
             .run(&format!(
@@ -123,7 +138,7 @@ async fn every_type_comes_back_as_it_was(server: Server) {
     let place = TestDatabase::on(server).await;
     place.run(TYPES).await;
     place.run(ROWS).await;
-    round_trip(&place, "t", &FORMATS).await;
+    round_trip_without_lists(&place, "t", &FORMATS, &["ia"]).await;
 }
 
 async fn rows_within_columns_and_arrays_of_times_come_back(server: Server) {
@@ -144,7 +159,7 @@ async fn rows_within_columns_and_arrays_of_times_come_back(server: Server) {
              SET datestyle = 'German'; SET timezone = 'Asia/Tokyo'",
         )
         .await;
-    round_trip(&place, "t", &FORMATS).await;
+    round_trip_without_lists(&place, "t", &FORMATS, &["da"]).await;
 }
 
 async fn money_comes_back_as_the_number_within(server: Server) {
