@@ -51,7 +51,8 @@ pub async fn show(
 
 async fn bar(progress: &Progress, bytes_total: Option<u64>, started: Instant) -> std::convert::Infallible {
     let (bar, template) = match bytes_total {
-        Some(total) => (ProgressBar::new(total), "{bar:30} {percent:>3}%  {wide_msg}"),
+        // Narrow, so that 80 columns have room for the rows that wait.
+        Some(total) => (ProgressBar::new(total), "{bar:16} {percent:>3}%  {wide_msg}"),
         None => (ProgressBar::new_spinner(), "{spinner} {bytes}  {wide_msg}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {

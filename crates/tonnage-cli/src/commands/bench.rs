@@ -41,7 +41,7 @@ use crate::{
     options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
     output::{out, outln},
     paths::Paths,
-    report::write_report,
+    report::{ReportArgs, write_report},
 };
 
 /// Measure which method, batch size, number of jobs and durability a database takes rows best with
@@ -205,9 +205,8 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "DIR", help_heading = "What comes out")]
     output: Option<PathBuf>,
 
-    /// Write the report as JSON; - is standard output
-    #[arg(long, value_name = "PATH", help_heading = "What comes out")]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    account: ReportArgs,
 
     /// Compare two reports instead: directories that -o wrote, or their report.json
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, conflicts_with = "target", help_heading = "What comes out")]
@@ -243,7 +242,7 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
             paths.writes("-o", Some(&directory.join(name)));
         }
     }
-    paths.report(args.report.as_deref());
+    paths.report(args.account.path());
     paths.check()?;
     let target = match unless_interrupted(args.connection.connect(place)).await {
         Ok(target) => target,
@@ -300,7 +299,7 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
     if let Some(directory) = &args.output {
         files::write(directory, &report)?;
     }
-    match &args.report {
+    match args.account.path() {
         Some(path) if path == Path::new("-") => write_report(path, &report)?,
         path => {
             if let Some(path) = path {

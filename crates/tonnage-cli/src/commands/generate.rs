@@ -1,10 +1,16 @@
 //! `tonnage generate`: made-up rows into a file or a pipe.
 
-use std::{num::NonZeroUsize, path::PathBuf, thread, time::Instant};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    thread,
+    time::Instant,
+};
 
 use clap::Args;
+use serde::Serialize;
 use tonnage::{
-    Result,
+    Error, Result,
     generate::{self, Generated, Generation, Workload},
     plan::Bytes,
     report::Grouped,
@@ -16,8 +22,13 @@ use tonnage::{
     sources::Format,
 };
 
+use crate::{
+    paths::Paths,
+    report::{ReportArgs, write_report},
+};
+
 /// Make rows up: equal workload, seed and row number always give an equal row
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Args)]
 #[command(after_help = after_help())]
 pub struct GenerateArgs {
     /// The kind of rows, listed below
@@ -56,6 +67,31 @@ pub struct GenerateArgs {
     /// Threads that make rows [default: one a processor]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    account: ReportArgs,
+}
+
+/// What was made.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct GenerateReport {
+    /// The kind of rows.
+    workload: String,
+    /// The seed.
+    seed: u64,
+    /// Rows made.
+    rows: u64,
+    /// Bytes written.
+    bytes: u64,
+    /// The file; `-` for standard output.
+    output: String,
+    /// Seconds that it took.
+    seconds: f64,
+    /// Rows a second.
+    rows_per_second: f64,
+    /// Whoever read standard output left before all rows were there.
+    closed: bool,
 }
 
 /// The compressions of Parquet by name.
@@ -66,9 +102,19 @@ enum CompressionName {
     Zstd,
 }
 
-/// Makes the rows; a summary goes to standard error. A reader that closes the pipe ends it quietly.
-pub fn run(args: &GenerateArgs) -> Result<()> {
+/// Makes the rows; a summary goes to standard error, unless `quiet`. A reader that closes the pipe ends it quietly.
+pub fn run(args: &GenerateArgs, quiet: bool) -> Result<()> {
     let started = Instant::now();
+    let mut paths = Paths::default();
+    paths.writes("-o", Some(&args.output));
+    paths.report(args.account.path());
+    paths.check()?;
+    if args.output == Path::new("-") && args.account.path() == Some(Path::new("-")) {
+        return Err(
+            Error::config("rows and the report cannot both go to standard output")
+                .hint("--report PATH writes the report into a file"),
+        );
+    }
     let generation = Generation {
         workload: args.workload.parse()?,
         seed: args.seed,
@@ -79,13 +125,24 @@ pub fn run(args: &GenerateArgs) -> Result<()> {
     generation.check()?;
     let sink = sinks::create(&output(args)?, &generation.workload.schema())?;
     let generated = generate::write(&generation, sink)?;
-    if !generated.closed {
-        eprintln!(
-            "{}",
-            summary(&generation, &generated, started.elapsed().as_secs_f64())
-        );
+    let seconds = started.elapsed().as_secs_f64();
+    if !generated.closed && !quiet {
+        eprintln!("{}", summary(&generation, &generated, seconds));
     }
-    Ok(())
+    let Some(path) = args.account.path() else {
+        return Ok(());
+    };
+    let report = GenerateReport {
+        workload: generation.workload.to_string(),
+        seed: generation.seed,
+        rows: generated.rows,
+        bytes: generated.bytes,
+        output: args.output.display().to_string(),
+        seconds,
+        rows_per_second: generated.rows as f64 / seconds.max(1e-9),
+        closed: generated.closed,
+    };
+    write_report(path, &report)
 }
 
 fn output(args: &GenerateArgs) -> Result<Output> {
@@ -142,7 +199,7 @@ fn summary(generation: &Generation, generated: &Generated, seconds: f64) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use clap::Parser;
 
@@ -158,7 +215,7 @@ mod tests {
         let output = output.to_string_lossy();
         let words = ["generate"].into_iter().chain(line.split(' '));
         let line = Line::try_parse_from(words.chain(["-o", &output])).unwrap();
-        run(&line.args)
+        run(&line.args, true)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `tonnage init`: what makes a ledger, and lets roles use it that may make none.
 
 use clap::Args;
+use serde_json::json;
 use tonnage::Result;
 
 use crate::{
@@ -35,6 +36,10 @@ pub struct InitArgs {
     #[arg(long)]
     execute: bool,
 
+    /// Print JSON: an object a ledger, with its place, statements and notes
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     connection: ConnectionArgs,
 
@@ -54,6 +59,16 @@ pub async fn run(args: &InitArgs) -> Result<Ending> {
         ledger.set_up(&args.grant).await?;
     }
     for setup in ledger.setup(&args.grant).await? {
+        if args.json {
+            let object = json!({
+                "place": setup.place,
+                "statements": setup.statements,
+                "notes": setup.notes,
+                "executed": args.execute,
+            });
+            outln!("{object}")?;
+            continue;
+        }
         match args.execute {
             true => eprintln!("the ledger is in {}", setup.place),
             false => eprintln!("the ledger in {}", setup.place),

@@ -266,8 +266,9 @@ fn line(run: &RunRecord) -> String {
         }
     };
     format!(
-        "{}  {state:<10}  {} {} from {inputs}: {} written, {} rejected{owed}",
+        "{}  {state:<10}  {}  {} {} from {inputs}: {} written, {} rejected{owed}",
         run.run_id,
+        instant(run.started),
         run.detail.operation,
         run.detail.table,
         Grouped(run.counts.written),

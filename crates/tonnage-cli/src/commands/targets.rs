@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use clap::Args;
+use serde_json::json;
 use tonnage::{
     Result,
     operation::Method,
@@ -26,6 +27,10 @@ pub struct TargetsArgs {
     #[arg(long, conflicts_with = "url")]
     markdown: bool,
 
+    /// Print JSON: an object a database
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -33,14 +38,25 @@ pub struct TargetsArgs {
 /// Lists.
 pub async fn run(args: &TargetsArgs) -> Result<Ending> {
     let Some(url) = &args.url else {
-        match args.markdown {
-            true => out!("{}", markdown())?,
-            false => out!("{}", list())?,
+        match (args.json, args.markdown) {
+            (true, _) => out!("{}", objects())?,
+            (false, true) => out!("{}", markdown())?,
+            (false, false) => out!("{}", list())?,
         }
         return Ok(Ending::Done);
     };
     let target = args.connection.connect(url).await?;
     let capabilities = target.capabilities();
+    if args.json {
+        let object = json!({
+            "database": capabilities.product,
+            "methods": names(capabilities.methods),
+            "durability": names(capabilities.durability),
+            "writers_max": capabilities.writers_max,
+        });
+        outln!("{object}")?;
+        return Ok(Ending::Done);
+    }
     outln!("database     {}", capabilities.product)?;
     outln!("methods      {}", listed(capabilities.methods))?;
     outln!("durability   {}", listed(capabilities.durability))?;
@@ -51,9 +67,12 @@ pub async fn run(args: &TargetsArgs) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
+fn names<T: Display>(items: &[T]) -> Vec<String> {
+    items.iter().map(T::to_string).collect()
+}
+
 fn listed<T: Display>(items: &[T]) -> String {
-    let names: Vec<_> = items.iter().map(T::to_string).collect();
-    names.join(", ")
+    names(items).join(", ")
 }
 
 /// A property of every database, by its name in the table.
@@ -89,6 +108,26 @@ fn list() -> String {
         }
     }
     text
+}
+
+/// An object a database, each on a line of its own.
+fn objects() -> String {
+    let object = |driver: &Driver| {
+        json!({
+            "name": driver.name,
+            "named_as": driver.example,
+            "endings": driver.extensions,
+            "operations": names(driver.operations),
+            "methods": names(driver.methods),
+            "native": driver.native,
+            "durability": names(driver.durability),
+            "tested_against": driver.verified,
+        })
+    };
+    DRIVERS
+        .iter()
+        .map(|driver| format!("{}\n", object(driver)))
+        .collect()
 }
 
 fn markdown() -> String {

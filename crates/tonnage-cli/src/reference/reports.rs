@@ -7,10 +7,13 @@ use tonnage::{
 };
 
 use super::{check, description, head, inline, schema};
-use crate::{commands::verify::LoadReport, report::Marked};
+use crate::{
+    commands::{generate::GenerateReport, verify::LoadReport},
+    report::Marked,
+};
 
 /// The reports, by the commands that write them.
-fn reports() -> [(&'static str, &'static str, Value); 6] {
+fn reports() -> [(&'static str, &'static str, Value); 7] {
     fn of<R: JsonSchema + 'static>() -> Value {
         let mut schema = schema::<Marked<'static, R>>().to_value();
         shape(&mut schema);
@@ -48,6 +51,7 @@ fn reports() -> [(&'static str, &'static str, Value); 6] {
         ("verify", "verify", of::<VerifyReport>()),
         ("copy", "copy", of::<CopyReport>()),
         ("ingest", "ingest", of::<BufferReport>()),
+        ("generate", "generate", of::<GenerateReport>()),
     ]
 }
 

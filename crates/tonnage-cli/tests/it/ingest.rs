@@ -298,10 +298,10 @@ fn the_run_of_an_ingest_that_was_killed_is_finished_by_the_next() {
         let mut numbers = BufReader::new(first.stdout.take().expect("a pipe from it"));
         numbers.read_line(&mut number).expect("a line");
         assert_eq!(number, "1 written\n");
-        assert!(runs().contains("  open        insert "), "{}", runs());
+        assert!(runs().contains("  open        20"), "{}", runs());
         first.kill().expect("it can be killed");
         first.wait().expect("it can be waited for");
-        assert!(runs().contains("  abandoned   insert "), "{}", runs());
+        assert!(runs().contains("  abandoned   20"), "{}", runs());
         Running::start(&mut ingest("accepted")).wait().expect(0);
         let listed = runs();
         let finished: Vec<_> = listed

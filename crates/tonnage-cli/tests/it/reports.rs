@@ -97,7 +97,7 @@ fn reports_are_as_their_schema_says() {
                    CREATE TABLE items (id integer PRIMARY KEY, order_id integer REFERENCES orders (id))";
         let files = [("orders.csv", "id,customer\n1,anna\n2,ben\nx,cleo\n")];
         let place = TestDatabase::with(*database, sql, &files);
-        let cases: [(&str, &str, &[u8], i32); 7] = [
+        let cases: [(&str, &str, &[u8], i32); 8] = [
             (
                 "load",
                 "load orders.csv {db} -t orders --rejects bad.jsonl -j 1",
@@ -130,12 +130,53 @@ fn reports_are_as_their_schema_says() {
                 b"{\"id\": 8}\n{\"id\": 1}\n",
                 3,
             ),
+            ("generate", "generate sbtest --rows 10 -o rows.csv", b"", 0),
         ];
         for (name, command, input, code) in cases {
             let report = reported(&place, name, command, input, code);
             assert_eq!(report["tonnage"], env!("CARGO_PKG_VERSION"), "{command}");
         }
     }
+}
+
+#[test]
+fn what_is_listed_is_there_as_json() {
+    let place = TestDatabase::with(crate::support::Database::Sqlite, "CREATE TABLE t (a)", &[]);
+    let objects = |command: &str| -> Vec<Value> {
+        let ran = place.run(command);
+        assert_eq!(ran.code, Some(0), "{command}\n{}", ran.stderr);
+        let lines = ran.stdout_exact.lines();
+        lines
+            .map(|line| serde_json::from_str(line).expect("an object a line"))
+            .collect()
+    };
+    let names = |objects: &[Value]| -> Vec<String> {
+        let name = |object: &Value| object["name"].as_str().expect("a name").to_owned();
+        objects.iter().map(name).collect()
+    };
+    assert_eq!(
+        names(&objects("targets --json")),
+        ["SQLite", "PostgreSQL", "MariaDB", "Cassandra"]
+    );
+    let one = objects("targets {db} --json");
+    assert!(
+        one[0]["methods"]
+            .as_array()
+            .expect("methods")
+            .contains(&"native".into())
+    );
+    let ledger = objects("init {db} --json");
+    assert!(!ledger[0]["statements"].as_array().expect("statements").is_empty());
+    assert_eq!(ledger[0]["executed"], false);
+    let ran = place.run("generate sbtest --rows 1 -o quiet.csv -q");
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let ran = place.run("generate sbtest --rows 1 -o - --json");
+    assert!(
+        ran.stderr
+            .contains("rows and the report cannot both go to standard output"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
