@@ -164,6 +164,7 @@ fn normal(output: &str, resumed: bool) -> String {
             let bottleneck = words[..at].ends_with(&["bound", "by", "the"]);
             match () {
                 () if run_id => "RUN".to_owned(),
+                () if is_instant(word) => "TIME".to_owned(),
                 () if seconds || progress || drained || number && matches!(next, "rows/s" | "keys/s") => {
                     "N".to_owned()
                 }
@@ -423,4 +424,10 @@ fn commands_of_the_pages_have_options_that_there_are() {
         }
     }
     assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+/// `2024-02-29T23:59:58Z`.
+fn is_instant(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    word.len() == 20 && digits == 14 && word.as_bytes()[10] == b'T' && word.ends_with('Z')
 }

@@ -214,7 +214,12 @@ fn runs() {
         place.load("more.csv {db} -t orders");
         let ran = place.run("runs {db}");
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
-        assert_snapshot!(format!("runs_{}", name(*database)), ran.stdout);
+        let is_instant = |word: &str| word.len() == 20 && word.contains("T") && word.ends_with('Z');
+        let words = ran.stdout.split(' ');
+        let steady: Vec<_> = words
+            .map(|word| if is_instant(word) { "{time}" } else { word })
+            .collect();
+        assert_snapshot!(format!("runs_{}", name(*database)), steady.join(" "));
     }
 }
 
