@@ -315,7 +315,10 @@ async fn run(
         splits.check_complete()?;
     }
     files.withdraw_manifest()?;
-    let (filled, paths) = name_all(written, &outputs)?;
+    // A store may take its time, and whoever asks to stop is to be heard meanwhile.
+    let named = tokio::task::spawn_blocking(move || name_all(written, &outputs)).await;
+    let (filled, paths) =
+        named.map_err(|cause| Error::bug(format!("naming the files ended early: {cause}")))??;
     let report = UnloadReport {
         target: String::new(),
         table: match &request.relation {
