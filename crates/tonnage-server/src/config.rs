@@ -143,6 +143,8 @@ pub struct Limits {
     pub columns: usize,
     /// Seconds without a byte after which a sender is given up.
     pub sender_seconds: u64,
+    /// Seconds for which a client may take nothing of its rows before they are cut off.
+    pub reader_seconds: u64,
     /// Seconds for which room, or the acknowledgement, is waited for.
     pub wait_seconds: u64,
     /// Connections at once.
@@ -163,6 +165,7 @@ impl Default for Limits {
             rows: 100_000_000,
             columns: 1_600,
             sender_seconds: 30,
+            reader_seconds: 300,
             wait_seconds: 30,
             connections: 16_384,
             requests: 16,
@@ -175,6 +178,11 @@ impl Limits {
     /// How long a sender may be silent.
     pub fn sender(&self) -> Duration {
         Duration::from_secs(self.sender_seconds)
+    }
+
+    /// How long a client may take nothing.
+    pub fn reader(&self) -> Duration {
+        Duration::from_secs(self.reader_seconds)
     }
 
     /// How long room or an acknowledgement is waited for.

@@ -119,7 +119,7 @@ fn tables(app: &App) -> String {
     // Writing to a string does not fail.
     let _ = write!(
         out,
-        "<p>{} connections, {} tables in use</p>",
+        "<p>connections: {}, tables in use: {}</p>",
         app.metrics.connections.load(Ordering::Relaxed),
         places.len()
     );

@@ -3,7 +3,7 @@
 //! Invariants: an answer that ends early is cut off, so that it cannot be taken for a whole one; keys and columns are
 //! looked up by the get itself, never pasted into a statement; memory is bounded by a few batches.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef, ipc::writer::StreamWriter};
 use axum::{
@@ -179,6 +179,8 @@ struct Answer {
     encoder: Encoder,
     out: Vec<u8>,
     sent: mpsc::Sender<io::Result<Bytes>>,
+    /// How long its client may take nothing: rows that wait hold a connection to the database.
+    patience: Duration,
 }
 
 impl Answer {
@@ -189,7 +191,10 @@ impl Answer {
             return Ok(true);
         }
         let out = std::mem::take(&mut self.out);
-        Ok(self.sent.send(Ok(out.into())).await.is_ok())
+        match tokio::time::timeout(self.patience, self.sent.send(Ok(out.into()))).await {
+            Ok(sent) => Ok(sent.is_ok()),
+            Err(_) => Err(Error::input("its client takes nothing")),
+        }
     }
 
     /// Ends it, with what an object has besides its rows.
@@ -198,12 +203,13 @@ impl Answer {
             encoder,
             mut out,
             sent,
+            patience,
         } = self;
         encoder.end(besides, &mut out)?;
-        if !out.is_empty() {
-            let _ = sent.send(Ok(out.into())).await;
+        match tokio::time::timeout(patience, sent.send(Ok(out.into()))).await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::input("its client takes nothing")),
         }
-        Ok(())
     }
 }
 
@@ -211,6 +217,7 @@ impl Answer {
 async fn streamed<F>(
     form: Form,
     schema: &SchemaRef,
+    patience: Duration,
     write: impl FnOnce(Answer) -> F,
 ) -> Result<Response, Refusal>
 where
@@ -219,13 +226,19 @@ where
     let (encoder, out) = Encoder::new(form, schema)?;
     let (sent, mut received) = mpsc::channel::<io::Result<Bytes>>(4);
     let failed = sent.clone();
-    let writing = write(Answer { encoder, out, sent });
+    let writing = write(Answer {
+        encoder,
+        out,
+        sent,
+        patience,
+    });
     let (told, mut error) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         if let Err(error) = writing.await {
             tracing::warn!("an answer was cut off: {error}");
             let cut = io::Error::other("the answer is cut off");
             let _ = told.send(error);
+            // Where nothing is taken this waits as well, until the client has gone or reads what is cut off.
             let _ = failed.send(Err(cut)).await;
         }
     });
@@ -298,7 +311,7 @@ pub async fn rows(State(app): State<Arc<App>>, asked: Asked) -> Result<Response,
         })
         .collect();
     let get = describe(&app, &asked).await?.by(names).keys(keys);
-    answer(get, form, None).await
+    answer(get, form, None, app.config.limits.reader()).await
 }
 
 /// `POST .../get`: rows by the keys of a body.
@@ -313,7 +326,7 @@ pub async fn get(State(app): State<Arc<App>>, asked: Asked, content: Body) -> Re
         .by(by)
         .keys_from(path)
         .text(Some(format), body::text_options());
-    answer(get, form, Some(file)).await
+    answer(get, form, Some(file), app.config.limits.reader()).await
 }
 
 /// A body as a file of rows, and what it is.
@@ -391,6 +404,7 @@ async fn answer(
     get: BulkGet,
     form: Form,
     keys: Option<tempfile::NamedTempFile>,
+    patience: Duration,
 ) -> Result<Response, Refusal> {
     let prepared = get.prepare().await?;
     let mut missing = match form {
@@ -399,7 +413,7 @@ async fn answer(
     };
     let schema = prepared.schema();
     let mut get = prepared.start()?;
-    streamed(form, &schema, move |mut answer| async move {
+    streamed(form, &schema, patience, move |mut answer| async move {
         let (mut named, mut count, mut absent) = (Vec::new(), 0u64, 0u64);
         while let Some(fetched) = get.next().await? {
             match fetched {
@@ -445,13 +459,18 @@ pub async fn export(State(app): State<Arc<App>>, asked: Asked) -> Result<Respons
     let snapshot = connected.target().scan(&options.request()?).await?;
     let mut batches = Batches::of(snapshot, Stop::default());
     let schema = batches.schema().clone();
-    streamed(form, &schema, move |mut answer| async move {
-        while let Some(batch) = batches.next().await? {
-            if !answer.rows(&batch).await? {
-                return Ok(());
+    streamed(
+        form,
+        &schema,
+        app.config.limits.reader(),
+        move |mut answer| async move {
+            while let Some(batch) = batches.next().await? {
+                if !answer.rows(&batch).await? {
+                    return Ok(());
+                }
             }
-        }
-        answer.end(b"").await
-    })
+            answer.end(b"").await
+        },
+    )
     .await
 }

@@ -114,6 +114,37 @@ fn a_connection_that_says_nothing_or_half_of_a_greeting_is_closed() {
 }
 
 #[test]
+fn a_client_that_takes_nothing_is_cut_off() {
+    let place = TestDatabase::with(
+        Database::Sqlite,
+        "CREATE TABLE t (id integer PRIMARY KEY, v text);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+         INSERT INTO t SELECT i, printf('%01000d', i) FROM n",
+        &[],
+    );
+    let server = Serve::configured(&place, "[limits]\nreader_seconds = 1\n");
+    let mut stream = TcpStream::connect(server.address()).expect("a connection");
+    let request = "GET /v1/tables/t/export HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("sent");
+    while !server
+        .said()
+        .contains("an answer was cut off: its client takes nothing")
+    {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200 OK") && !answer.ends_with(b"\r\n0\r\n\r\n"),
+        "it does not look whole"
+    );
+    // Whoever reads gets all of it.
+    let whole = server.get("/v1/tables/t/export").expect(200).text();
+    assert_eq!(whole.lines().count(), 60_000);
+    server.stop().expect(0);
+}
+
+#[test]
 fn ten_thousand_idle_connections_cost_little_and_hold_nobody_up() {
     const COUNT: u64 = 10_000;
     let place = TestDatabase::with(Database::Sqlite, TABLE, &[]);

@@ -132,3 +132,32 @@ fn each_token_may_by_flight_what_it_says_and_nothing_else() {
         server.stop().expect(0);
     }
 }
+
+#[test]
+fn rows_of_an_ingest_count_in_the_rate_of_its_token() {
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE a (id integer)", &[]);
+    let (token, hash) = token();
+    let rights = format!("[tokens.slow]\nsha256 = \"{hash}\"\nwrite = [\"a\"]\nrows_per_second = 1\n");
+    let server = Serve::configured(&place, &rights);
+    let script = "import sys, pyarrow as pa, adbc_driver_flightsql.dbapi as flight
+uri, token = sys.argv[1:]
+options = {'adbc.flight.sql.authorization_header': f'Bearer {token}'}
+with flight.connect(uri, options, autocommit=True) as db, db.cursor() as cursor:
+    assert cursor.adbc_ingest('a', pa.table({'id': list(range(100_000))}), 'append') == 100_000
+    try:
+        cursor.adbc_ingest('a', pa.table({'id': [1]}), 'append')
+    except flight.Error as error:
+        print(error)";
+    let ran = Command::new(python())
+        .args(["-c", script, &format!("grpc://{}", server.address()), &token])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        said.contains("this token's rows a second are used up"),
+        "{said} {}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    server.stop().expect(0);
+    assert_eq!(place.sql("SELECT count(*) FROM a"), ["100000"]);
+}

@@ -185,7 +185,8 @@ fn ten_times_what_the_database_takes_costs_no_more_memory_and_no_row() {
         refused > 0 && offered > 5 * taken,
         "{offered} rows offered, {taken} taken"
     );
-    assert!(grown < 64 << 10, "memory grew by {grown} KiB");
+    // Eight MiB of buffers, and what requests that come at once take.
+    assert!(grown < 96 << 10, "memory grew by {grown} KiB");
     server.until_drained();
     check(&cluster, "slow", &acknowledged);
     let server = Arc::into_inner(server).expect("nobody else has it");
