@@ -1,11 +1,14 @@
 """The Python package: frames of polars and pandas into PostgreSQL and SQLite and out of PostgreSQL and MariaDB, beside what
 else moves frames."""
 
+import shutil
+
 import data
 import mariadb
 import postgres
+import puts
 import sqlite
-from goals import Faster
+from goals import Faster, Line
 from measure import Case, Contender
 
 TITLES = {
@@ -31,7 +34,7 @@ def kinds(way):
 
 def contenders(ways, url, table, *source):
     """Each way with each kind of frame that it has, tonnage's first."""
-    python = [data.frame_python(), data.ROOT / "bench" / "frame.py"]
+    python = [*data.frame_python(), data.ROOT / "bench" / "frame.py"]
     return {
         named(way, kind): Contender([[*python, way, kind, url, table, *source]], tells=True)
         for way in ways for kind in kinds(way)
@@ -98,4 +101,42 @@ def out_of_mariadb(name, rows):
     return Case(
         name, "Frames out of MariaDB", rows, lambda: None, found, [goal("tonnage_out", others, 1.3)],
         server=mariadb.server_seconds,
+    )
+
+
+# Rows of 200 bytes that are put, of each million of the other cases, by the acknowledgement that is waited for.
+PUT_PARTS = {"accepted": 5, "journaled": 20, "committed": 100}
+# Threads of a process, and tasks of its event loop.
+AT_ONCE = {"threads": 8, "tasks": 256}
+
+
+def single_rows(name, rows):
+    """Rows put one a call; the rates and the p99 of a call are goals without an aim."""
+    python = [*data.frame_python(), data.ROOT / "bench" / "python_puts.py"]
+    journal = data.PLACE / "journals" / "python"
+
+    def fresh():
+        puts.fresh()
+        shutil.rmtree(journal, ignore_errors=True)
+
+    def command(way, ack):
+        count = rows // PUT_PARTS[ack]
+        return [*python, postgres.URL, "single_rows", journal, way, ack, count, AT_ONCE[way]]
+
+    def called(way, ack):
+        return f"{ack}, {AT_ONCE[way]} {way}"
+
+    ways = [(way, ack) for ack in PUT_PARTS for way in AT_ONCE]
+    found = {called(*one): Contender([command(*one)], tells=True) for one in ways}
+
+    def further():
+        for one in ways:
+            fresh()
+            rate, p99 = data.run(command(*one)).split()[:2]
+            yield Line(f"{called(*one)}: rows a second, and p99 of a put", f"{int(rate):,} rows/s, {p99} microseconds", None)
+
+    return Case(
+        name, "Single rows of 200 bytes from Python into PostgreSQL", rows, fresh, found,
+        notes=["the ways put different numbers of rows: their seconds say nothing beside each other"],
+        server=postgres.server_seconds, further=lambda: list(further()),
     )
