@@ -28,7 +28,7 @@ use tonnage_core::{
     ledger::RunHandle,
     operation::{Method, Operation},
     slot::{Advance, gather},
-    table::altered,
+    table::{altered, check_unaltered},
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 use tonnage_sqlite::local::LedgerFile;
@@ -89,9 +89,7 @@ impl CassandraWriter {
         in_flight_max: &Arc<AtomicUsize>,
     ) -> Result<Self> {
         let changed = || Error::altered(&plan.table.name, "was altered");
-        if let Some(what) = altered(&plan.table, Some(&described.table)) {
-            return Err(Error::altered(&plan.table.name, what));
-        }
+        check_unaltered(&plan.table, Some(&described.table))?;
         let whole_partition = described.partition.len() == 1;
         let columns = plan.columns.iter().map(|column| {
             let at = described.position(&column.name).ok_or_else(changed)?;

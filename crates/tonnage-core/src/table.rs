@@ -264,6 +264,14 @@ impl Table {
     }
 }
 
+/// Refuses a table that is not `before` any more, as [`altered`] says it.
+pub fn check_unaltered(before: &Table, now: Option<&Table>) -> Result<()> {
+    match altered(before, now) {
+        None => Ok(()),
+        Some(what) => Err(Error::altered(&before.name, what)),
+    }
+}
+
 /// How a table differs from what it was, as the end of a sentence about it: `was dropped`, `was altered: column 'a' is
 /// new`. None where it is the same one with the same definition.
 pub fn altered(before: &Table, now: Option<&Table>) -> Option<String> {

@@ -1,6 +1,6 @@
 //! A directory as a database: the example to copy for a target of your own.
 //!
-//! - A directory below the root is a table (`table`), a line of its files is a row (`values`).
+//! - A directory below the root is a table (`table`), a line of its files is a row: its values as text.
 //! - A write is a file that is there as a whole or not at all, once, however often it is sent (`writer`).
 //! - The ledger is a SQLite file next to the tables, as for every database that cannot hold one: [`LedgerFile`].
 //! - What a directory cannot do is refused with a reason. Rows have no keys here, so only inserts are left.
@@ -9,7 +9,6 @@
 
 mod reader;
 mod table;
-mod values;
 mod writer;
 
 use std::{

@@ -53,13 +53,12 @@ pub fn scan(root: &Path, request: &ScanRequest) -> Result<Snapshot> {
     let names = table::names(root)?;
     let table = table::find(root, name)?.ok_or_else(|| no_table(name, &names))?;
     let known = table.columns.iter().map(|column| column.name.as_str());
-    let line_values = known.len();
-    let wanted = wanted(request, &name.name, known, 0..line_values)?;
+    let wanted = wanted(request, &name.name, known, 0..table.columns.len())?;
     let files = table::files(&root.join(&table.name.name))?;
     let opened = Arc::new(Opened {
         columns: read_columns(&table, &wanted),
         places: wanted.iter().map(|(at, _)| *at).collect(),
-        line_values,
+        line_values: table.columns.len(),
         splits: match request.limit {
             None => files.into_iter().map(|file| vec![file]).collect(),
             // Only who reads all files can count their rows.

@@ -25,18 +25,16 @@ use tonnage_core::{
     Error, Result,
     ledger::RunHandle,
     operation::Durability,
+    parse::stored_texts,
     reject::sqlstate::{DATETIME_OVERFLOW, NOT_NULL},
     slot::{Advance, Position, SlotState},
-    table::altered,
+    table::check_unaltered,
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
 use tonnage_sqlite::local::LedgerFile;
 use uuid::Uuid;
 
-use super::{
-    table::{self, entries, failed},
-    values::texts,
-};
+use super::table::{self, entries, failed};
 
 /// Writes one lane's rows.
 pub struct DirectoryWriter {
@@ -50,10 +48,8 @@ pub struct DirectoryWriter {
 /// Where the table is, if it is still the one that the plan was made for.
 fn unaltered(root: &Path, request: &WriteRequest) -> Result<PathBuf> {
     let name = &request.table.name;
-    match altered(&request.table, table::find(root, name)?.as_ref()) {
-        None => Ok(root.join(&name.name)),
-        Some(what) => Err(Error::altered(name, what)),
-    }
+    check_unaltered(&request.table, table::find(root, name)?.as_ref())?;
+    Ok(root.join(&name.name))
 }
 
 /// Removes the files of a run that have no name yet, and those whose steps its ledger does not have.
@@ -82,7 +78,7 @@ impl DirectoryWriter {
     fn lines(&self, rows: &RecordBatch) -> Result<std::result::Result<Vec<u8>, Failure>> {
         let WriteRequest { table, columns, .. } = &self.request;
         let written = columns.iter().zip(rows.columns());
-        let texts = written.map(|(column, array)| Ok((column, array, texts(array, &column.ty)?)));
+        let texts = written.map(|(column, array)| Ok((column, array, stored_texts(array, &column.ty)?)));
         let texts: Vec<_> = texts.collect::<Result<_>>()?;
         let mut lines = Vec::new();
         for row in 0..rows.num_rows() {
@@ -127,10 +123,8 @@ impl Writer for DirectoryWriter {
 
     async fn write(&mut self, rows: &RecordBatch, _: Guard) -> Result<Outcome> {
         let lines = self.lines(rows)?;
-        let (_, open) = self
-            .open
-            .as_mut()
-            .ok_or_else(|| Error::bug("rows outside a write"))?;
+        let open = self.open.as_mut();
+        let (_, open) = open.ok_or_else(|| Error::bug("rows outside a write"))?;
         let before = open.len();
         let failure = lines.map(|lines| open.extend(lines)).err();
         Ok(Outcome {
@@ -158,10 +152,9 @@ impl Writer for DirectoryWriter {
             Some(Advance { slot, from, .. }) => format!("{run}-{slot}-{}-{}.jsonl", from.block, from.rows),
             None => format!("{own}.jsonl"),
         };
-        let hidden = format!(".{run}-{own}");
         let (root, request) = (self.root.clone(), self.request.clone());
         let is_durable = request.durability == Durability::Durable;
-        let hidden = unaltered(&root, &request)?.join(hidden);
+        let hidden = unaltered(&root, &request)?.join(format!(".{run}-{own}"));
         let synced = move |file: File| if is_durable { file.sync_all() } else { Ok(()) };
         File::create(&hidden)
             .and_then(|mut file| file.write_all(&lines).and_then(|()| synced(file)))

@@ -13,6 +13,7 @@ mod decimal;
 mod fault;
 mod formats;
 mod number;
+mod stored;
 mod text;
 pub mod time;
 
@@ -39,6 +40,7 @@ pub use self::{
     fault::{Fault, Notes, NullHint, Parsed, is_null_word, shown, shown_bare},
     formats::{DateFormat, DateOrder, EpochUnit, Seen, ValueFormats},
     number::{float32, float64},
+    stored::{parse_stored, stored_texts},
     text::{TextColumn, TextLimit, check_text},
     time::{
         PartialDate, TIME_MAX, date, far_date_text, far_timestamp_text, instant, instant_in_zone,
@@ -123,20 +125,6 @@ fn parse_rewritten<'a>(
         })
         .collect();
     parse_as_written(ty, values.iter().map(Option::as_deref), context, notes)
-}
-
-/// [`parse_column`] for text that was made of values of this type, as a target keeps it: what does not fit is an error.
-pub fn parse_stored<'a>(
-    ty: &ColumnType,
-    column: &str,
-    values: impl ExactSizeIterator<Item = Option<&'a [u8]>>,
-) -> Result<ArrayRef> {
-    let mut problems = Problems::default();
-    let array = parse_column(ty, column, values, &ParseContext::default(), &mut problems);
-    match problems.iter().next() {
-        Some((_, problem)) => Err(Error::schema(&problem.message)),
-        None => Ok(array),
-    }
 }
 
 /// [`parse_column`] for values of any provenance.

@@ -32,7 +32,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     slot::{Advance, SlotState, gather},
     sync::Lock,
-    table::{Column, ColumnSpec, Key, Table, TableIdentity, TableName, TableSpec, altered},
+    table::{Column, ColumnSpec, Key, Table, TableIdentity, TableName, TableSpec, check_unaltered},
     target::{
         Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Lookup, Outcome, Parts, Prepare, Refused,
         Rows, Scan, Target, WriteRequest, Writer,
@@ -307,9 +307,7 @@ impl State {
             return Ok(false);
         }
         let now = self.tables.get(&table.name.name).map(|stored| &stored.table);
-        if let Some(what) = altered(table, now) {
-            return Err(Error::altered(&table.name, what));
-        }
+        check_unaltered(table, now)?;
         self.altering.iter_mut().for_each(|altering| altering.begins -= 1);
         *self.writing.entry(table.name.name.clone()).or_default() += 1;
         Ok(true)
