@@ -151,6 +151,45 @@ pub struct Block {
     pub bytes: u64,
 }
 
+/// Makes blocks of the rows of a source that has no files, in their order.
+#[derive(Debug, Default)]
+pub struct BlockCounter {
+    index: u64,
+    at: BlockMark,
+}
+
+impl BlockCounter {
+    /// The next block of the source that messages call `shown`: of `rows`, of which there are some and at most as many as 32
+    /// bits count, and of `bytes` of the source.
+    pub fn block(&mut self, shown: &Arc<str>, rows: RecordBatch, bytes: u64) -> Block {
+        let count = rows.num_rows() as u64;
+        let start = self.at;
+        self.at = BlockMark {
+            offset: start.offset + count,
+            file_rows: start.file_rows + count,
+            rows: start.rows + count,
+            ..start
+        };
+        self.index += 1;
+        Block {
+            index: self.index - 1,
+            origin: Origin {
+                file: shown.clone(),
+                first_row: start.file_rows + 1,
+                first_offset: None,
+                rows: UInt32Array::from_iter_values(0..count as u32),
+                offsets: None,
+                places: None,
+            },
+            rows,
+            rejects: Vec::new(),
+            start,
+            end: self.at,
+            bytes,
+        }
+    }
+}
+
 /// Why files cannot be read again that are none on a disk: for [`Source::not_rereadable`].
 pub const PIPE: &str = "the input is a pipe";
 

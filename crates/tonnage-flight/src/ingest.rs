@@ -7,7 +7,7 @@ use std::{
     fs::File,
     io::{BufReader, BufWriter, Seek, Write},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 use arrow::{
@@ -23,13 +23,9 @@ use tokio::{sync::mpsc, task::spawn_blocking};
 use tonic::Status;
 use tonnage_core::{
     error::{Error, Result},
-    extent::Extent,
-    ledger::InputIdentity,
     operation::Method,
-    slot::BlockMark,
-    source::{Block, ReadRequest, Source, SourceSchema, SourceTableInfo},
+    source::Source,
     stop::Stop,
-    sync::Lock,
     table::TableName,
 };
 use tonnage_engine::{connected::Connected, load::builder::Load, plan::Create};
@@ -236,19 +232,11 @@ fn spawn(
         _ => schema,
     };
     let named = schema.clone();
-    let failure: Arc<Mutex<Option<Error>>> = Arc::default();
-    let broke = failure.clone();
-    let batches = batches.map_while(move |batch| {
-        let named = batch.and_then(|batch| {
-            RecordBatch::try_new(named.clone(), batch.columns().to_vec())
-                .map_err(|cause| Error::input(format!("{SHOWN} has other columns than its schema: {cause}")))
-        });
-        named.map_err(|error| *broke.locked() = Some(error)).ok()
+    let batches = batches.map(move |batch| {
+        RecordBatch::try_new(named.clone(), batch?.columns().to_vec())
+            .map_err(|cause| Error::input(format!("{SHOWN} has other columns than its schema: {cause}")))
     });
-    let source = StreamSource {
-        batches: BatchSource::new(SHOWN, schema, batches),
-        failure,
-    };
+    let source = BatchSource::new(SHOWN, schema, batches).not_rereadable("the rows come from a client");
     let database = database.clone();
     let destination = destination.clone();
     Ok(tokio::spawn(async move {
@@ -264,11 +252,7 @@ fn numbered(schema: &SchemaRef) -> SchemaRef {
     Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
-async fn run(
-    database: &Connected,
-    destination: Destination,
-    source: StreamSource<impl Source + 'static>,
-) -> Result<u64> {
+async fn run(database: &Connected, destination: Destination, source: impl Source + 'static) -> Result<u64> {
     let load: Load = match destination {
         Destination::Table { name, create } => {
             let table = database.target().table(&name).await?;
@@ -290,63 +274,5 @@ async fn run(
     match ended.error {
         None => Ok(ended.report.rows.written),
         Some(error) => Err(error),
-    }
-}
-
-/// A source whose stream may break.
-struct StreamSource<S> {
-    batches: S,
-    failure: Arc<Mutex<Option<Error>>>,
-}
-
-impl<S: Source> Source for StreamSource<S> {
-    fn schema(&self) -> &SourceSchema {
-        self.batches.schema()
-    }
-
-    fn identity(&self) -> Option<Vec<InputIdentity>> {
-        None
-    }
-
-    fn not_rereadable(&self) -> &'static str {
-        "the rows come from a client"
-    }
-
-    fn extents(&self) -> &[Extent] {
-        self.batches.extents()
-    }
-
-    fn table_info(&self) -> Option<&SourceTableInfo> {
-        self.batches.table_info()
-    }
-
-    fn options(&self) -> Vec<String> {
-        self.batches.options()
-    }
-
-    fn remarks(&self) -> Vec<String> {
-        self.batches.remarks()
-    }
-
-    fn bytes_total(&self) -> Option<u64> {
-        None
-    }
-
-    fn request(&mut self, request: &ReadRequest) -> Result<()> {
-        self.batches.request(request)
-    }
-
-    fn seek(&mut self, index: u64, mark: &BlockMark) -> Result<()> {
-        self.batches.seek(index, mark)
-    }
-
-    fn next(&mut self) -> Result<Option<Block>> {
-        match self.batches.next()? {
-            Some(block) => Ok(Some(block)),
-            None => match self.failure.locked().take() {
-                Some(error) => Err(error),
-                None => Ok(None),
-            },
-        }
     }
 }

@@ -15,7 +15,7 @@ use std::{
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, RecordBatchIterator, RecordBatchReader,
-        StructArray, UInt32Array,
+        StructArray,
     },
     compute::concat_batches,
     datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, Schema, SchemaRef},
@@ -31,17 +31,14 @@ use pyo3::{
 };
 use tonnage::{
     Error, ErrorKind, Result,
-    convert::suggested,
+    convert::schema_of_batches,
     error::arrow_bug,
     extent::Extent,
     ledger::InputIdentity,
     parse::{ParseContext, timezone},
-    reader::BeyondArrow,
     reject::RejectData,
     slot::BlockMark,
-    source::{
-        Block, Origin, ReadRequest, Source as EngineSource, SourceColumn, SourceSchema, SourceTableInfo,
-    },
+    source::{Block, BlockCounter, ReadRequest, Source as EngineSource, SourceSchema, SourceTableInfo},
     sources::rows::RowSource,
     stop::Stop,
 };
@@ -488,8 +485,7 @@ struct Batches {
     /// What is left of a batch.
     rest: Option<RecordBatch>,
     converter: Option<RowConverter>,
-    index: u64,
-    at: BlockMark,
+    blocks: BlockCounter,
 }
 
 impl Batches {
@@ -501,23 +497,8 @@ impl Batches {
             return Err(Error::schema(format!("{shown} has two columns '{}'", twice[0]))
                 .hint("give each column a name of its own"));
         }
-        let columns = arrow.fields().iter().map(|field| SourceColumn {
-            beyond_arrow: BeyondArrow::Refused,
-            null_word: None,
-            name: field.name().clone(),
-            arrow: field.data_type().clone(),
-            suggested: suggested(field),
-            nullable: field.is_nullable(),
-        });
         Ok(Self {
-            schema: SourceSchema {
-                shown: shown.into(),
-                columns: columns.collect(),
-                named: true,
-                text: false,
-                header: false,
-                notes: Vec::new(),
-            },
+            schema: schema_of_batches(shown, &arrow),
             arrow,
             reader,
             nan_is_null,
@@ -528,8 +509,7 @@ impl Batches {
             block_bytes: usize::MAX,
             rest: None,
             converter: None,
-            index: 0,
-            at: BlockMark::default(),
+            blocks: BlockCounter::default(),
         })
     }
 
@@ -706,30 +686,6 @@ impl EngineSource for Batches {
             [only] => only.clone(),
             [first, ..] => concat_batches(&first.schema(), &parts).map_err(arrow_bug)?,
         };
-        let count = rows.num_rows() as u64;
-        let start = self.at;
-        self.at = BlockMark {
-            offset: start.offset + count,
-            file_rows: start.file_rows + count,
-            rows: start.rows + count,
-            ..start
-        };
-        self.index += 1;
-        Ok(Some(Block {
-            index: self.index - 1,
-            origin: Origin {
-                file: self.schema.shown.clone(),
-                first_row: start.file_rows + 1,
-                first_offset: None,
-                rows: UInt32Array::from_iter_values(0..count as u32),
-                offsets: None,
-                places: None,
-            },
-            bytes: bytes as u64,
-            rows,
-            rejects: Vec::new(),
-            start,
-            end: self.at,
-        }))
+        Ok(Some(self.blocks.block(&self.schema.shown, rows, bytes as u64)))
     }
 }

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use arrow::{
     array::{Array, ArrayRef, AsArray, new_null_array},
     compute::{CastOptions, cast_with_options},
-    datatypes::{DataType, Field, TimeUnit},
+    datatypes::{DataType, Field, Schema, TimeUnit},
 };
 
 pub use self::time::{refuse_partial_dates, shown_value, too_fine, with_nanos};
@@ -36,7 +36,7 @@ use crate::{
     parse::{Notes, NullHint, ParseContext},
     reader::BeyondArrow,
     reject::Problems,
-    source::SourceColumn,
+    source::{SourceColumn, SourceSchema},
     table::Column,
     types::{ColumnType, decimal},
 };
@@ -168,19 +168,16 @@ impl Family {
 }
 
 impl Conversion {
-    /// How `source` becomes `column`, whose values shall have type `ty` (not `Any`). `source_is_text` says
-    /// that the source reads its text as `ty` by itself. `Schema` where no value could be carried exactly.
+    /// How `source` becomes `column`, whose values shall have type `ty` (not `Any`). `Schema` where no value could be
+    /// carried exactly.
     pub fn plan(
         source: &SourceColumn,
-        source_is_text: bool,
         column: &Column,
         ty: ColumnType,
         context: &ParseContext,
     ) -> Result<Self> {
         let route = if ty == ColumnType::Any {
             return Err(Error::bug(format!("column '{}' has no type", column.name)));
-        } else if source_is_text {
-            Route::Same
         } else if innermost(&source.arrow) == &DataType::Null {
             Route::Nulls
         } else {
@@ -188,11 +185,7 @@ impl Conversion {
         };
         Ok(Self {
             column: column.name.clone(),
-            source: if source_is_text {
-                ty.arrow()
-            } else {
-                source.arrow.clone()
-            },
+            source: source.arrow.clone(),
             ty,
             route,
             beyond_arrow: source.beyond_arrow,
@@ -418,6 +411,26 @@ fn shown_unit(unit: &TimeUnit) -> &'static str {
         TimeUnit::Millisecond => "milliseconds",
         TimeUnit::Microsecond => "microseconds",
         TimeUnit::Nanosecond => "nanoseconds",
+    }
+}
+
+/// What batches of `schema` hold, as a source of them has it; messages call them `shown`.
+pub fn schema_of_batches(shown: &str, schema: &Schema) -> SourceSchema {
+    let columns = schema.fields().iter().map(|field| SourceColumn {
+        beyond_arrow: BeyondArrow::Refused,
+        null_word: None,
+        name: field.name().clone(),
+        arrow: field.data_type().clone(),
+        suggested: suggested(field),
+        nullable: field.is_nullable(),
+    });
+    SourceSchema {
+        shown: shown.into(),
+        columns: columns.collect(),
+        named: true,
+        text: false,
+        header: false,
+        notes: Vec::new(),
     }
 }
 

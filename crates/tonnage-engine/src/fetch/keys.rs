@@ -79,7 +79,7 @@ pub fn conversions(plan: &GetPlan, near: &[ReadColumn], context: &ParseContext) 
             nullable: near.nullable,
             null_word: None,
         };
-        Conversion::plan(&from, false, column, key.ty, context)
+        Conversion::plan(&from, column, key.ty, context)
     };
     plan.key.iter().map(conversion).collect()
 }
@@ -126,7 +126,7 @@ impl KeyReader {
             );
             match is_text {
                 true => Ok(None),
-                false => Conversion::plan(from, false, to, key.ty, context).map(Some),
+                false => Conversion::plan(from, to, key.ty, context).map(Some),
             }
         });
         let conversions = conversions.collect::<Result<_>>()?;

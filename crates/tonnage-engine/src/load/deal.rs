@@ -436,7 +436,7 @@ impl Convert {
             conversions.push(match source.text {
                 // A text source has been asked for these types and has parsed them.
                 true => None,
-                false => Some(Conversion::plan(from, source.text, to, column.ty, context)?),
+                false => Some(Conversion::plan(from, to, column.ty, context)?),
             });
         }
         let columns = kept.columns.iter();

@@ -3,60 +3,71 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{RecordBatch, UInt32Array},
-    datatypes::SchemaRef,
+    array::RecordBatch,
+    datatypes::{Field, SchemaRef},
 };
 use tonnage_core::{
-    convert::suggested,
-    error::{Error, Result},
+    convert::schema_of_batches,
+    error::{Error, Result, arrow_bug},
     extent::Extent,
     ledger::InputIdentity,
     reader::BeyondArrow,
     slot::BlockMark,
-    source::{Block, Origin, PIPE, ReadRequest, Source, SourceColumn, SourceSchema, SourceTableInfo},
+    source::{Block, BlockCounter, PIPE, ReadRequest, Source, SourceSchema, SourceTableInfo},
 };
+
+/// What an iterator of batches yields: batches, or results where making one may fail.
+pub trait MaybeBatch {
+    /// The batch, or why there is none.
+    fn batch(self) -> Result<RecordBatch>;
+}
+
+impl MaybeBatch for RecordBatch {
+    fn batch(self) -> Result<RecordBatch> {
+        Ok(self)
+    }
+}
+
+impl MaybeBatch for Result<RecordBatch> {
+    fn batch(self) -> Result<RecordBatch> {
+        self
+    }
+}
 
 /// Yields the rows of batches of one schema. It cannot be read again, so a load of it cannot be resumed.
 pub struct BatchSource<I> {
     schema: SourceSchema,
     arrow: SchemaRef,
     batches: I,
+    /// Why it cannot be read again.
+    not_rereadable: &'static str,
     columns: Vec<usize>,
     block_rows: usize,
     /// What is left of a batch that is longer than a block.
     rest: Option<RecordBatch>,
-    index: u64,
-    at: BlockMark,
+    blocks: BlockCounter,
 }
 
-impl<I: Iterator<Item = RecordBatch> + Send> BatchSource<I> {
-    /// Of batches of `schema`; messages call it `shown`.
+impl<I: Iterator<Item: MaybeBatch> + Send> BatchSource<I> {
+    /// Of batches of `schema`; messages call it `shown`. An error that the iterator yields ends it.
     pub fn new(shown: &str, schema: SchemaRef, batches: I) -> Self {
-        let columns = schema.fields().iter().map(|field| SourceColumn {
-            beyond_arrow: BeyondArrow::Refused,
-            null_word: None,
-            name: field.name().clone(),
-            arrow: field.data_type().clone(),
-            suggested: suggested(field),
-            nullable: field.is_nullable(),
-        });
         Self {
-            schema: SourceSchema {
-                shown: shown.into(),
-                columns: columns.collect(),
-                named: true,
-                text: false,
-                header: false,
-                notes: Vec::new(),
-            },
+            schema: schema_of_batches(shown, &schema),
             arrow: schema,
             batches,
+            not_rereadable: PIPE,
             columns: Vec::new(),
             block_rows: usize::MAX,
             rest: None,
-            index: 0,
-            at: BlockMark::default(),
+            blocks: BlockCounter::default(),
         }
+    }
+
+    /// Why it cannot be read again, as [`Source::not_rereadable`] has it; if it is not said, [`PIPE`].
+    #[must_use]
+    pub fn not_rereadable(mut self, why: &'static str) -> Self {
+        self.not_rereadable = why;
+        self
     }
 
     /// What numbers far outside the calendar are in its dates and timestamps: [`BeyondArrow::Carried`] where the batches
@@ -77,7 +88,7 @@ impl<I: Iterator<Item = RecordBatch> + Send> BatchSource<I> {
     }
 }
 
-impl<I: Iterator<Item = RecordBatch> + Send> Source for BatchSource<I> {
+impl<I: Iterator<Item: MaybeBatch> + Send> Source for BatchSource<I> {
     fn schema(&self) -> &SourceSchema {
         &self.schema
     }
@@ -87,7 +98,7 @@ impl<I: Iterator<Item = RecordBatch> + Send> Source for BatchSource<I> {
     }
 
     fn not_rereadable(&self) -> &'static str {
-        PIPE
+        self.not_rereadable
     }
 
     fn extents(&self) -> &[Extent] {
@@ -126,13 +137,18 @@ impl<I: Iterator<Item = RecordBatch> + Send> Source for BatchSource<I> {
 
     fn next(&mut self) -> Result<Option<Block>> {
         let batch = loop {
-            match self.rest.take().or_else(|| self.batches.next()) {
+            let next = self.rest.take().map(Ok);
+            match next.or_else(|| self.batches.next().map(MaybeBatch::batch)) {
                 None => return Ok(None),
-                Some(batch) if batch.num_rows() > 0 => break batch,
-                Some(_) => {}
+                Some(batch) => {
+                    let batch = batch?;
+                    if batch.num_rows() > 0 {
+                        break batch;
+                    }
+                }
             }
         };
-        let is_same = |(at, field): (usize, &Arc<arrow::datatypes::Field>)| {
+        let is_same = |(at, field): (usize, &Arc<Field>)| {
             batch.schema_ref().fields().get(at).map(|f| f.data_type()) == Some(field.data_type())
         };
         if !self.arrow.fields().iter().enumerate().all(is_same) {
@@ -145,34 +161,8 @@ impl<I: Iterator<Item = RecordBatch> + Send> Source for BatchSource<I> {
         if rows < batch.num_rows() {
             self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
         }
-        let rows = batch
-            .slice(0, rows)
-            .project(&self.columns)
-            .map_err(tonnage_core::error::arrow_bug)?;
-        let count = rows.num_rows() as u64;
-        let start = self.at;
-        self.at = BlockMark {
-            offset: start.offset + count,
-            file_rows: start.file_rows + count,
-            rows: start.rows + count,
-            ..start
-        };
-        self.index += 1;
-        Ok(Some(Block {
-            index: self.index - 1,
-            origin: Origin {
-                file: self.schema.shown.clone(),
-                first_row: start.file_rows + 1,
-                first_offset: None,
-                rows: UInt32Array::from_iter_values(0..count as u32),
-                offsets: None,
-                places: None,
-            },
-            bytes: rows.get_array_memory_size() as u64,
-            rows,
-            rejects: Vec::new(),
-            start,
-            end: self.at,
-        }))
+        let rows = batch.slice(0, rows).project(&self.columns).map_err(arrow_bug)?;
+        let bytes = rows.get_array_memory_size() as u64;
+        Ok(Some(self.blocks.block(&self.schema.shown, rows, bytes)))
     }
 }

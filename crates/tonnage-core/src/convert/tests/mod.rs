@@ -82,7 +82,7 @@ fn context(zone: Option<&str>) -> ParseContext {
 }
 
 fn plan(arrow: &DataType, ty: ColumnType, zone: Option<&str>) -> Result<Conversion> {
-    Conversion::plan(&source(arrow), false, &column(), ty, &context(zone))
+    Conversion::plan(&source(arrow), &column(), ty, &context(zone))
 }
 
 /// Each value as Arrow shows it, `null`, or `code: message`.
@@ -145,17 +145,6 @@ fn the_same_type_is_not_copied() {
         let buffer = |array: &ArrayRef| array.to_data().buffers()[0].as_ptr();
         assert_eq!(buffer(&same), buffer(array), "{ty}");
     }
-    // A text source has read the type already: nothing is checked twice.
-    let read = Conversion::plan(
-        &source(&DataType::Utf8),
-        true,
-        &column(),
-        ColumnType::Int32,
-        &context(None),
-    )
-    .expect("text");
-    let same = read.apply(&array, &mut Problems::default()).expect("the same");
-    assert!(Arc::ptr_eq(&same, &array));
 }
 
 #[test]
@@ -259,7 +248,7 @@ fn bytes_and_uuids() {
     let uuids: ArrayRef = Arc::new(sixteen());
     let mut known = source(uuids.data_type());
     known.suggested = Some(ColumnType::Uuid);
-    let text = Conversion::plan(&known, false, &column(), ColumnType::TEXT, &context(None))
+    let text = Conversion::plan(&known, &column(), ColumnType::TEXT, &context(None))
         .and_then(|conversion| conversion.apply(&uuids, &mut Problems::default()))
         .expect("uuids have a text");
     assert_eq!(

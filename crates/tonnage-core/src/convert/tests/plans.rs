@@ -193,8 +193,7 @@ fn refusals_name_column_and_both_types() {
     );
     let mut other = source(&DataType::Float64);
     other.name = "cost".to_owned();
-    let error =
-        Conversion::plan(&other, false, &column(), ColumnType::Date, &context(None)).expect_err("refused");
+    let error = Conversion::plan(&other, &column(), ColumnType::Date, &context(None)).expect_err("refused");
     assert_eq!(
         error.to_string(),
         "column 'price' (in the source 'cost'): float64 cannot be carried exactly into date"

@@ -200,7 +200,7 @@ fn the_ends_of_days_and_time() {
             beyond_arrow,
             ..source(array.data_type())
         };
-        let conversion = Conversion::plan(&from, false, &column(), ty, &context(Some("Europe/Berlin")));
+        let conversion = Conversion::plan(&from, &column(), ty, &context(Some("Europe/Berlin")));
         let mut problems = Problems::default();
         let converted = conversion.unwrap().apply(array, &mut problems).unwrap();
         let row = |row: usize| match problems.iter().find(|(bad, _)| *bad == row) {
