@@ -8,6 +8,7 @@
 #[doc(hidden)]
 pub mod fuzz;
 pub mod generate;
-pub mod row;
 pub mod sinks;
 pub mod sources;
+
+pub use sources::row;

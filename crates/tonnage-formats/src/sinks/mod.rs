@@ -33,9 +33,7 @@ use self::{
 };
 
 pub use self::destination::{Compression, Settled, Written};
-
-/// The name of what lists the files of an unload. It is not read as one of them.
-pub const MANIFEST: &str = "_manifest.json";
+pub use crate::sources::files::MANIFEST;
 
 /// Takes batches of one schema.
 pub trait Sink: Send {

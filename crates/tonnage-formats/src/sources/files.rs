@@ -26,7 +26,9 @@ use super::{
     compress::{ByteStream, PARQUET_MAGIC, plain},
     state::FileState,
 };
-use crate::sinks::MANIFEST;
+
+/// The name of what lists the files of an unload. It is not read as one of them.
+pub const MANIFEST: &str = "_manifest.json";
 
 /// Bytes by which the format of a file is told whose name does not tell it.
 const LOOKED_AT_BYTES: usize = 4 << 10;

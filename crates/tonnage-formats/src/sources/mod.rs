@@ -15,6 +15,7 @@ pub(crate) mod infer;
 pub mod json;
 pub mod parquet;
 mod pinned;
+pub mod row;
 pub mod rows;
 pub mod state;
 pub(crate) mod text;

@@ -14,8 +14,10 @@ use tonnage_core::{
     types::ColumnType,
 };
 
-use super::json::{Names, Objects};
-use crate::row::Row;
+use super::{
+    json::{Names, Objects},
+    row::Row,
+};
 
 /// Yields rows of named columns. A key that a row lacks is null, one that is no column makes it a bad row. It cannot be
 /// read again, so a load of it cannot be resumed.

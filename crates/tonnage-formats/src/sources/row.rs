@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tonnage_core::error::{Error, ErrorKind, Result};
 
-use crate::sources::json::members;
+use super::json::members;
 
 /// One row: a JSON object whose keys are columns. A key that is missing takes its column's default.
 ///
