@@ -10,10 +10,19 @@ use tonnage::{Error, ErrorKind, instruments::ScratchPlace};
 
 use crate::interrupt::{Interrupted, unless_interrupted};
 
-/// Asks whether `what` may be made at `place` and removed again, unless `yes` was said or nothing of the database is
+/// Whether somebody has agreed beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consent {
+    /// By --yes.
+    Given,
+    /// It is to be asked for.
+    Asked,
+}
+
+/// Asks whether `what` may be made at `place` and removed again, unless `consent` was given or nothing of the database is
 /// touched. `Config` where there is nobody to ask, `Cancelled` where the answer is no.
-pub async fn allowed(what: &str, place: &ScratchPlace, yes: bool) -> Result<(), Interrupted> {
-    if yes || place.outside_database {
+pub async fn allowed(what: &str, place: &ScratchPlace, consent: Consent) -> Result<(), Interrupted> {
+    if consent == Consent::Given || place.outside_database {
         eprintln!("makes {}, and removes them", place.shown);
         return Ok(());
     }
@@ -28,9 +37,9 @@ pub async fn allowed(what: &str, place: &ScratchPlace, yes: bool) -> Result<(), 
     }
 }
 
-/// Asks whether what has these names may be removed, unless `yes` was said. `Config` where there is nobody to ask,
+/// Asks whether what has these names may be removed, unless `consent` was given. `Config` where there is nobody to ask,
 /// `Cancelled` where the answer is no.
-pub async fn removal(names: &[String], yes: bool) -> Result<(), Interrupted> {
+pub async fn removal(names: &[String], consent: Consent) -> Result<(), Interrupted> {
     let names = names.join(", ");
     let nobody = || {
         Error::config(format!(
@@ -38,7 +47,7 @@ pub async fn removal(names: &[String], yes: bool) -> Result<(), Interrupted> {
         ))
         .hint("--yes allows it; not while a bench or an explain runs there")
     };
-    match yes || ask(&format!("This removes {names}. Go on?"), nobody).await? {
+    match consent == Consent::Given || ask(&format!("This removes {names}. Go on?"), nobody).await? {
         true => Ok(()),
         false => Err(refused("not allowed; nothing was removed")),
     }

@@ -34,6 +34,7 @@ use tracing_subscriber::{
 use crate::{
     exit::Exit,
     interrupt::{Interrupt, unless_interrupted},
+    progress::Verbosity,
 };
 
 /// Bulk in and bulk out for databases: every row once, and accounted for
@@ -141,21 +142,25 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             );
         }
     };
+    let verbosity = match cli.quiet {
+        true => Verbosity::Quiet,
+        false => Verbosity::Normal,
+    };
     let ended = runtime.block_on(async {
         match &cli.command {
-            Command::Load(args) => commands::load::run(args, cli.quiet).await,
-            Command::Exec(args) => commands::exec::run(args, cli.quiet).await,
-            Command::Unload(args) => commands::unload::run(args, cli.quiet).await,
-            Command::Verify(args) => commands::verify::run(args, cli.quiet).await,
-            Command::Copy(args) => commands::copy::run(args, cli.quiet).await,
-            Command::Get(args) => commands::get::run(args, cli.quiet).await,
-            Command::Ingest(args) => commands::ingest::run(args, cli.quiet).await,
+            Command::Load(args) => commands::load::run(args, verbosity).await,
+            Command::Exec(args) => commands::exec::run(args, verbosity).await,
+            Command::Unload(args) => commands::unload::run(args, verbosity).await,
+            Command::Verify(args) => commands::verify::run(args, verbosity).await,
+            Command::Copy(args) => commands::copy::run(args, verbosity).await,
+            Command::Get(args) => commands::get::run(args, verbosity).await,
+            Command::Ingest(args) => commands::ingest::run(args, verbosity).await,
             #[cfg(feature = "serve")]
-            Command::Serve(args) => commands::serve::run(args, cli.quiet).await,
+            Command::Serve(args) => commands::serve::run(args, verbosity).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Init(args) => or_interrupted(commands::init::run(args)).await,
-            Command::Generate(args) => commands::generate::run(args, cli.quiet).map(|()| Ending::Done),
-            Command::Bench(args) => commands::bench::run(args, cli.quiet).await,
+            Command::Generate(args) => commands::generate::run(args, verbosity).map(|()| Ending::Done),
+            Command::Bench(args) => commands::bench::run(args, verbosity).await,
             Command::Explain(args) => commands::explain::run(args).await,
             Command::Completions(args) => {
                 commands::documents::completions(args, Cli::command()).map(|()| Ending::Done)

@@ -2,7 +2,35 @@
 
 use std::time::Duration;
 
-use tonnage::plan::Rate;
+use tonnage::{operation::Mode, plan::Rate};
+
+/// What happens to a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ModeName {
+    /// Every row is new; one whose key exists is bad
+    Insert,
+    /// A row whose key exists replaces what is there, in the columns that are loaded
+    Upsert,
+    /// A row whose key exists is left out
+    Ignore,
+    /// A row changes what has its key; without one it is left out
+    Update,
+    /// A row removes what has its key; only the key's columns are used
+    Delete,
+}
+
+impl ModeName {
+    /// The mode of this name.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Insert => Mode::Insert,
+            Self::Upsert => Mode::Upsert,
+            Self::Ignore => Mode::Ignore,
+            Self::Update => Mode::Update,
+            Self::Delete => Mode::Delete,
+        }
+    }
+}
 
 /// `1000`, `10k`, `5M`, `2G`: powers of ten.
 pub fn count(text: &str) -> Result<u64, String> {

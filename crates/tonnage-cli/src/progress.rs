@@ -30,6 +30,25 @@ pub enum Style {
     None,
 }
 
+/// What goes to standard error beyond warnings and errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Nothing.
+    Quiet,
+    /// Progress and the summary.
+    Normal,
+}
+
+impl Verbosity {
+    /// How progress is shown, where `asked` was asked for.
+    pub fn progress(self, asked: Style) -> Style {
+        match self {
+            Self::Quiet => Style::None,
+            Self::Normal => asked,
+        }
+    }
+}
+
 /// Shows `progress` until it is dropped by the caller's `select!`; never ends by itself.
 pub async fn show(
     style: Style,

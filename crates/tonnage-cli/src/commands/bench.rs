@@ -35,12 +35,14 @@ use tonnage::{
 };
 
 use crate::{
-    Ending, confirm,
+    Ending,
+    confirm::{self, Consent},
     connection::ConnectionArgs,
     interrupt::{Interrupt, Interrupted, requested, unless_interrupted},
     options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
     output::{out, outln},
     paths::Paths,
+    progress::Verbosity,
     report::{ReportArgs, write_report},
 };
 
@@ -225,7 +227,7 @@ pub struct BenchArgs {
 }
 
 /// Measures, or compares. The answer goes to standard output, all else to standard error.
-pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &BenchArgs, verbosity: Verbosity) -> Result<Ending> {
     if let Some([before, after]) = args.compare.as_deref() {
         out!("{}", text::comparison(&compared(before, after)?))?;
         return Ok(Ending::Done);
@@ -248,8 +250,12 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
         Ok(target) => target,
         Err(interrupted) => return interrupted.ending(),
     };
+    let consent = match args.yes {
+        true => Consent::Given,
+        false => Consent::Asked,
+    };
     if args.remove_left {
-        return match remove(&*target, args.yes).await {
+        return match remove(&*target, consent).await {
             Ok(()) => Ok(Ending::Done),
             Err(interrupted) => interrupted.ending(),
         };
@@ -260,7 +266,7 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
         Err(interrupted) => return interrupted.ending(),
     };
     // What it costs is known before anybody is asked.
-    if !quiet {
+    if verbosity == Verbosity::Normal {
         let cells = bench.cells().run.len();
         eprintln!(
             "{cells} cells, {} runs of at most {}: some {}; then {} looks at how rows are taken",
@@ -270,13 +276,13 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
             bench.looks()
         );
     }
-    if let Err(interrupted) = confirm::allowed("tonnage bench", &bench.place()?, args.yes).await {
+    if let Err(interrupted) = confirm::allowed("tonnage bench", &bench.place()?, consent).await {
         return interrupted.ending();
     }
     let stop = Stop::default();
     let first = OnceCell::new();
     let watch = |event: Event| {
-        if !quiet {
+        if verbosity == Verbosity::Normal {
             told(&event);
         }
     };
@@ -287,7 +293,7 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
             return Ok(Ending::Interrupted(interrupt, error));
         }
     };
-    if !quiet && std::io::stderr().is_terminal() {
+    if verbosity == Verbosity::Normal && std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");
     }
     let report = match (ran, first.get()) {
@@ -308,7 +314,7 @@ pub async fn run(args: &BenchArgs, quiet: bool) -> Result<Ending> {
             out!("{}", text::answer(&report, place))?;
         }
     }
-    if let Some(directory) = args.output.as_deref().filter(|_| !quiet) {
+    if let Some(directory) = args.output.as_deref().filter(|_| verbosity == Verbosity::Normal) {
         eprintln!(
             "{} has report.html, cells.csv and report.json",
             directory.display()
@@ -338,13 +344,13 @@ fn measured_rows(report: &BenchReport) -> String {
 }
 
 /// Removes what killed runs have left.
-async fn remove(target: &dyn Target, yes: bool) -> Result<(), Interrupted> {
+async fn remove(target: &dyn Target, consent: Consent) -> Result<(), Interrupted> {
     let names = unless_interrupted(left(target)).await?;
     if names.is_empty() {
         outln!("nothing is left")?;
         return Ok(());
     }
-    confirm::removal(&names, yes).await?;
+    confirm::removal(&names, consent).await?;
     unless_interrupted(remove_left(target, &names)).await?;
     outln!("removed {}", names.join(", "))?;
     Ok(())

@@ -24,7 +24,7 @@ use crate::{
     options::pair,
     output::outln,
     paths::Paths,
-    progress::{self, Style},
+    progress::{self, Style, Verbosity},
     report::{after_report, write_report},
 };
 
@@ -108,7 +108,7 @@ pub struct CopyArgs {
 }
 
 /// Copies; a line a table, and the account, go to standard error.
-pub async fn run(args: &CopyArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &CopyArgs, verbosity: Verbosity) -> Result<Ending> {
     let report = match args.json {
         true => Some(PathBuf::from("-")),
         false => args.report.clone(),
@@ -139,10 +139,10 @@ pub async fn run(args: &CopyArgs, quiet: bool) -> Result<Ending> {
     if args.dry_run {
         return show(&prepared).map(|()| Ending::Done);
     }
-    let style = if quiet { Style::None } else { args.progress };
+    let style = verbosity.progress(args.progress);
     let watch = Lines {
         style,
-        quiet,
+        verbosity,
         showing: Mutex::default(),
     };
     let stop = Stop::default();
@@ -160,7 +160,7 @@ pub async fn run(args: &CopyArgs, quiet: bool) -> Result<Ending> {
         }
     };
     let written = report.map_or(Ok(()), |path| write_report(&path, &copied));
-    if !quiet {
+    if verbosity == Verbosity::Normal {
         eprint!("{copied}");
     }
     after_report(ending(&copied, interrupt), written)
@@ -250,7 +250,7 @@ fn show(prepared: &Prepared) -> Result<()> {
 /// A line a table, and its progress until then.
 struct Lines {
     style: Style,
-    quiet: bool,
+    verbosity: Verbosity,
     showing: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -273,7 +273,7 @@ impl Watch for Lines {
 
     fn done(&self, report: &TableReport) {
         self.show(None);
-        if !self.quiet {
+        if self.verbosity == Verbosity::Normal {
             // What failed is in the account at the end.
             let text = report.to_string();
             eprintln!("{}", text.lines().next().unwrap_or_default());

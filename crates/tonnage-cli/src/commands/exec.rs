@@ -10,7 +10,7 @@ use tonnage::{
 };
 
 use super::rows::{ColumnTypes, Place, Rows, RowsArgs, RowsFrom, Task, Usage, Verifying};
-use crate::{Ending, described::Given, options::pair, paths::Paths};
+use crate::{Ending, described::Given, options::pair, paths::Paths, progress::Verbosity};
 
 /// Run an INSERT, UPDATE, DELETE or MERGE with :name parameters for every row of files, exactly once
 #[derive(Debug, Args)]
@@ -46,13 +46,15 @@ const USAGE: Usage = Usage {
 };
 
 /// Runs the statement; the summary goes to standard error.
-pub async fn run(args: &ExecArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &ExecArgs, verbosity: Verbosity) -> Result<Ending> {
     let mut paths = Paths::default();
     if let Some(path) = args.sql.strip_prefix('@') {
         paths.reads("--sql", Path::new(path));
     }
     let task = task(args)?;
-    args.rows.carry_out(&args.places, USAGE, task, paths, quiet).await
+    args.rows
+        .carry_out(&args.places, USAGE, task, paths, verbosity)
+        .await
 }
 
 /// The rows `from` the program or of its files, for a database at hand.

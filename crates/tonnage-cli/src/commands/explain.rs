@@ -14,7 +14,8 @@ use tonnage::{
 
 use super::bench::{durability, method, mode};
 use crate::{
-    Ending, confirm,
+    Ending,
+    confirm::{self, Consent},
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
     options::count,
@@ -129,7 +130,11 @@ pub async fn run(args: &ExplainArgs) -> Result<Ending> {
         Ok(explain) => explain,
         Err(interrupted) => return interrupted.ending(),
     };
-    if let Err(interrupted) = confirm::allowed("tonnage explain", &explain.place()?, args.yes).await {
+    let consent = match args.yes {
+        true => Consent::Given,
+        false => Consent::Asked,
+    };
+    if let Err(interrupted) = confirm::allowed("tonnage explain", &explain.place()?, consent).await {
         return interrupted.ending();
     }
     let stop = Stop::default();

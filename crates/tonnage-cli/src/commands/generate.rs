@@ -24,6 +24,7 @@ use tonnage::{
 
 use crate::{
     paths::Paths,
+    progress::Verbosity,
     report::{ReportArgs, write_report},
 };
 
@@ -102,8 +103,8 @@ enum CompressionName {
     Zstd,
 }
 
-/// Makes the rows; a summary goes to standard error, unless `quiet`. A reader that closes the pipe ends it quietly.
-pub fn run(args: &GenerateArgs, quiet: bool) -> Result<()> {
+/// Makes the rows; a summary goes to standard error, unless nothing is to be said. A reader that closes the pipe ends it quietly.
+pub fn run(args: &GenerateArgs, verbosity: Verbosity) -> Result<()> {
     let started = Instant::now();
     let mut paths = Paths::default();
     paths.writes("-o", Some(&args.output));
@@ -126,7 +127,7 @@ pub fn run(args: &GenerateArgs, quiet: bool) -> Result<()> {
     let sink = sinks::create(&output(args)?, &generation.workload.schema())?;
     let generated = generate::write(&generation, sink)?;
     let seconds = started.elapsed().as_secs_f64();
-    if !generated.closed && !quiet {
+    if !generated.closed && verbosity == Verbosity::Normal {
         eprintln!("{}", summary(&generation, &generated, seconds));
     }
     let Some(path) = args.account.path() else {

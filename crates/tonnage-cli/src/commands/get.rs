@@ -21,6 +21,7 @@ use crate::{
     interrupt::{requested, unless_interrupted},
     options::{byte, count},
     paths::Paths,
+    progress::Verbosity,
     report::{ReportArgs, write_report},
 };
 
@@ -185,7 +186,7 @@ pub struct GetArgs {
 }
 
 /// Gets; the summary goes to standard error.
-pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &GetArgs, verbosity: Verbosity) -> Result<Ending> {
     let options = options(args)?;
     let (databases, key_arguments) = databases(args);
     let place = args.shards.place(&databases)?;
@@ -251,7 +252,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<Ending> {
     if let Some(path) = args.account.path() {
         write_report(path, &report)?;
     }
-    if !quiet && !closed {
+    if verbosity == Verbosity::Normal && !closed {
         eprint!("{}", summary(&report, args.missing.as_deref()));
     }
     Ok(Ending::Done)

@@ -23,7 +23,7 @@ use tonnage::{
     Buffer, Error, ErrorKind, Result,
     buffer::{AREA_BYTES_MAX, Ack, BufferOptions, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
     driver::Connector,
-    operation::{Durability, Mode},
+    operation::Durability,
     report::{Counted, Grouped},
     sources::Format,
     targets::connector,
@@ -34,8 +34,9 @@ use crate::{
     Ending,
     connection::ConnectionArgs,
     interrupt::{Interrupt, requested, unless_interrupted},
-    options::{age, count, size},
+    options::{ModeName, age, count, size},
     paths::Paths,
+    progress::Verbosity,
     report::{after_report, write_report},
 };
 
@@ -175,20 +176,6 @@ enum AckName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ModeName {
-    /// Every row is new; one whose key exists is bad
-    Insert,
-    /// A row whose key exists replaces what is there, in the columns that it names
-    Upsert,
-    /// A row whose key exists is left out
-    Ignore,
-    /// A row changes what has its key; without one it is left out
-    Update,
-    /// A row removes what has its key; only the key's columns are used
-    Delete,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum DurabilityName {
     /// The last commits may be lost if the machine fails
     Relaxed,
@@ -197,7 +184,7 @@ enum DurabilityName {
 }
 
 /// Ingests; acknowledgements go to standard output, the summary to standard error.
-pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
     let mut paths = Paths::default();
     paths.sources(std::slice::from_ref(&args.input), Some(Format::Json));
     paths.databases(std::slice::from_ref(&args.target));
@@ -212,7 +199,7 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         Err(interrupted) => return interrupted.ending(),
     };
     let recovery = buffer.recovery();
-    if recovery.rows > 0 && !quiet {
+    if recovery.rows > 0 && verbosity == Verbosity::Normal {
         eprintln!("{} of the journal drained first", Counted(recovery.rows, "row"));
     }
     let stopped = Arc::new(AtomicBool::new(false));
@@ -222,26 +209,16 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         args.producer_field.as_deref(),
         args.sequence_field.as_deref(),
     );
-    let mut printing = None;
-    let numbers = if args.ack == AckName::Accepted {
-        Numbers::Printed(BufWriter::new(std::io::stdout()))
+    let (numbers, printing) = if args.ack == AckName::Accepted {
+        (Numbers::Printed(BufWriter::new(std::io::stdout())), None)
     } else if numbering.is_some() {
         let (labels_in, labels) = mpsc::channel(LABELS_MAX);
-        printing = Some(tokio::spawn(print_labels(
-            buffer.clone(),
-            args.ack,
-            labels,
-            rejected,
-        )));
-        Numbers::Passed(labels_in)
+        let printing = tokio::spawn(print_labels(buffer.clone(), args.ack, labels, rejected));
+        (Numbers::Passed(labels_in), Some(printing))
     } else {
-        printing = Some(tokio::spawn(acknowledge(
-            buffer.clone(),
-            args.ack,
-            buffer.accepted(),
-            rejected,
-        )));
-        Numbers::Unwanted
+        let accepted = buffer.accepted();
+        let printing = tokio::spawn(acknowledge(buffer.clone(), args.ack, accepted, rejected));
+        (Numbers::Unwanted, Some(printing))
     };
     let (ended_in, ended) = tokio::sync::oneshot::channel();
     let reading = {
@@ -262,7 +239,7 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         found = requested() => {
             stopped.store(true, Ordering::Relaxed);
             interrupt = Some(found);
-            if !quiet {
+            if verbosity == Verbosity::Normal {
                 eprintln!("stopping: what was read is drained; interrupt again to leave at once");
             }
             Ok(())
@@ -286,11 +263,7 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         if closed.is_err() {
             printing.abort();
         }
-        if let Ok(Err(error)) = printing.await
-            && error.kind() != std::io::ErrorKind::BrokenPipe
-        {
-            return Err(no_output(&error));
-        }
+        printed(printing.await)?;
     }
     let (report, error) = match closed {
         Ok(report) => (report, read.err()),
@@ -300,10 +273,18 @@ pub async fn run(args: &IngestArgs, quiet: bool) -> Result<Ending> {
         Some(path) => write_report(path, &report),
         None => Ok(()),
     };
-    if !quiet {
+    if verbosity == Verbosity::Normal {
         eprint!("{}", summary(&report));
     }
     after_report(finish(args, &report, error, interrupt), written)
+}
+
+/// Whether all acknowledgements were printed; a reader that leaves early wanted no more of them.
+fn printed(ended: std::result::Result<std::io::Result<()>, tokio::task::JoinError>) -> Result<()> {
+    match ended {
+        Ok(Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(no_output(&error)),
+        _ => Ok(()),
+    }
 }
 
 /// The sequence numbers of rows that were put aside and are not acknowledged yet. At most as many as the buffer holds rows.
@@ -348,16 +329,7 @@ async fn open(args: &IngestArgs, rejected: &Rejected) -> Result<Buffer> {
 /// A buffer as the arguments describe it, of a database that is connected to when it is opened.
 pub fn options(args: &IngestArgs, connector: Connector) -> Result<BufferOptions> {
     let mut options = BufferOptions::connecting(connector, args.table.parse()?)
-        .mode(
-            match args.mode {
-                ModeName::Insert => Mode::Insert,
-                ModeName::Upsert => Mode::Upsert,
-                ModeName::Ignore => Mode::Ignore,
-                ModeName::Update => Mode::Update,
-                ModeName::Delete => Mode::Delete,
-            },
-            args.key.clone(),
-        )
+        .mode(args.mode.mode(), args.key.clone())
         .memory(args.memory.unwrap_or(AREA_BYTES_MAX))
         .drain(args.drain_bytes, args.drain_age)
         .rejects_max(args.max_rejects);

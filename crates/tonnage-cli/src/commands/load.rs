@@ -3,14 +3,19 @@
 use clap::{Args, ValueEnum};
 use tonnage::{
     Error, Result,
-    operation::Mode,
     parse::EpochUnit,
     plan::{Create, LedgerPlace, LoadOptions, Sort},
     sources::Scan,
 };
 
 use super::rows::{ColumnTypes, Place, Rows, RowsArgs, RowsFrom, Task, Usage, Verifying};
-use crate::{Ending, described::Given, options::pair, paths::Paths};
+use crate::{
+    Ending,
+    described::Given,
+    options::{ModeName, pair},
+    paths::Paths,
+    progress::Verbosity,
+};
 
 /// Load files into a table: every row once, bad ones put aside, resumable
 #[derive(Debug, Args)]
@@ -100,20 +105,6 @@ pub struct LoadArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ModeName {
-    /// Every row is new; one whose key exists is bad
-    Insert,
-    /// A row whose key exists replaces what is there
-    Upsert,
-    /// A row whose key exists is left out
-    Ignore,
-    /// A row changes what has its key; without one it is left out
-    Update,
-    /// A row removes what has its key; only the key's columns are used
-    Delete,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CreateName {
     Missing,
     New,
@@ -141,14 +132,14 @@ const USAGE: Usage = Usage {
 };
 
 /// Loads; the summary goes to standard error.
-pub async fn run(args: &LoadArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &LoadArgs, verbosity: Verbosity) -> Result<Ending> {
     let task = task(args)?;
     let options = &task.options;
     if args.rows.headerless() && options.columns.is_none() && options.create != Create::No {
         tracing::info!("without a header the new table's columns are c1, c2 ..; --columns names them");
     }
     args.rows
-        .carry_out(&args.places, USAGE, task, Paths::default(), quiet)
+        .carry_out(&args.places, USAGE, task, Paths::default(), verbosity)
         .await
 }
 
@@ -194,13 +185,7 @@ pub fn options(args: &LoadArgs) -> Result<(LoadOptions, Vec<(String, EpochUnit)>
             .hint("a column's own type decides how text is read"));
     }
     let options = LoadOptions {
-        mode: match args.mode {
-            ModeName::Insert => Mode::Insert,
-            ModeName::Upsert => Mode::Upsert,
-            ModeName::Ignore => Mode::Ignore,
-            ModeName::Update => Mode::Update,
-            ModeName::Delete => Mode::Delete,
-        },
+        mode: args.mode.mode(),
         key: args.key.clone(),
         any_unique_key: args.any_unique_key,
         sort: match args.sort {

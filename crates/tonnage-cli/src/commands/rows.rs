@@ -34,7 +34,7 @@ use crate::{
     options::{count, rate, size},
     output::out,
     paths::Paths,
-    progress::{self, Style},
+    progress::{self, Style, Verbosity},
     report::{ReportArgs, after_report, write_report},
 };
 
@@ -406,7 +406,7 @@ impl RowsArgs {
         usage: Usage,
         task: Task,
         paths: Paths,
-        quiet: bool,
+        verbosity: Verbosity,
     ) -> Result<Ending> {
         let (inputs, databases) = self.read.places(places, &self.shards, usage)?;
         let place = self.shards.place(databases)?;
@@ -441,7 +441,7 @@ impl RowsArgs {
             out!("{preview}")?;
             return Ok(Ending::Done);
         }
-        let show_style = if quiet { Style::None } else { self.progress };
+        let show_style = verbosity.progress(self.progress);
         for setting in &prepared.plan().settings_changed {
             tracing::info!("setting: {setting}");
         }
@@ -484,8 +484,8 @@ impl RowsArgs {
             Some(path) => write_report(path, &report),
             None => Ok(()),
         };
-        let ending = finish(ended, quiet, first.get().copied());
-        after_report(verified_ending(ending, verified, quiet), written)
+        let ending = finish(ended, verbosity, first.get().copied());
+        after_report(verified_ending(ending, verified, verbosity), written)
     }
 }
 
@@ -628,9 +628,9 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
     }
 }
 
-fn finish(ended: Ended, quiet: bool, interrupt: Option<Interrupt>) -> Result<Ending> {
+fn finish(ended: Ended, verbosity: Verbosity, interrupt: Option<Interrupt>) -> Result<Ending> {
     let Ended { report, error } = ended;
-    if !quiet {
+    if verbosity == Verbosity::Normal {
         eprint!("{}", summary(&report));
     }
     match (error, interrupt) {

@@ -11,7 +11,7 @@ use tonnage_server::{
     config::{ADDRESS, Config, Listen},
 };
 
-use crate::{Ending, interrupt::requested};
+use crate::{Ending, interrupt::requested, progress::Verbosity};
 
 /// Answer on the network: take rows in, acknowledge them by name, and give rows out
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ impl ServeArgs {
 }
 
 /// Serves until it is told to stop.
-pub async fn run(args: &ServeArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &ServeArgs, verbosity: Verbosity) -> Result<Ending> {
     if args.new_token {
         return token();
     }
@@ -120,7 +120,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<Ending> {
     }
     let server = Server::start(config, args.config.clone()).await?;
     let urls = server.urls()?;
-    if !quiet {
+    if verbosity == Verbosity::Normal {
         for line in server.said() {
             args.say(line);
         }
@@ -158,7 +158,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<Ending> {
         .run(async {
             stop.await;
             notify("STOPPING=1");
-            if !quiet {
+            if verbosity == Verbosity::Normal {
                 args.say("stopping: what was taken is drained");
             }
         })
@@ -174,7 +174,7 @@ pub async fn run(args: &ServeArgs, quiet: bool) -> Result<Ending> {
             left.mode
         ));
     }
-    if left.is_empty() && !quiet {
+    if left.is_empty() && verbosity == Verbosity::Normal {
         args.say("stopped; every row that was taken is in its table or in the rejects");
     }
     Ok(Ending::Done)

@@ -31,7 +31,7 @@ use crate::{
     options::{byte, count},
     output::out,
     paths::Paths,
-    progress::{self, Style},
+    progress::{self, Style, Verbosity},
     report::{ReportArgs, write_report},
 };
 
@@ -150,7 +150,7 @@ enum CompressionName {
 }
 
 /// Unloads; the summary goes to standard error.
-pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &UnloadArgs, verbosity: Verbosity) -> Result<Ending> {
     let options = options(args)?;
     let place = args.shards.place(&args.targets)?;
     let mut paths = Paths::default();
@@ -178,7 +178,7 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     let first = OnceCell::new();
     let url = place.shown();
     let unloading = unload(&*target, url, &options, progress.clone(), stop.clone());
-    let show_style = if quiet { Style::None } else { args.progress };
+    let show_style = verbosity.progress(args.progress);
     let ended = tokio::select! {
         ended = unloading => ended,
         never = progress::show(show_style, progress, None) => match never {},
@@ -197,7 +197,7 @@ pub async fn run(args: &UnloadArgs, quiet: bool) -> Result<Ending> {
     if let Some(path) = args.account.path() {
         write_report(path, &report)?;
     }
-    if !quiet && !report.closed {
+    if verbosity == Verbosity::Normal && !report.closed {
         eprint!("{}", summary(&report));
     }
     Ok(Ending::Done)

@@ -1,6 +1,6 @@
 //! `tonnage verify`: whether rows are those of a table; and the comparison behind a load (`load --verify`).
 
-use std::{path::PathBuf, sync::Arc};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
@@ -27,8 +27,8 @@ use crate::{
     options::{count, pair},
     output::out,
     paths::Paths,
-    progress::{self, Style},
-    report::write_report,
+    progress::{self, Style, Verbosity},
+    report::{ReportArgs, write_report},
 };
 
 /// Compare a table with files, or with another table: which rows are missing, are too many or differ
@@ -81,18 +81,8 @@ pub struct VerifyArgs {
     #[command(flatten)]
     shards: ShardArgs,
 
-    /// Print the result as one JSON object
-    #[arg(long, help_heading = "What to show")]
-    json: bool,
-
-    /// Write the result as one JSON object to PATH (- is standard output)
-    #[arg(
-        long,
-        value_name = "PATH",
-        conflicts_with = "json",
-        help_heading = "What to show"
-    )]
-    report: Option<PathBuf>,
+    #[command(flatten)]
+    account: ReportArgs,
 
     /// How progress is shown
     #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
@@ -105,7 +95,7 @@ const USAGE: Usage = Usage {
 };
 
 /// Compares; the result goes to standard output.
-pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<Ending> {
+pub async fn run(args: &VerifyArgs, verbosity: Verbosity) -> Result<Ending> {
     let (inputs, databases) = args.read.places(&args.places, &args.shards, USAGE)?;
     let place = args.shards.place(databases)?;
     let options = options(args)?;
@@ -113,14 +103,10 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<Ending> {
     text.timezone.clone_from(&options.load.timezone);
     text.formats.epochs = epochs(args)?;
     let (format, relation) = (args.read.format(), args.read.relation(inputs)?);
-    let report = match args.json {
-        true => Some(PathBuf::from("-")),
-        false => args.report.clone(),
-    };
     let mut paths = Paths::default();
     paths.sources(inputs, format);
     paths.databases(databases);
-    paths.report(report.as_deref());
+    paths.report(args.account.path());
     paths.check()?;
     let password = args.connection.password(place.first())?;
     let progress: Arc<Progress> = Arc::default();
@@ -149,7 +135,7 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<Ending> {
             compared.unwrap_or_else(|error| Err(Error::bug(format!("the rows were not compared: {error}"))))
         }
     };
-    let style = if quiet { Style::None } else { args.progress };
+    let style = verbosity.progress(args.progress);
     let compared = tokio::select! {
         compared = unless_interrupted(comparing) => compared,
         never = progress::show(style, progress, None) => match never {},
@@ -161,11 +147,11 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<Ending> {
             return interrupted.ending();
         }
     };
-    if let Some(path) = &report {
+    if let Some(path) = args.account.path() {
         write_report(path, &compared)?;
     }
-    let is_stdout = report.is_some_and(|path| path.as_os_str() == "-");
-    if !quiet && !is_stdout {
+    let is_stdout = args.account.path().is_some_and(|path| path.as_os_str() == "-");
+    if verbosity == Verbosity::Normal && !is_stdout {
         out!("{compared}")?;
     }
     Ok(match compared.agrees {
@@ -243,7 +229,7 @@ pub async fn compare(check: AfterLoad, report: &Report, style: Style) -> Result<
 pub fn verified_ending(
     ending: Result<Ending>,
     verified: Option<Result<VerifyReport, Interrupted>>,
-    quiet: bool,
+    verbosity: Verbosity,
 ) -> Result<Ending> {
     let ending = ending?;
     match verified {
@@ -263,7 +249,7 @@ pub fn verified_ending(
             ))
         }
         Some(Ok(report)) => {
-            if !quiet {
+            if verbosity == Verbosity::Normal {
                 eprint!("{report}");
             }
             match report.agrees {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tonnage::{
     measure::{
         BenchReport, Kind, Setting,
-        answer::{Short, Time, Within},
+        answer::{Answer, Short, Time, Within},
         beside::{Beside, forms, unmeasured},
         figures::{Cell, Run},
         published::{Chart, Over},
@@ -82,27 +82,7 @@ pub fn page(report: &BenchReport) -> String {
         }
         list(&mut page, "Ruled out", &answer.ruled_out);
         list(&mut page, "Weaker promises", &answer.costs);
-        let best = answer.recommended.or_else(|| answer.plateau.first().copied());
-        let mut durability = report.durability_levels.clone();
-        durability.reverse();
-        for level in durability {
-            let cells: Vec<&Cell> = report
-                .cells
-                .iter()
-                .filter(|cell| {
-                    let setting = &cell.setting;
-                    (setting.kind(), setting.durability) == (answer.kind, level)
-                })
-                .collect();
-            if let Some(first) = cells.first() {
-                let of_level = best.filter(|best| same_kind(best, &first.setting));
-                if level != answer.durability {
-                    let _ = writeln!(page, "<h2>{}, {level}</h2>", answer.kind);
-                }
-                charts(&mut page, report, &cells, of_level);
-                figures(&mut page, &cells, answer.recommended);
-            }
-        }
+        levels(&mut page, report, answer);
     }
     over_tables(&mut page, report);
     let unmeasured = unmeasured(report);
@@ -116,6 +96,32 @@ pub fn page(report: &BenchReport) -> String {
     if report.rate.is_none() {
         reference(&mut page, report);
     }
+    list(&mut page, "Notes", &notes(report));
+    page.push_str("</body></html>\n");
+    page
+}
+
+/// The cells that an answer is of, a level of durability after the other, the strongest first.
+fn levels(page: &mut String, report: &BenchReport, answer: &Answer) {
+    let best = answer.recommended.or_else(|| answer.plateau.first().copied());
+    for level in report.durability_levels.iter().rev().copied() {
+        let is_of_level = |cell: &&Cell| {
+            let setting = &cell.setting;
+            (setting.kind(), setting.durability) == (answer.kind, level)
+        };
+        let cells: Vec<&Cell> = report.cells.iter().filter(is_of_level).collect();
+        if let Some(first) = cells.first() {
+            let of_level = best.filter(|best| same_kind(best, &first.setting));
+            if level != answer.durability {
+                let _ = writeln!(page, "<h2>{}, {level}</h2>", answer.kind);
+            }
+            charts(page, report, &cells, of_level);
+            figures(page, &cells, answer.recommended);
+        }
+    }
+}
+
+fn notes(report: &BenchReport) -> Vec<String> {
     let server = report.server_processes.iter().map(|processes| {
         format!("server CPU is what {processes} and the processes that it started took, on this machine")
     });
@@ -123,7 +129,7 @@ pub fn page(report: &BenchReport) -> String {
         .unmeasured
         .iter()
         .map(|one| format!("not known: {}: {}", one.what, one.why));
-    let notes: Vec<String> = report
+    report
         .generator
         .iter()
         .filter(|_| report.own_rows.is_none())
@@ -150,10 +156,7 @@ pub fn page(report: &BenchReport) -> String {
         .chain(server)
         .chain(unmeasured)
         .chain(report.notes.iter().cloned())
-        .collect();
-    list(&mut page, "Notes", &notes);
-    page.push_str("</body></html>\n");
-    page
+        .collect()
 }
 
 /// What colours, points and lines mean, for all charts.
@@ -320,7 +323,11 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         heat_map(page, cells, &best, &jobs, &sizes);
     }
     let fastest_of = |method: &Method| fastest(cells.iter().copied().filter(|c| c.setting.method == *method));
-    let of_each: Vec<&Cell> = methods.iter().filter_map(fastest_of).collect();
+    bars_of_each(page, &methods.iter().filter_map(fastest_of).collect::<Vec<_>>());
+}
+
+/// Bars for each of these cells, the fastest of each method: how fast it is, how long its writes take, what it costs.
+fn bars_of_each(page: &mut String, of_each: &[&Cell]) {
     let bar = |cell: &&Cell| of_cell(cell, cell.setting.to_string(), cell.rows_per_second.median);
     let title = "The fastest of each method, rows a second";
     chart(
@@ -336,7 +343,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         false => "A write of these, milliseconds: half of them, 95 %, 99 % take at most",
     };
     let mut times = Vec::new();
-    for cell in &of_each {
+    for cell in of_each {
         for (at, name) in ["p50", "p95", "p99"].into_iter().enumerate() {
             let taken = cell.median(|run| times_of(run).get(at).copied());
             let name = format!("{} {name}", cell.setting);
@@ -358,6 +365,10 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         });
         chart(page, title, &bars(title, &times.collect::<Vec<_>>()));
     }
+    costs_of_each(page, of_each);
+}
+
+fn costs_of_each(page: &mut String, of_each: &[&Cell]) {
     let titles = [
         "Records of the log a row, indexes apart",
         "Keys that were read, a second",

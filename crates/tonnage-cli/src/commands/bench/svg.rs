@@ -172,47 +172,55 @@ pub fn lines(label: &str, x_title: &str, axis: Axis, series: &[Series]) -> Strin
         escaped(x_title)
     );
     for (index, one) in series.iter().enumerate() {
-        let class = match one.stroke {
-            Stroke::Measured => one.colour.class().to_owned(),
-            Stroke::Published => format!("{} published", one.colour.class()),
-        };
-        let path: Vec<_> = one
-            .points
-            .iter()
-            .map(|p| format!("{:.1},{:.1}", x_at(p.x), y_at(p.y)))
-            .collect();
-        let _ = write!(
-            svg,
-            "<g class=\"{class}\"><polyline points=\"{}\"/>",
-            path.join(" ")
-        );
-        for p in &one.points {
-            let (x, y) = (x_at(p.x), y_at(p.y));
-            let _ = write!(
-                svg,
-                "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
-                 <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} at {}{}</title></circle>",
-                y_at(p.low),
-                y_at(p.high),
-                escaped(&one.name),
-                Short(p.y),
-                Short(p.x),
-                escaped(&p.about)
-            );
-        }
-        let y = TOP + 8.0 + 18.0 * index as f64;
-        let x = WIDTH - RIGHT + 12.0;
-        let _ = write!(
-            svg,
-            "<line x1=\"{x}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/></g><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x + 16.0,
-            x + 22.0,
-            y + 4.0,
-            escaped(&one.name)
-        );
+        draw(&mut svg, index, one, |p| {
+            (x_at(p.x), y_at(p.y), [p.low, p.high].map(&y_at))
+        });
     }
     svg.push_str("</svg>");
     svg
+}
+
+/// Draws the series at `index`, whose points are `at` x, y and an interval of y.
+fn draw(svg: &mut String, index: usize, one: &Series, at: impl Fn(&Point) -> (f64, f64, [f64; 2])) {
+    let class = match one.stroke {
+        Stroke::Measured => one.colour.class().to_owned(),
+        Stroke::Published => format!("{} published", one.colour.class()),
+    };
+    let path: Vec<_> = one
+        .points
+        .iter()
+        .map(|p| {
+            let (x, y, _) = at(p);
+            format!("{x:.1},{y:.1}")
+        })
+        .collect();
+    let _ = write!(
+        svg,
+        "<g class=\"{class}\"><polyline points=\"{}\"/>",
+        path.join(" ")
+    );
+    for p in &one.points {
+        let (x, y, [low, high]) = at(p);
+        let _ = write!(
+            svg,
+            "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>\
+             <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"><title>{}: {} at {}{}</title></circle>",
+            escaped(&one.name),
+            Short(p.y),
+            Short(p.x),
+            escaped(&p.about)
+        );
+    }
+    let y = TOP + 8.0 + 18.0 * index as f64;
+    let x = WIDTH - RIGHT + 12.0;
+    let _ = write!(
+        svg,
+        "<line x1=\"{x}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/></g><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+        x + 16.0,
+        x + 22.0,
+        y + 4.0,
+        escaped(&one.name)
+    );
 }
 
 /// One bar a value, from 0 to the right, in their order. Empty where there is none.
