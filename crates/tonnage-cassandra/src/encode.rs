@@ -25,7 +25,8 @@ use super::{
     nested,
     types::Kind,
     values::{
-        Fitting, Misfit, put_date, put_numeric, put_text, put_time, put_timestamp, put_tinyint, put_uuid,
+        Fitting, Misfit, UuidKind, put_date, put_numeric, put_text, put_time, put_timestamp, put_tinyint,
+        put_uuid,
     },
 };
 
@@ -184,8 +185,11 @@ impl ColumnEncoder {
             }
             NativeType::Uuid | NativeType::Timeuuid => {
                 let values = array.as_fixed_size_binary();
-                let timed = *native == NativeType::Timeuuid;
-                Cells::of(array, |row, out| put_uuid(values.value(row), timed, out))
+                let kind = match native {
+                    NativeType::Timeuuid => UuidKind::TimeBased,
+                    _ => UuidKind::Any,
+                };
+                Cells::of(array, |row, out| put_uuid(values.value(row), kind, out))
             }
             _ => {
                 let values = array.as_string::<i32>();

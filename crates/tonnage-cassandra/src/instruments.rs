@@ -7,7 +7,7 @@ use tonnage_core::{
     error::{Error, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Keys, Listening, LogMark, Making, Measured, Records,
-        ScratchPlace, Servers, Storage, TableForm, Work, no_way_to, not_by_tcp,
+        ScratchPlace, Servers, Storage, TableForm, Triggers, Work, no_way_to, not_by_tcp,
     },
     operation::{Method, Mode},
     table::{Table, TableName},
@@ -92,7 +92,7 @@ impl Instruments for CassandraTarget {
         Ok(Work::untold("a node tells nobody what it writes"))
     }
 
-    async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {
+    async fn copy(&self, table: &Table, _: &str, _: Triggers) -> Result<Copied> {
         Err(Error::config(format!(
             "an empty copy of {} cannot be made in {} yet",
             table.name, self.capabilities.product

@@ -83,28 +83,7 @@ pub(super) fn put(kind: &Kind, json: &str, out: &mut Vec<u8>) -> Fitting {
             }
             put_items(item, &items, out)
         }
-        Kind::Map(key, value) => {
-            let members = members(json)?;
-            put_count(members.len(), out);
-            let mut seen = HashSet::new();
-            for (name, member) in &members {
-                let mut bytes = Vec::new();
-                match &**key {
-                    Kind::Scalar(native) => put_scalar(native, name, &mut bytes)?,
-                    nested => put(nested, name, &mut bytes)?,
-                }
-                put_count(bytes.len(), out);
-                out.extend_from_slice(&bytes);
-                if !seen.insert(bytes) {
-                    return Err(Misfit::new(
-                        sqlstate::WOULD_CHANGE,
-                        format!("key {} is there twice", excerpt(name)),
-                    ));
-                }
-                put_sized(value, member.get(), out)?;
-            }
-            Ok(())
-        }
+        Kind::Map(key, value) => put_map(key, value, &members(json)?, out),
         Kind::Tuple(kinds) => {
             let items = items(json)?;
             if items.len() > kinds.len() {
@@ -115,29 +94,7 @@ pub(super) fn put(kind: &Kind, json: &str, out: &mut Vec<u8>) -> Fitting {
             }
             Ok(())
         }
-        Kind::Struct(fields) => {
-            let members = members(json)?;
-            let mut seen = HashSet::new();
-            for (name, _) in &members {
-                if !fields.iter().any(|(field, _)| field == name) {
-                    return Err(Misfit::new(
-                        sqlstate::INVALID_TEXT,
-                        format!("the type has no field '{}'", excerpt(name)),
-                    ));
-                }
-                if !seen.insert(name) {
-                    return Err(Misfit::new(
-                        sqlstate::WOULD_CHANGE,
-                        format!("field '{name}' is there twice"),
-                    ));
-                }
-            }
-            for (field, kind) in fields {
-                let found = members.iter().find(|(name, _)| name == field);
-                put_optional(kind, found.map(|(_, value)| value.get()), out)?;
-            }
-            Ok(())
-        }
+        Kind::Struct(fields) => put_struct(fields, &members(json)?, out),
         Kind::Vector(item, dimensions, size) => {
             let items = items(json)?;
             if items.len() != *dimensions {
@@ -158,6 +115,52 @@ pub(super) fn put(kind: &Kind, json: &str, out: &mut Vec<u8>) -> Fitting {
             Ok(())
         }
     }
+}
+
+fn put_map(key: &Kind, value: &Kind, members: &[(String, &RawValue)], out: &mut Vec<u8>) -> Fitting {
+    put_count(members.len(), out);
+    let mut seen = HashSet::new();
+    for (name, member) in members {
+        let mut bytes = Vec::new();
+        match key {
+            Kind::Scalar(native) => put_scalar(native, name, &mut bytes)?,
+            nested => put(nested, name, &mut bytes)?,
+        }
+        put_count(bytes.len(), out);
+        out.extend_from_slice(&bytes);
+        if !seen.insert(bytes) {
+            return Err(Misfit::new(
+                sqlstate::WOULD_CHANGE,
+                format!("key {} is there twice", excerpt(name)),
+            ));
+        }
+        put_sized(value, member.get(), out)?;
+    }
+    Ok(())
+}
+
+/// A field that no member names is null.
+fn put_struct(fields: &[(String, Kind)], members: &[(String, &RawValue)], out: &mut Vec<u8>) -> Fitting {
+    let mut seen = HashSet::new();
+    for (name, _) in members {
+        if !fields.iter().any(|(field, _)| field == name) {
+            return Err(Misfit::new(
+                sqlstate::INVALID_TEXT,
+                format!("the type has no field '{}'", excerpt(name)),
+            ));
+        }
+        if !seen.insert(name) {
+            return Err(Misfit::new(
+                sqlstate::WOULD_CHANGE,
+                format!("field '{name}' is there twice"),
+            ));
+        }
+    }
+    for (field, kind) in fields {
+        let found = members.iter().find(|(name, _)| name == field);
+        put_optional(kind, found.map(|(_, value)| value.get()), out)?;
+    }
+    Ok(())
 }
 
 fn put_count(count: usize, out: &mut Vec<u8>) {

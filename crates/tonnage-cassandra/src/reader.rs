@@ -214,54 +214,18 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
         return Err(Error::config(format!("--split-by {column} has no effect here"))
             .hint("leave it out: the work is cut by token ranges"));
     }
-    let mut described = None;
-    let (cql, texts, ranges) = match &request.relation {
-        Relation::Query(query) => {
-            let query = statement::query(query, DIALECT)?;
-            if request.columns.is_some() || request.filter.is_some() || request.limit.is_some() {
-                return Err(Error::config(
-                    "a query says itself which columns and rows are wanted, and how many",
-                )
-                .hint("leave --columns, --where and --limit out"));
-            }
-            (query.to_owned(), None, Vec::new())
-        }
+    let Selected {
+        cql,
+        described,
+        texts,
+        ranges,
+    } = match &request.relation {
+        Relation::Query(query) => of_query(query, request)?,
         Relation::Table(name) => {
-            let found = catalog::describe(session, keyspace, name).await?;
-            let Some(found) = found else {
+            let Some(found) = catalog::describe(session, keyspace, name).await? else {
                 return Err(no_table(name, &catalog::names(session, keyspace).await?));
             };
-            let (names, texts) = select(&found, request)?;
-            let token = format!("token({})", found.partition_quoted());
-            let mut cql = format!("SELECT {} FROM {}", names.join(", "), found.quoted());
-            let mut ranges = Vec::new();
-            let filter = request.filter.as_deref();
-            if let Some(filter) = filter {
-                statement::condition(filter, DIALECT)?;
-            }
-            if request.limit.is_none() {
-                ranges = split(&Ring::of(session, &found), SPLITS_MIN.max(4 * request.readers));
-                cql.push_str(&format!(" WHERE {token} > ? AND {token} <= ?"));
-            }
-            if let Some(filter) = filter {
-                let word = if ranges.is_empty() { "WHERE" } else { "AND" };
-                // A line of its own, as a comment may end it.
-                cql.push_str(&format!(" {word} {filter}\n"));
-            }
-            if let Some(limit) = request.limit {
-                let limit = i32::try_from(limit).map_err(|_| {
-                    Error::config(format!(
-                        "a limit of {limit} rows is more than Cassandra counts to"
-                    ))
-                    .hint(format!("it is {} at most", i32::MAX))
-                })?;
-                cql.push_str(&format!(" LIMIT {}", limit.max(1)));
-            }
-            if filter.is_some() {
-                cql.push_str(" ALLOW FILTERING");
-            }
-            described = Some(found);
-            (cql, Some(texts), ranges)
+            of_table(session, found, request)?
         }
     };
     let mut statement = super::prepare(session, cql).await?;
@@ -328,6 +292,71 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
              are then"
                 .to_owned(),
         ],
+    })
+}
+
+/// What is read.
+struct Selected {
+    cql: String,
+    /// The table; none of a query.
+    described: Option<catalog::Described>,
+    /// Which columns come as text; not known yet of a query.
+    texts: Option<Vec<bool>>,
+    /// The token ranges that the statement is run for; none where it is run once.
+    ranges: Vec<(i64, i64)>,
+}
+
+fn of_query(query: &str, request: &ScanRequest) -> Result<Selected> {
+    let query = statement::query(query, DIALECT)?;
+    if request.columns.is_some() || request.filter.is_some() || request.limit.is_some() {
+        return Err(
+            Error::config("a query says itself which columns and rows are wanted, and how many")
+                .hint("leave --columns, --where and --limit out"),
+        );
+    }
+    Ok(Selected {
+        cql: query.to_owned(),
+        described: None,
+        texts: None,
+        ranges: Vec::new(),
+    })
+}
+
+fn of_table(session: &Session, found: catalog::Described, request: &ScanRequest) -> Result<Selected> {
+    let (names, texts) = select(&found, request)?;
+    let token = format!("token({})", found.partition_quoted());
+    let mut cql = format!("SELECT {} FROM {}", names.join(", "), found.quoted());
+    let mut ranges = Vec::new();
+    let filter = request.filter.as_deref();
+    if let Some(filter) = filter {
+        statement::condition(filter, DIALECT)?;
+    }
+    if request.limit.is_none() {
+        ranges = split(&Ring::of(session, &found), SPLITS_MIN.max(4 * request.readers));
+        cql.push_str(&format!(" WHERE {token} > ? AND {token} <= ?"));
+    }
+    if let Some(filter) = filter {
+        let word = if ranges.is_empty() { "WHERE" } else { "AND" };
+        // A line of its own, as a comment may end it.
+        cql.push_str(&format!(" {word} {filter}\n"));
+    }
+    if let Some(limit) = request.limit {
+        let limit = i32::try_from(limit).map_err(|_| {
+            Error::config(format!(
+                "a limit of {limit} rows is more than Cassandra counts to"
+            ))
+            .hint(format!("it is {} at most", i32::MAX))
+        })?;
+        cql.push_str(&format!(" LIMIT {}", limit.max(1)));
+    }
+    if filter.is_some() {
+        cql.push_str(" ALLOW FILTERING");
+    }
+    Ok(Selected {
+        cql,
+        described: Some(found),
+        texts: Some(texts),
+        ranges,
     })
 }
 

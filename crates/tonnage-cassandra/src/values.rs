@@ -102,8 +102,16 @@ pub(super) fn put_tinyint(value: i16, out: &mut Vec<u8>) -> Fitting {
     Ok(())
 }
 
-pub(super) fn put_uuid(bytes: &[u8], timed: bool, out: &mut Vec<u8>) -> Fitting {
-    if timed && bytes.get(6).is_none_or(|byte| byte >> 4 != 1) {
+/// What uuids a type takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UuidKind {
+    Any,
+    /// Those of version 1.
+    TimeBased,
+}
+
+pub(super) fn put_uuid(bytes: &[u8], kind: UuidKind, out: &mut Vec<u8>) -> Fitting {
+    if kind == UuidKind::TimeBased && bytes.get(6).is_none_or(|byte| byte >> 4 != 1) {
         return Err(Misfit::new(
             sqlstate::INVALID_TEXT,
             "a timeuuid is a uuid of version 1, and this one is not",
@@ -204,8 +212,8 @@ pub(super) fn put_scalar(native: &NativeType, text: &str, out: &mut Vec<u8>) -> 
         NativeType::Timestamp => {
             put_timestamp(parsed.as_primitive::<TimestampMicrosecondType>().value(0), out)?;
         }
-        NativeType::Uuid => put_uuid(parsed.as_fixed_size_binary().value(0), false, out)?,
-        NativeType::Timeuuid => put_uuid(parsed.as_fixed_size_binary().value(0), true, out)?,
+        NativeType::Uuid => put_uuid(parsed.as_fixed_size_binary().value(0), UuidKind::Any, out)?,
+        NativeType::Timeuuid => put_uuid(parsed.as_fixed_size_binary().value(0), UuidKind::TimeBased, out)?,
         _ => {
             return Err(Misfit::new(
                 sqlstate::INVALID_TEXT,

@@ -6,10 +6,10 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use tonnage_core::{
     ErrorKind,
     ledger::{InputIdentity, NewRun, Opening, RunDetail, RunHandle, RunQuery},
-    operation::{Durability, Method, Operation, Split, Support},
+    operation::{Durability, Method, Operation, OperationKind, Split, Support},
     preparation::Preparation,
     reader::{ReadColumn, schema},
-    slot::{Advance, BlockMark, Counts, Position, SlotState},
+    slot::{Advance, BlockMark, Counts, Position, SlotBy, SlotState, Sort},
     table::Table,
     target::{Claim, Guard, Target, WriteColumn, WriteRequest, Writer},
 };
@@ -19,38 +19,44 @@ use crate::{Fixture, make, rows};
 
 const SLOTS: u16 = 4;
 
+/// A run of inserts of `columns` into `table`, of these inputs.
+pub fn run_detail(table: &Table, inputs: Vec<InputIdentity>, columns: &[&str], slots: u16) -> RunDetail {
+    RunDetail {
+        inputs,
+        options: Vec::new(),
+        table: table.name.to_string(),
+        table_identity: table.identity.clone(),
+        operation: OperationKind::Insert,
+        key: Vec::new(),
+        columns: columns.iter().map(|column| (*column).to_owned()).collect(),
+        block_rows: 65_536,
+        block_bytes: 8 << 20,
+        slots,
+        slot_by: SlotBy::Block.into(),
+        sort: Sort::None,
+        rejects: String::new(),
+        single_transaction: false,
+        prepared_by: None,
+        pending: None,
+        member: None,
+        opening: None,
+        emptied_by_crash: table.is_emptied_by_crash(),
+    }
+}
+
 /// A run of inserts into `table`, which has loaded the file `input`.
 pub(crate) fn new_run(table: &Table, identity: &str, input: &str) -> NewRun {
+    let input = InputIdentity {
+        path: input.to_owned(),
+        bytes: 7,
+        modified_nanos: 7,
+        named: None,
+        sample: None,
+    };
     NewRun {
         run_id: Uuid::now_v7().simple().to_string(),
         identity: identity.to_owned(),
-        detail: RunDetail {
-            inputs: vec![InputIdentity {
-                path: input.to_owned(),
-                bytes: 7,
-                modified_nanos: 7,
-                named: None,
-                sample: None,
-            }],
-            options: Vec::new(),
-            table: table.name.to_string(),
-            table_identity: table.identity.clone(),
-            operation: "insert".to_owned(),
-            key: Vec::new(),
-            columns: vec!["id".to_owned(), "v".to_owned()],
-            block_rows: 65_536,
-            block_bytes: 8 << 20,
-            slots: SLOTS,
-            slot_by: "block".to_owned(),
-            sort: "none".to_owned(),
-            rejects: String::new(),
-            single_transaction: false,
-            prepared_by: None,
-            pending: None,
-            member: None,
-            opening: None,
-            emptied_by_crash: table.is_emptied_by_crash(),
-        },
+        detail: run_detail(table, vec![input], &["id", "v"], SLOTS),
         table: table.name.clone(),
         preparation: Preparation::Keep,
     }

@@ -144,6 +144,15 @@ impl ScratchPlace {
     }
 }
 
+/// Whether the copy of a table has its triggers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Triggers {
+    /// It does.
+    Copied,
+    /// It has none.
+    LeftOut,
+}
+
 /// What measuring needs of a target. See the module.
 #[async_trait]
 pub trait Instruments: Send + Sync {
@@ -177,9 +186,9 @@ pub trait Instruments: Send + Sync {
     /// moment to tell of their work, where they only do so as they end.
     async fn work(&self, since: Option<&Work>) -> Result<Work>;
 
-    /// An empty copy of `table`, with its indexes and checks and with its own sequences, for the name `name`; with its
-    /// triggers where `triggers` asks for them. What these do to other tables they do.
-    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied>;
+    /// An empty copy of `table`, with its indexes and checks and with its own sequences, for the name `name`. What its
+    /// triggers do to other tables they do.
+    async fn copy(&self, table: &Table, name: &str, triggers: Triggers) -> Result<Copied>;
 
     /// A value, as text, for each column of `table` whose values are none that its type has elsewhere (an array, a label of
     /// an enumeration), by the column's name: rows are made up of them.

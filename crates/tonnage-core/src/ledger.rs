@@ -17,8 +17,9 @@ use serde::{Deserialize, Serialize};
 use self::inputs::InputRecord;
 use crate::{
     error::{Error, ErrorKind, Result},
+    operation::OperationKind,
     preparation::{Pending, Preparation},
-    slot::{Counts, SlotState},
+    slot::{Counts, Dealing, SlotState, Sort},
     table::{TableIdentity, TableName},
 };
 
@@ -42,8 +43,8 @@ pub struct RunDetail {
     pub table: String,
     /// The table as the run found it, or left it, where it changed it.
     pub table_identity: TableIdentity,
-    /// `insert` or `upsert`.
-    pub operation: String,
+    /// What happens to a row.
+    pub operation: OperationKind,
     /// The key columns.
     pub key: Vec<String>,
     /// The columns written, in order.
@@ -54,10 +55,10 @@ pub struct RunDetail {
     pub block_bytes: u64,
     /// Number of slots.
     pub slots: u16,
-    /// `block`, `key` or `one`: how rows are dealt to slots.
-    pub slot_by: String,
-    /// `none` or `block`: the order of a slot's rows within a block.
-    pub sort: String,
+    /// How rows are dealt to slots.
+    pub slot_by: Dealing,
+    /// The order of a slot's rows within a block.
+    pub sort: Sort,
     /// Where rejects go, should there be any: an absolute path.
     pub rejects: String,
     /// Whether its rows are one transaction: while it is unfinished, nothing of it is there, or everything.
@@ -117,7 +118,7 @@ impl RunDetail {
     /// Hash over what makes two invocations the same run: names of inputs, the table as created, operation and key.
     pub fn identity(&self) -> String {
         let names = self.inputs.iter().map(|input| input.path.as_str());
-        let rest = [self.table_identity.object.as_str(), self.operation.as_str()];
+        let rest = [self.table_identity.object.as_str(), self.operation.name()];
         inputs::hash(names.chain(rest).chain(self.key.iter().map(String::as_str)))
     }
 
@@ -226,6 +227,25 @@ pub struct Emptied {
     pub why: String,
 }
 
+/// Whether a run has come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunStatus {
+    /// It can be gone on with.
+    Unfinished,
+    /// All of it is done.
+    Finished,
+}
+
+impl RunStatus {
+    /// Of a run that ended at `finished`, if it did.
+    pub fn of<T>(finished: Option<T>) -> Self {
+        match finished {
+            Some(_) => Self::Finished,
+            None => Self::Unfinished,
+        }
+    }
+}
+
 /// Which runs are asked for. Answers are newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunQuery {
@@ -244,16 +264,16 @@ pub enum RunQuery {
 impl RunQuery {
     /// The detail of a run that the query found; none, with a warning, where it cannot be read and nothing depends on it.
     /// An error where it is the very run that was asked for.
-    pub fn detail(&self, run_id: &str, text: &str, finished: bool) -> Result<Option<RunDetail>> {
-        self.readable(RunDetail::from_json(run_id, text), finished)
+    pub fn detail(&self, run_id: &str, text: &str, status: RunStatus) -> Result<Option<RunDetail>> {
+        self.readable(RunDetail::from_json(run_id, text), status)
     }
 
     /// What was read; none, with a warning, where it cannot be read and nothing depends on it.
-    pub fn readable<T>(&self, read: Result<T>, finished: bool) -> Result<Option<T>> {
+    pub fn readable<T>(&self, read: Result<T>, status: RunStatus) -> Result<Option<T>> {
         match (read, self) {
             (Ok(read), _) => Ok(Some(read)),
             (Err(error), RunQuery::Id(_)) => Err(error),
-            (Err(error), RunQuery::Identity(_)) if !finished => Err(error),
+            (Err(error), RunQuery::Identity(_)) if status == RunStatus::Unfinished => Err(error),
             (Err(error), _) => {
                 tracing::warn!("{error}");
                 Ok(None)

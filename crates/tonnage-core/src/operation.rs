@@ -41,17 +41,60 @@ pub enum Operation {
     },
 }
 
-impl Operation {
-    /// Its name on the command line and in reports.
-    pub fn name(&self) -> &'static str {
+/// Which operation it is, without its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OperationKind {
+    /// See [`Operation::Insert`].
+    Insert,
+    /// See [`Operation::Upsert`].
+    Upsert,
+    /// See [`Operation::Ignore`].
+    Ignore,
+    /// See [`Operation::Update`].
+    Update,
+    /// See [`Operation::Delete`].
+    Delete,
+    /// See [`Operation::Statement`].
+    Statement,
+}
+
+impl OperationKind {
+    /// Its name on the command line, in reports and in the ledger.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Insert => "insert",
-            Self::Upsert { .. } => "upsert",
-            Self::Ignore { .. } => "ignore",
-            Self::Update { .. } => "update",
-            Self::Delete { .. } => "delete",
-            Self::Statement { .. } => "statement",
+            Self::Upsert => "upsert",
+            Self::Ignore => "ignore",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Statement => "statement",
         }
+    }
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Operation {
+    /// Which one it is.
+    pub fn kind(&self) -> OperationKind {
+        match self {
+            Self::Insert => OperationKind::Insert,
+            Self::Upsert { .. } => OperationKind::Upsert,
+            Self::Ignore { .. } => OperationKind::Ignore,
+            Self::Update { .. } => OperationKind::Update,
+            Self::Delete { .. } => OperationKind::Delete,
+            Self::Statement { .. } => OperationKind::Statement,
+        }
+    }
+
+    /// Its name on the command line and in reports.
+    pub fn name(&self) -> &'static str {
+        self.kind().name()
     }
 
     /// The columns that identify a row; empty where the operation has no key.
@@ -90,15 +133,20 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The operation which it asks for.
+    pub fn kind(self) -> OperationKind {
+        match self {
+            Self::Insert => OperationKind::Insert,
+            Self::Upsert => OperationKind::Upsert,
+            Self::Ignore => OperationKind::Ignore,
+            Self::Update => OperationKind::Update,
+            Self::Delete => OperationKind::Delete,
+        }
+    }
+
     /// Its name, as that of the operation which it asks for.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Insert => "insert",
-            Self::Upsert => "upsert",
-            Self::Ignore => "ignore",
-            Self::Update => "update",
-            Self::Delete => "delete",
-        }
+        self.kind().name()
     }
 
     /// As the subject of a sentence.

@@ -14,6 +14,7 @@ pub mod copy;
 pub mod fetch;
 pub mod load;
 pub mod plan;
+pub mod progress;
 pub mod put;
 pub mod sharded;
 pub mod unload;

@@ -11,7 +11,7 @@ use tonnage_sql::ledger::{INPUTS, RUNS, SLOTS};
 use super::{
     errors, once,
     product::{Product, Version},
-    types::{self, Carried, Kind},
+    types::{self, Carried, DeclaredColumn, Kind},
 };
 
 /// A table, with what only this target needs to know of it.
@@ -29,41 +29,6 @@ pub(super) struct Described {
     pub is_view: bool,
     /// The tables that it is spread over; 1 where it is one.
     pub shards: usize,
-}
-
-/// A column as it is declared.
-#[derive(Debug, Clone, Default)]
-pub(super) struct DeclaredColumn {
-    pub name: String,
-    pub has_default: bool,
-    pub nullable: bool,
-    pub data_type: String,
-    /// The most characters.
-    pub characters: Option<u64>,
-    /// The most bytes.
-    pub octets: Option<u64>,
-    pub precision: Option<u64>,
-    pub scale: Option<u64>,
-    /// Digits of a second.
-    pub digits: Option<u64>,
-    pub collation: Option<String>,
-    /// With everything in parentheses.
-    pub column_type: String,
-    pub extra: String,
-    /// A check sees to it that it holds JSON.
-    pub is_json: bool,
-}
-
-impl DeclaredColumn {
-    pub fn second_digits(&self) -> u32 {
-        self.digits.unwrap_or(0).min(6) as u32
-    }
-
-    /// Whether the server computes it; a default that is an expression is none.
-    fn is_generated(&self) -> bool {
-        let extra = self.extra.to_ascii_uppercase();
-        extra.split([' ', ',']).any(|word| word == "GENERATED")
-    }
 }
 
 /// A column of a row, with the driver's error as ours.
@@ -175,12 +140,19 @@ fn is_named_in(text: &str, name: &str) -> bool {
     })
 }
 
+/// Whether an engine has transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transactions {
+    Yes,
+    No,
+}
+
 /// In what a table of this engine is less durable than the ledger.
-pub(super) fn less_durable(table: &str, engine: &str, transactional: bool) -> Option<LessDurable> {
+pub(super) fn less_durable(table: &str, engine: &str, transactions: Transactions) -> Option<LessDurable> {
     let loss = match engine.to_ascii_uppercase().as_str() {
         "FEDERATED" | "SPIDER" | "CONNECT" => Loss::Apart,
         "MEMORY" => Loss::Table,
-        _ if transactional => return None,
+        _ if transactions == Transactions::Yes => return None,
         _ => Loss::Last,
     };
     Some(LessDurable {
@@ -436,45 +408,33 @@ async fn shards(conn: &mut Conn, version: &Version, name: &TableName) -> Result<
     }
 }
 
-async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Result<Described> {
-    let schema = found.name.schema.clone().unwrap_or_default();
-    let place = [schema.as_str(), found.name.name.as_str()];
-    let mut checks = Vec::new();
-    if version.product == Product::MariaDb {
-        for mut row in rows(conn, CHECKS, &place).await? {
-            checks.push(get::<String>(&mut row, 0)?);
-        }
-    }
-    let declared = columns(conn, &place, &checks).await?;
-    let indexes = unique(conn, &place).await?;
-    let mut triggers: Vec<(String, String)> = Vec::new();
-    for mut row in rows(conn, TRIGGERS, &place).await? {
+/// The triggers of a table: when each runs and its name, and what it does.
+async fn triggers(conn: &mut Conn, place: &[&str]) -> Result<Vec<(String, String)>> {
+    let mut triggers = Vec::new();
+    for mut row in rows(conn, TRIGGERS, place).await? {
         let row = &mut row;
         let (name, timing, event): (String, String, String) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
         triggers.push((format!("{timing} {event} {name}"), get(row, 3)?));
     }
-    let mut engines = rows(
-        conn,
-        "SELECT coalesce(transactions, 'NO') FROM information_schema.engines WHERE engine = ?",
-        &[&found.engine],
-    )
-    .await?;
-    let transactional = match engines.first_mut() {
-        Some(row) => get::<String>(row, 0)? == "YES",
-        None => false,
-    };
-    let (made, numbered) = made(conn, version, &found).await?;
-    let shards = shards(conn, version, &found.name).await?;
+    Ok(triggers)
+}
 
+async fn transactions(conn: &mut Conn, engine: &str) -> Result<Transactions> {
+    let has_transactions =
+        "SELECT coalesce(transactions, 'NO') FROM information_schema.engines WHERE engine = ?";
+    let mut engines = rows(conn, has_transactions, &[engine]).await?;
+    let found = engines.first_mut().map(|row| get::<String>(row, 0)).transpose()?;
+    Ok(match found.as_deref() {
+        Some("YES") => Transactions::Yes,
+        _ => Transactions::No,
+    })
+}
+
+/// What a user should know of the triggers of a table.
+async fn trigger_notes(conn: &mut Conn, schema: &str, triggers: &[(String, String)]) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    if !transactional {
-        notes.push(format!(
-            "the engine {} has no transactions: rows are written one by one and stay, whatever happens",
-            found.engine
-        ));
-    }
-    for (trigger, text) in &triggers {
-        if let Some((table, engine)) = plain_table_in(conn, &schema, text).await? {
+    for (trigger, text) in triggers {
+        if let Some((table, engine)) = plain_table_in(conn, schema, text).await? {
             notes.push(format!(
                 "the trigger {trigger} names {table}, whose engine {engine} has no transactions: what it writes there \
                  stays where a write is undone, and comes again when that is tried again"
@@ -488,6 +448,88 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
             names.join(", ")
         ));
     }
+    Ok(notes)
+}
+
+/// The line of a column in the shape of its table.
+fn shape_of(column: &DeclaredColumn) -> String {
+    let mut line = format!("{} {}", column.name, column.column_type);
+    if let Some(collation) = &column.collation {
+        line.push_str(&format!(" collate {collation}"));
+    }
+    if !column.nullable {
+        line.push_str(" not null");
+    }
+    if !column.extra.is_empty() {
+        line.push_str(&format!(" {}", column.extra));
+    }
+    line
+}
+
+/// A column as the target has it, and how its values travel.
+fn carried(column: &DeclaredColumn, version: &Version, notes: &mut Vec<String>) -> (Column, Option<Kind>) {
+    let carried = types::carry(column, version);
+    let mut declared = column.column_type.clone();
+    let (ty, kind) = match &carried {
+        Carried::As(ty, kind) => (Some(*ty), Some(kind.clone())),
+        Carried::Not(why) => {
+            if let Some(why) = why {
+                declared = format!("{declared} ({why})");
+            }
+            (None, None)
+        }
+    };
+    if ty == Some(ColumnType::Json) && column.data_type == "json" {
+        notes.push(format!(
+            "{} keeps the value of JSON, not its spacing, key order or repeated keys",
+            column.name
+        ));
+    }
+    if matches!(ty, Some(ColumnType::Float32 | ColumnType::Float64))
+        && !(version.keeps_negative_zero() && column.scale.is_none())
+    {
+        notes.push(format!("{} may keep a negative zero as zero", column.name));
+    }
+    notes.extend(kind.as_ref().and_then(|kind| types::note(&column.name, kind)));
+    let column = Column {
+        name: column.name.clone(),
+        ty,
+        declared,
+        nullable: column.nullable,
+        has_default: column.has_default || column.extra.contains("auto_increment"),
+        generated: column.is_generated(),
+        // Given values move the counter.
+        numbered: None,
+        equality: types::equality(column, &carried),
+    };
+    (column, kind)
+}
+
+async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Result<Described> {
+    let schema = found.name.schema.clone().unwrap_or_default();
+    let place = [schema.as_str(), found.name.name.as_str()];
+    let mut checks = Vec::new();
+    if version.product == Product::MariaDb {
+        for mut row in rows(conn, CHECKS, &place).await? {
+            checks.push(get::<String>(&mut row, 0)?);
+        }
+    }
+    let declared = columns(conn, &place, &checks).await?;
+    let indexes = unique(conn, &place).await?;
+    let triggers = triggers(conn, &place).await?;
+    let transactions = transactions(conn, &found.engine).await?;
+    let transactional = transactions == Transactions::Yes;
+    let (made, numbered) = made(conn, version, &found).await?;
+    let shards = shards(conn, version, &found.name).await?;
+
+    let mut notes = Vec::new();
+    if !transactional {
+        notes.push(format!(
+            "the engine {} has no transactions: rows are written one by one and stay, whatever happens",
+            found.engine
+        ));
+    }
+    notes.extend(trigger_notes(conn, &schema, &triggers).await?);
     if !numbered {
         notes.push(
             "a table that is dropped and made again within a second is taken for the same one: only the privilege \
@@ -497,59 +539,15 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
     }
     let less_durable = match found.kind.ends_with("VIEW") {
         true => None,
-        false => less_durable(&found.name.to_string(), &found.engine, transactional),
+        false => less_durable(&found.name.to_string(), &found.engine, transactions),
     };
     let mut shape = vec![format!("engine {}", found.engine), made];
-    let mut table_columns = Vec::with_capacity(declared.len());
-    let mut kinds = Vec::with_capacity(declared.len());
-    for column in &declared {
-        let carried = types::carry(column, version.tinyint1_is_bool);
-        let mut line = format!("{} {}", column.name, column.column_type);
-        if let Some(collation) = &column.collation {
-            line.push_str(&format!(" collate {collation}"));
-        }
-        if !column.nullable {
-            line.push_str(" not null");
-        }
-        if !column.extra.is_empty() {
-            line.push_str(&format!(" {}", column.extra));
-        }
-        shape.push(line);
-        let mut declared = column.column_type.clone();
-        let (ty, kind) = match &carried {
-            Carried::As(ty, kind) => (Some(*ty), Some(kind.clone())),
-            Carried::Not(why) => {
-                if let Some(why) = why {
-                    declared = format!("{declared} ({why})");
-                }
-                (None, None)
-            }
-        };
-        if ty == Some(ColumnType::Json) && column.data_type == "json" {
-            notes.push(format!(
-                "{} keeps the value of JSON, not its spacing, key order or repeated keys",
-                column.name
-            ));
-        }
-        if matches!(ty, Some(ColumnType::Float32 | ColumnType::Float64))
-            && !(version.keeps_negative_zero() && column.scale.is_none())
-        {
-            notes.push(format!("{} may keep a negative zero as zero", column.name));
-        }
-        notes.extend(kind.as_ref().and_then(|kind| types::note(&column.name, kind)));
-        kinds.push(kind);
-        table_columns.push(Column {
-            name: column.name.clone(),
-            ty,
-            declared,
-            nullable: column.nullable,
-            has_default: column.has_default || column.extra.contains("auto_increment"),
-            generated: column.is_generated(),
-            // Given values move the counter.
-            numbered: None,
-            equality: types::equality(column, &carried),
-        });
-    }
+    shape.extend(declared.iter().map(shape_of));
+    let carried = declared
+        .iter()
+        .map(|column| carried(column, version, &mut notes))
+        .unzip();
+    let (table_columns, kinds): (Vec<Column>, Vec<_>) = carried;
     let mut keys: Vec<Key> = Vec::new();
     for index in &indexes {
         shape.push(format!("unique {} ({})", index.name, index.columns.join(", ")));

@@ -16,7 +16,7 @@ use tonnage_core::{
 };
 
 use super::{
-    catalog::{self, Described},
+    catalog::{self, Described, Transactions},
     encode::ColumnEncoder,
     errors,
     product::Version,
@@ -79,7 +79,7 @@ pub(super) async fn describe(
     };
     let less_durable = match &taking {
         Some(found) => found.table.less_durable.clone(),
-        None => behind.and_then(|(table, engine)| catalog::less_durable(&table, &engine, false)),
+        None => behind.and_then(|(table, engine)| catalog::less_durable(&table, &engine, Transactions::No)),
     };
     let (mut columns, mut kinds) = (Vec::new(), Vec::new());
     let mut shape = Vec::new();

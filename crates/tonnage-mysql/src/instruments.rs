@@ -11,7 +11,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Partitions, Records,
-        ScratchPlace, Servers, Storage, TableForm, Work, not_by_tcp,
+        ScratchPlace, Servers, Storage, TableForm, Triggers, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -307,16 +307,16 @@ impl Instruments for MysqlTarget {
         Ok(work(&counters))
     }
 
-    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
+    async fn copy(&self, table: &Table, name: &str, triggers: Triggers) -> Result<Copied> {
         let mut lacking = match triggers {
-            true => Vec::new(),
-            false => self.triggers(&table.name, None).await?,
+            Triggers::Copied => Vec::new(),
+            Triggers::LeftOut => self.triggers(&table.name, None).await?,
         };
         lacking.extend(self.about(FOREIGN_KEYS, &table.name).await?);
         let original = quote_table(&table.name);
         self.run(format!("CREATE TABLE {} LIKE {original}", quote(name)))
             .await?;
-        if triggers {
+        if triggers == Triggers::Copied {
             let mut made = self.rows_about(TRIGGERS_MADE, &table.name).await?;
             for (index, row) in made.iter_mut().enumerate() {
                 let (timing, event): (String, String) = (catalog::get(row, 0)?, catalog::get(row, 1)?);

@@ -282,13 +282,6 @@ impl MysqlTarget {
 /// How long the lock of a table to be dropped is waited for.
 const DROP_WAIT_SECONDS: u32 = 30;
 
-impl MysqlTarget {
-    /// Whether there is a type for UUIDs.
-    fn has_uuid(&self) -> bool {
-        self.version.product == Product::MariaDb && self.version.number >= (10, 7, 0)
-    }
-}
-
 #[async_trait]
 impl Target for MysqlTarget {
     fn capabilities(&self) -> &Capabilities {
@@ -362,7 +355,7 @@ impl Target for MysqlTarget {
     }
 
     fn create_statement(&self, spec: &TableSpec) -> Result<String> {
-        types::create_statement(spec, self.has_uuid())
+        types::create_statement(spec, &self.version)
     }
 
     async fn create(&self, spec: &TableSpec) -> Result<()> {
@@ -528,7 +521,7 @@ impl Prepare for MysqlTarget {
     }
 
     async fn add_columns(&self, table: &Table, columns: &[ColumnSpec]) -> Result<()> {
-        let statement = types::add_columns(&table.name, columns, self.has_uuid())?;
+        let statement = types::add_columns(&table.name, columns, &self.version)?;
         let added = self.run_script(&statement).await;
         added.map_err(|error| error.at(format!("no columns can be added to {}", table.name)))
     }

@@ -64,6 +64,11 @@ impl Version {
         })
     }
 
+    /// Whether there is a type for UUIDs.
+    pub fn has_uuid(&self) -> bool {
+        self.product == Product::MariaDb && self.number >= (10, 7, 0)
+    }
+
     /// Whether it takes many rows in one execution of a prepared statement.
     pub fn has_bulk(&self) -> bool {
         self.product == Product::MariaDb && self.number >= (10, 2, 7)

@@ -94,28 +94,8 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     match alone(request, &found, &version) {
         Some(why) => notes.extend(why.map(|why| format!("one job: {why}"))),
         None => {
-            let mut others = Vec::new();
-            for _ in 1..request.readers {
-                others.push(open(settings).await?.0);
-            }
-            match hold(settings, &found).await? {
-                Ok(mut holder) => {
-                    let begun = async {
-                        for conn in conns.iter_mut().chain(&mut others) {
-                            begin(conn).await?;
-                            // Keeps the table from being altered before its rows are read.
-                            touch(conn, &found).await?;
-                        }
-                        Ok::<_, Error>(())
-                    };
-                    let begun = begun.await;
-                    let released = holder.query_drop("UNLOCK TABLES").await;
-                    begun?;
-                    released.map_err(errors::statement)?;
-                    conns.extend(others);
-                }
-                Err(why) => notes.push(format!("one job: {why}")),
-            }
+            let refused = begin_together(settings, &found, &mut conns, request.readers).await?;
+            notes.extend(refused.map(|why| format!("one job: {why}")));
         }
     }
     if conns.len() == 1 {
@@ -177,6 +157,38 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         settings_changed,
         notes,
     })
+}
+
+/// Opens connections up to `readers`, and begins the transactions of all of them while nobody writes. Says why it cannot;
+/// then there are no more than before, and none has begun.
+async fn begin_together(
+    settings: &Settings,
+    found: &Found,
+    conns: &mut Vec<Conn>,
+    readers: usize,
+) -> Result<Option<String>> {
+    let mut others = Vec::new();
+    for _ in 1..readers {
+        others.push(open(settings).await?.0);
+    }
+    let mut holder = match hold(settings, found).await? {
+        Ok(holder) => holder,
+        Err(why) => return Ok(Some(why)),
+    };
+    let begun = async {
+        for conn in conns.iter_mut().chain(&mut others) {
+            begin(conn).await?;
+            // Keeps the table from being altered before its rows are read.
+            touch(conn, found).await?;
+        }
+        Ok::<_, Error>(())
+    };
+    let begun = begun.await;
+    let released = holder.query_drop("UNLOCK TABLES").await;
+    begun?;
+    released.map_err(errors::statement)?;
+    conns.extend(others);
+    Ok(None)
 }
 
 /// The table without transactions that rows come from, if any does: itself, or one that a view or a query names.

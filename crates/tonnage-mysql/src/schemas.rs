@@ -23,7 +23,7 @@ use super::{
     MysqlTarget,
     catalog::{get, names, rows},
     definition::quote_text,
-    product::Product,
+    product::{Product, Version},
     types::{KEY_CHARACTERS_MAX, create_statement_with, key_characters, quote},
 };
 
@@ -41,10 +41,9 @@ impl Schemas for MysqlTarget {
     async fn definitions(&self) -> Result<DatabaseDefinition> {
         let mut session = self.session().await?;
         let database = &self.settings.database;
-        let is_mariadb = self.version.product == Product::MariaDb;
         let mut tables = Vec::new();
         for name in names(&mut session, database).await? {
-            tables.push(table(&mut session, database, &name, is_mariadb).await?);
+            tables.push(table(&mut session, database, &name, &self.version).await?);
         }
         let others = "SELECT lower(concat(table_type, ' ', table_name)) FROM information_schema.tables \
             WHERE table_schema = ? AND table_type IN ('VIEW', 'SEQUENCE') \
@@ -57,7 +56,7 @@ impl Schemas for MysqlTarget {
     }
 
     fn statements(&self, table: &TableDefinition) -> Result<TableStatements> {
-        statements(table, self.has_uuid(), self.version.product == Product::MariaDb)
+        statements(table, &self.version)
     }
 
     async fn unchecked(&self) -> Result<Option<Arc<dyn Target>>> {
@@ -75,7 +74,7 @@ async fn texts(conn: &mut Conn, sql: &str, parameters: &[&str]) -> Result<Vec<St
     found.iter_mut().map(|row| get(row, 0)).collect()
 }
 
-async fn table(conn: &mut Conn, database: &str, name: &str, is_mariadb: bool) -> Result<TableDefinition> {
+async fn table(conn: &mut Conn, database: &str, name: &str, version: &Version) -> Result<TableDefinition> {
     let place = [database, name];
     let shown = quote(name);
     let mut made = rows(conn, &format!("SHOW CREATE TABLE {shown}"), &[]).await?;
@@ -84,9 +83,9 @@ async fn table(conn: &mut Conn, database: &str, name: &str, is_mariadb: bool) ->
     };
     let (own, names) = own(&shown, &get::<String>(row, 1)?);
     let mut only_own = Vec::new();
-    let columns = columns(conn, &place, is_mariadb, &mut only_own).await?;
+    let columns = columns(conn, &place, version, &mut only_own).await?;
     let (primary_key, indexes) = indexes(conn, &place, &mut only_own).await?;
-    if is_mariadb {
+    if version.product == Product::MariaDb {
         let checks = "SELECT concat('the check ', check_clause) FROM information_schema.check_constraints \
             WHERE constraint_schema = ? AND table_name = ? AND check_clause NOT LIKE 'json\\_valid(%' ORDER BY 1";
         only_own.extend(texts(conn, checks, &place).await?);
@@ -165,7 +164,7 @@ fn own(table: &str, definition: &str) -> (TableStatements, Vec<String>) {
 async fn columns(
     conn: &mut Conn,
     place: &[&str],
-    is_mariadb: bool,
+    version: &Version,
     only_own: &mut Vec<String>,
 ) -> Result<Vec<ColumnDefinition>> {
     let counter = "SELECT cast(auto_increment - 1 AS signed) FROM information_schema.tables \
@@ -186,10 +185,12 @@ async fn columns(
         if extra.contains("on update") {
             only_own.push(format!("that {name} is set when its row changes"));
         }
-        let default = default.and_then(|text| match is_mariadb || extra.contains("default_generated") {
-            true => DefaultValue::of_sql(&text),
-            // Elsewhere it is the value and no SQL.
-            false => Some(plain_default(&text, &ty)),
+        let default = default.and_then(|text| {
+            match version.product == Product::MariaDb || extra.contains("default_generated") {
+                true => DefaultValue::of_sql(&text),
+                // Elsewhere it is the value and no SQL.
+                false => Some(plain_default(&text, &ty)),
+            }
         });
         columns.push(ColumnDefinition {
             ty: ColumnType::Any,
@@ -301,7 +302,7 @@ fn is_long(ty: ColumnType) -> bool {
     }
 }
 
-fn statements(table: &TableDefinition, has_uuid: bool, is_mariadb: bool) -> Result<TableStatements> {
+fn statements(table: &TableDefinition, version: &Version) -> Result<TableStatements> {
     let mut table = table.clone();
     // Texts that tell rows apart have a limit here.
     let unique = table.indexes.iter().filter(|index| index.unique);
@@ -332,7 +333,10 @@ fn statements(table: &TableDefinition, has_uuid: bool, is_mariadb: bool) -> Resu
     let shown = quote(&table.name.name);
     let mut after_rows = Vec::new();
     for column in &table.columns {
-        if !is_mariadb && is_long(column.ty) && additions.columns.remove(&column.name).is_some() {
+        if version.product != Product::MariaDb
+            && is_long(column.ty)
+            && additions.columns.remove(&column.name).is_some()
+        {
             lost.push(format!("the default of {}, as it is long", column.name));
         }
         let Some(counter) = column.numbered else { continue };
@@ -356,26 +360,7 @@ fn statements(table: &TableDefinition, has_uuid: bool, is_mariadb: bool) -> Resu
             sql: format!("ALTER TABLE {shown} AUTO_INCREMENT = {}", last.saturating_add(1)),
         }));
     }
-    for index in &table.indexes {
-        let part = |name: &String| {
-            let column = table.columns.iter().find(|column| column.name == *name);
-            match column.is_some_and(|column| is_long(column.ty)) && !index.unique {
-                true => format!("{}({PREFIX_CHARACTERS})", quote(name)),
-                false => quote(name),
-            }
-        };
-        let columns: Vec<_> = index.columns.iter().map(part).collect();
-        let unique = if index.unique { "UNIQUE " } else { "" };
-        after_rows.push(Step {
-            what: format!("index {}", index.name),
-            name: Some(index.name.clone()),
-            sql: format!(
-                "CREATE {unique}INDEX {} ON {shown} ({})",
-                quote(&index.name),
-                columns.join(", ")
-            ),
-        });
-    }
+    after_rows.extend(table.indexes.iter().map(|index| index_step(table, index)));
     let foreign_keys = table.foreign_keys.iter().map(|key| Step {
         what: format!("foreign key {}", key.name),
         name: Some(key.name.clone()),
@@ -388,13 +373,36 @@ fn statements(table: &TableDefinition, has_uuid: bool, is_mariadb: bool) -> Resu
     Ok(TableStatements {
         create: vec![create_statement_with(
             &table.spec(&table.primary_key),
-            has_uuid,
+            version,
             &additions,
         )?],
         after_rows,
         foreign_keys: foreign_keys.collect(),
         lost,
     })
+}
+
+/// Makes an index; one of long values is of their beginnings.
+fn index_step(table: &TableDefinition, index: &SecondaryIndex) -> Step {
+    let part = |name: &String| {
+        let column = table.columns.iter().find(|column| column.name == *name);
+        match column.is_some_and(|column| is_long(column.ty)) && !index.unique {
+            true => format!("{}({PREFIX_CHARACTERS})", quote(name)),
+            false => quote(name),
+        }
+    };
+    let columns: Vec<_> = index.columns.iter().map(part).collect();
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    Step {
+        what: format!("index {}", index.name),
+        name: Some(index.name.clone()),
+        sql: format!(
+            "CREATE {unique}INDEX {} ON {} ({})",
+            quote(&index.name),
+            quote(&table.name.name),
+            columns.join(", ")
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -202,36 +202,10 @@ pub(super) async fn by_column(
 ) -> Result<Vec<String>> {
     let whole = source.whole();
     let name = quote(column);
-    let probe = conn.prep(format!("SELECT {name} FROM {whole}")).await;
-    let probe = probe.map_err(|failure| match errors::number(&failure) {
-        Some(1054) => Error::config(format!("there is no column '{column}' to split by"))
-            .hint("--split-by takes the exact name of a column")
-            .caused_by(failure),
-        _ => of_user(failure, "the query"),
-    })?;
-    let no_order = || {
-        Error::config(format!("column '{column}' has no order to split by"))
-            .hint("split by a column whose values can be sorted, or leave --split-by out")
-    };
-    let columns = probe.columns();
-    conn.close(probe).await.map_err(errors::statement)?;
-    let bits = {
-        use mysql_async::consts::{ColumnFlags, ColumnType};
-        let found = columns.first().ok_or_else(no_order)?;
-        let labels = ColumnFlags::ENUM_FLAG | ColumnFlags::SET_FLAG;
-        let unordered = matches!(
-            found.column_type(),
-            ColumnType::MYSQL_TYPE_JSON | ColumnType::MYSQL_TYPE_GEOMETRY
-        );
-        if unordered || found.flags().intersects(labels) {
-            return Err(no_order());
-        }
-        found.column_type() == ColumnType::MYSQL_TYPE_BIT
-    };
-    let value = if bits {
-        format!("CAST({name} AS UNSIGNED)")
-    } else {
-        name.clone()
+    let found = ordered_column(conn, &whole, column).await?;
+    let value = match found.column_type() {
+        mysql_async::consts::ColumnType::MYSQL_TYPE_BIT => format!("CAST({name} AS UNSIGNED)"),
+        _ => name.clone(),
     };
     let parts = request.readers * SPLITS_PER_READER;
     let key: Vec<(&str, &Described)> = match source {
@@ -267,31 +241,11 @@ pub(super) async fn by_column(
     let rows: Vec<mysql_async::Row> = once::rows(conn, &boundaries, ())
         .await
         .map_err(errors::statement)?;
-    let form = columns.first().map_or(LiteralForm::Text, LiteralForm::of);
-    let mut found = Vec::with_capacity(rows.len());
-    for row in rows {
-        let mut values = row.unwrap().into_iter();
-        let (Some(group), Some(value)) = (values.next(), values.next()) else {
-            return Err(Error::bug("a boundary without its values"));
-        };
-        let others: Vec<Value> = values.collect();
-        let is_long =
-            |value: &Value| matches!(value, Value::Bytes(bytes) if bytes.len() > BOUNDARY_BYTES_MAX);
-        // The server sorts by the beginnings of long values, and boundaries have to be in order.
-        if is_long(&value) || others.iter().any(is_long) {
-            continue;
-        }
-        let keys = key.iter().zip(&others);
-        found.push(Boundary {
-            group: mysql_async::from_value_opt(group)
-                .map_err(|_| Error::bug("the number of a boundary's group is none"))?,
-            value: (value != Value::NULL).then(|| written(&value, form)),
-            key: keys
-                .map(|((column, described), value)| literal(described, column, value))
-                .collect::<Result<_>>()?,
-        });
-    }
-    let edges = edges(found);
+    let form = LiteralForm::of(&found);
+    let boundaries = rows
+        .into_iter()
+        .filter_map(|row| boundary(row, form, &key).transpose());
+    let edges = edges(boundaries.collect::<Result<_>>()?);
     let values = ranges(&names, &edges.values).into_iter();
     let values = values.map(|range| range.unwrap_or_else(|| format!("{name} IS NOT NULL")));
     let nulls = ranges(&names[1..], &edges.nulls)
@@ -304,6 +258,57 @@ pub(super) async fn by_column(
         .chain(nulls)
         .map(|condition| query.of(&whole, Some(&condition)))
         .collect())
+}
+
+/// The column that the user has named, whose values have an order.
+async fn ordered_column(conn: &mut Conn, whole: &str, column: &str) -> Result<mysql_async::Column> {
+    use mysql_async::consts::{ColumnFlags, ColumnType};
+    let probe = conn.prep(format!("SELECT {} FROM {whole}", quote(column))).await;
+    let probe = probe.map_err(|failure| match errors::number(&failure) {
+        Some(1054) => Error::config(format!("there is no column '{column}' to split by"))
+            .hint("--split-by takes the exact name of a column")
+            .caused_by(failure),
+        _ => of_user(failure, "the query"),
+    })?;
+    let found = probe.columns().first().cloned();
+    conn.close(probe).await.map_err(errors::statement)?;
+    let labels = ColumnFlags::ENUM_FLAG | ColumnFlags::SET_FLAG;
+    let is_ordered = |found: &mysql_async::Column| {
+        let (ty, flags) = (found.column_type(), found.flags());
+        !matches!(ty, ColumnType::MYSQL_TYPE_JSON | ColumnType::MYSQL_TYPE_GEOMETRY)
+            && !flags.intersects(labels)
+    };
+    found.filter(is_ordered).ok_or_else(|| {
+        Error::config(format!("column '{column}' has no order to split by"))
+            .hint("split by a column whose values can be sorted, or leave --split-by out")
+    })
+}
+
+/// A row of boundaries, whose value is written as `form` and is followed by those of the columns `key`. None where a value
+/// is long: the server sorts by the beginnings of long values, and boundaries have to be in order.
+fn boundary(
+    row: mysql_async::Row,
+    form: LiteralForm,
+    key: &[(&str, &Described)],
+) -> Result<Option<Boundary<String>>> {
+    let mut values = row.unwrap().into_iter();
+    let (Some(group), Some(value)) = (values.next(), values.next()) else {
+        return Err(Error::bug("a boundary without its values"));
+    };
+    let others: Vec<Value> = values.collect();
+    let is_long = |value: &Value| matches!(value, Value::Bytes(bytes) if bytes.len() > BOUNDARY_BYTES_MAX);
+    if is_long(&value) || others.iter().any(is_long) {
+        return Ok(None);
+    }
+    let keys = key.iter().zip(&others);
+    Ok(Some(Boundary {
+        group: mysql_async::from_value_opt(group)
+            .map_err(|_| Error::bug("the number of a boundary's group is none"))?,
+        value: (value != Value::NULL).then(|| written(&value, form)),
+        key: keys
+            .map(|((column, described), value)| literal(described, column, value))
+            .collect::<Result<_>>()?,
+    }))
 }
 
 /// The number of the collation that compares bytes.

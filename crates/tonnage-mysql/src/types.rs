@@ -9,7 +9,42 @@ use tonnage_core::{
     types::{ColumnType, decimal},
 };
 
-use super::catalog::DeclaredColumn;
+use super::product::Version;
+
+/// A column as it is declared.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DeclaredColumn {
+    pub name: String,
+    pub has_default: bool,
+    pub nullable: bool,
+    pub data_type: String,
+    /// The most characters.
+    pub characters: Option<u64>,
+    /// The most bytes.
+    pub octets: Option<u64>,
+    pub precision: Option<u64>,
+    pub scale: Option<u64>,
+    /// Digits of a second.
+    pub digits: Option<u64>,
+    pub collation: Option<String>,
+    /// With everything in parentheses.
+    pub column_type: String,
+    pub extra: String,
+    /// A check sees to it that it holds JSON.
+    pub is_json: bool,
+}
+
+impl DeclaredColumn {
+    pub fn second_digits(&self) -> u32 {
+        self.digits.unwrap_or(0).min(6) as u32
+    }
+
+    /// Whether the server computes it; a default that is an expression is none.
+    pub fn is_generated(&self) -> bool {
+        let extra = self.extra.to_ascii_uppercase();
+        extra.split([' ', ',']).any(|word| word == "GENERATED")
+    }
+}
 
 /// What a column takes without changing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +132,7 @@ pub(super) enum Carried {
 }
 
 /// Decides how values travel.
-pub(super) fn carry(column: &DeclaredColumn, tinyint1_is_bool: bool) -> Carried {
+pub(super) fn carry(column: &DeclaredColumn, version: &Version) -> Carried {
     use Carried::{As, Not};
     let full = column.column_type.to_ascii_lowercase();
     let unsigned = full.contains(" unsigned");
@@ -120,7 +155,7 @@ pub(super) fn carry(column: &DeclaredColumn, tinyint1_is_bool: bool) -> Carried 
     let bytes = column.octets;
     match column.data_type.to_ascii_lowercase().as_str() {
         // The type that BOOLEAN is a name for.
-        "tinyint" if tinyint1_is_bool && full.starts_with("tinyint(1)") && !unsigned => As(
+        "tinyint" if version.tinyint1_is_bool && full.starts_with("tinyint(1)") && !unsigned => As(
             ColumnType::Bool,
             Kind::Integer {
                 least: 0,
@@ -495,12 +530,12 @@ fn checked(identifier: &str) -> Result<String> {
 const UUID_AS_TEXT: &str = "char(36)";
 
 /// The statement that adds columns to a table.
-pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec], has_uuid: bool) -> Result<String> {
+pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec], version: &Version) -> Result<String> {
     let mut wrong = refused_names(columns, COLUMNS_MAX, str::to_lowercase);
     let mut added = Vec::with_capacity(columns.len());
     for ColumnSpec { name, ty, .. } in columns {
         let declared = match ty {
-            ColumnType::Uuid if !has_uuid => Ok(UUID_AS_TEXT.to_owned()),
+            ColumnType::Uuid if !version.has_uuid() => Ok(UUID_AS_TEXT.to_owned()),
             ty => sql_type(name, *ty, false),
         };
         // A timestamp without it would fill itself in.
@@ -514,14 +549,14 @@ pub(super) fn add_columns(table: &TableName, columns: &[ColumnSpec], has_uuid: b
 }
 
 /// The statement that creates a table. Text compares as it does by this server's default.
-pub(super) fn create_statement(spec: &TableSpec, has_uuid: bool) -> Result<String> {
-    create_statement_with(spec, has_uuid, &Additions::default())
+pub(super) fn create_statement(spec: &TableSpec, version: &Version) -> Result<String> {
+    create_statement_with(spec, version, &Additions::default())
 }
 
 /// The same, and what is added to it.
 pub(super) fn create_statement_with(
     spec: &TableSpec,
-    has_uuid: bool,
+    version: &Version,
     additions: &Additions,
 ) -> Result<String> {
     let table = match &spec.name.schema {
@@ -540,7 +575,7 @@ pub(super) fn create_statement_with(
     for ColumnSpec { name, ty, nullable } in &spec.columns {
         let key = spec.key.contains(name);
         let declared = match ty {
-            ColumnType::Uuid if !has_uuid => Ok(UUID_AS_TEXT.to_owned()),
+            ColumnType::Uuid if !version.has_uuid() => Ok(UUID_AS_TEXT.to_owned()),
             ty if is_crowded && !key && row_bytes(ty) > APART_BYTES => Ok("longtext".to_owned()),
             ty => sql_type(name, *ty, key),
         };
@@ -598,6 +633,7 @@ mod tests {
             columns,
             key: key.iter().map(|name| (*name).to_owned()).collect(),
         };
+        let version = Version::parse("11.4.2-MariaDB").unwrap();
         let made = spec(
             vec![
                 column("id", ColumnType::Int64, true),
@@ -606,12 +642,12 @@ mod tests {
             &["id"],
         );
         assert_eq!(
-            create_statement(&made, true).unwrap(),
+            create_statement(&made, &version).unwrap(),
             "CREATE TABLE `s`.`odd``name` (\n    `id` bigint NOT NULL,\n    `note` longtext NULL,\n    \
              PRIMARY KEY (`id`)\n) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4"
         );
         let refused = |column, key: &[&str]| {
-            create_statement(&spec(vec![column], key), true)
+            create_statement(&spec(vec![column], key), &version)
                 .unwrap_err()
                 .to_string()
         };

@@ -484,7 +484,7 @@ mod tests {
     use arrow::array::{AsArray, Date32Array};
 
     use super::*;
-    use crate::encode::{EncodedColumn, Encoder};
+    use crate::encode::{EncodedColumn, Encoder, Numbering};
 
     fn column(ty: ColumnType) -> ReadColumn {
         ReadColumn {
@@ -510,7 +510,7 @@ mod tests {
             server: server(oid),
             cast: None,
         };
-        let mut encoder = Encoder::new(&batch, &[encoded], false).unwrap();
+        let mut encoder = Encoder::new(&batch, &[encoded], Numbering::None).unwrap();
         let mut fields = Fields::new(1);
         for (index, rows) in encoder.chunks().enumerate() {
             let message = encoder.copy_chunk(rows).ok().unwrap();

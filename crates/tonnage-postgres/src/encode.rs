@@ -547,6 +547,15 @@ impl EncodedColumn {
     }
 }
 
+/// Whether rows are numbered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Numbering {
+    /// They have nothing but their columns.
+    None,
+    /// Their number comes behind their columns.
+    Last,
+}
+
 /// A batch being encoded.
 pub(super) struct Encoder {
     fields: Vec<Box<dyn Field>>,
@@ -569,8 +578,8 @@ const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_ROWS_MAX: usize = 8192;
 
 impl Encoder {
-    /// Chooses an encoder for each column; with `ordinal`, adds the row's number behind them.
-    pub fn new(batch: &RecordBatch, columns: &[EncodedColumn], ordinal: bool) -> Result<Self> {
+    /// Chooses an encoder for each column.
+    pub fn new(batch: &RecordBatch, columns: &[EncodedColumn], ordinal: Numbering) -> Result<Self> {
         if batch.num_columns() != columns.len() {
             return Err(Error::bug(format!(
                 "a batch has {} columns where the plan has {}",
@@ -596,7 +605,7 @@ impl Encoder {
                 ))
             })?);
         }
-        if ordinal {
+        if ordinal == Numbering::Last {
             fields.push(Box::new(Ordinal));
         }
         let rows = batch.num_rows();

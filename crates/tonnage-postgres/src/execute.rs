@@ -108,9 +108,9 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
     };
     let mut others = Vec::new();
     for row in &rows {
-        let (oid, modifier) = (get(row, 1)?, get(row, 2)?);
-        if (ServerType { oid, modifier }).column_type().is_none() {
-            others.push(oid);
+        let server = server_type(row)?;
+        if server.column_type().is_none() {
+            others.push(server.oid);
         }
     }
     let types = composition::read(client, others).await?;
@@ -118,11 +118,7 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
     let (mut columns, mut details) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
     let mut deferred = false;
     for (index, (row, name)) in rows.iter().zip(statement.parameters()).enumerate() {
-        let mut declared: String = get(row, 0)?;
-        let mut server = ServerType {
-            oid: get(row, 1)?,
-            modifier: get(row, 2)?,
-        };
+        let (mut declared, mut server): (String, _) = (get(row, 0)?, server_type(row)?);
         if let Some(taken) = taking.as_ref().and_then(|table| taken(statement, index, table))
             && taken.0.oid == server.oid
             && server.modifier == -1
@@ -169,10 +165,7 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
         });
         deferred = get(row, 6)?;
     }
-    let mut notes = Vec::new();
-    if deferred {
-        notes.push("deferred constraints are checked with every statement, not at commit".to_owned());
-    }
+    let of_deferred = "deferred constraints are checked with every statement, not at commit";
     Ok(Described {
         oid: 0,
         kind: String::new(),
@@ -186,7 +179,7 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
             keys: Vec::new(),
             transactional: true,
             less_durable: less_durable(client, statement).await?,
-            notes,
+            notes: deferred.then(|| of_deferred.to_owned()).into_iter().collect(),
         },
         columns: details,
         deferred,
@@ -195,6 +188,14 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
         triggered: 0,
         rules: Vec::new(),
         instead: None,
+    })
+}
+
+/// The type of a parameter, a row of [`TYPES`].
+fn server_type(row: &tokio_postgres::Row) -> Result<ServerType> {
+    Ok(ServerType {
+        oid: get(row, 1)?,
+        modifier: get(row, 2)?,
     })
 }
 

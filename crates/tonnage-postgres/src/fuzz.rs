@@ -7,7 +7,7 @@ use tonnage_core::{
 
 use super::{
     decode::{Decoder, Fields, without_header},
-    encode::{EncodedColumn, Encoder},
+    encode::{EncodedColumn, Encoder, Numbering},
     settings::{Settings, Surroundings},
     types::{ServerType, oid},
 };
@@ -99,7 +99,7 @@ pub fn values(bytes: &[u8]) {
         server,
         cast: None,
     };
-    let mut encoder = Encoder::new(&batch, &[column], false).expect("the types fit together");
+    let mut encoder = Encoder::new(&batch, &[column], Numbering::None).expect("the types fit together");
     let Ok(message) = encoder.copy_chunk(0..2) else {
         return;
     };

@@ -16,7 +16,7 @@ use tonnage_core::{
     error::{Error, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Listening, LogMark, Making, Measured, Records,
-        ScratchPlace, Servers, Storage, TableForm, Work, not_by_tcp,
+        ScratchPlace, Servers, Storage, TableForm, Triggers, Work, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -388,7 +388,7 @@ impl Instruments for PostgresTarget {
         })
     }
 
-    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
+    async fn copy(&self, table: &Table, name: &str, triggers: Triggers) -> Result<Copied> {
         let session = self.session().await?;
         let oid = oid(table)?;
         let shape = session
@@ -415,7 +415,7 @@ impl Instruments for PostgresTarget {
                  ALTER TABLE {copy} ALTER COLUMN {column} SET DEFAULT nextval('{sequence}');"
             ));
         }
-        if triggers {
+        if triggers == Triggers::Copied {
             let session = self.session().await?;
             let made = session.query(TRIGGERS_MADE, &[&oid]).await;
             for row in &made.map_err(errors::statement)? {

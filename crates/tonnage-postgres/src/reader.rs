@@ -248,33 +248,11 @@ pub(super) async fn describe(
         Source::Table { name, .. } => name.to_string(),
     };
     let wanted = wanted(request, &place, names, all)?;
-    let oids: Vec<u32> = described.iter().map(|column| column.type_().oid()).collect();
-    let mut modifiers: Vec<i32> = described.iter().map(|column| column.type_modifier()).collect();
-    let declared = client
-        .query_one(
-            &format!(
-                "SELECT ARRAY(SELECT pg_catalog.format_type(o, m) FROM unnest($1::oid[], $2::int4[]) \
-                 WITH ORDINALITY t (o, m, i) ORDER BY i), {MONEY_SCALE}"
-            ),
-            &[&oids, &modifiers],
-        )
-        .await
-        .map_err(errors::statement)?;
-    let money_scale: i32 = get(&declared, 1)?;
-    let declared: Vec<String> = get(&declared, 0)?;
-    for (oid, modifier) in oids.iter().zip(&mut modifiers) {
-        if *oid == oid::MONEY {
-            *modifier = money_scale;
-        }
-    }
-
+    let (servers, declared) = declared(client, described).await?;
     let (mut columns, mut arriving, mut selected) = (Vec::new(), Vec::new(), Vec::new());
     for (at, as_text) in wanted {
         let column = &described[at];
-        let server = ServerType {
-            oid: oids[at],
-            modifier: modifiers[at],
-        };
+        let server = servers[at];
         let catalogued = catalogued.and_then(|columns| columns.iter().find(|c| c.name == column.name()));
         let name = quote(column.name());
         let made = |oid: u32| ServerType { oid, modifier: -1 };
@@ -293,7 +271,7 @@ pub(super) async fn describe(
             ),
         };
         columns.push(ReadColumn {
-            element: element_of(column.type_(), modifiers[at]).filter(|_| !as_text),
+            element: element_of(column.type_(), servers[at].modifier).filter(|_| !as_text),
             name: column.name().to_owned(),
             ty,
             declared: declared.get(at).cloned().unwrap_or_default(),
@@ -324,6 +302,35 @@ fn element_of(ty: &Type, modifier: i32) -> Option<ColumnType> {
         }
         _ => None,
     }
+}
+
+/// The types of columns, and how the server writes them.
+async fn declared(
+    client: &Client,
+    columns: &[tokio_postgres::Column],
+) -> Result<(Vec<ServerType>, Vec<String>)> {
+    let oids: Vec<u32> = columns.iter().map(|column| column.type_().oid()).collect();
+    let modifiers: Vec<i32> = columns.iter().map(|column| column.type_modifier()).collect();
+    let declared = client
+        .query_one(
+            &format!(
+                "SELECT ARRAY(SELECT pg_catalog.format_type(o, m) FROM unnest($1::oid[], $2::int4[]) \
+                 WITH ORDINALITY t (o, m, i) ORDER BY i), {MONEY_SCALE}"
+            ),
+            &[&oids, &modifiers],
+        )
+        .await
+        .map_err(errors::statement)?;
+    let money_scale: i32 = get(&declared, 1)?;
+    let server = |(oid, modifier)| match oid {
+        oid::MONEY => ServerType {
+            oid,
+            modifier: money_scale,
+        },
+        _ => ServerType { oid, modifier },
+    };
+    let servers = oids.into_iter().zip(modifiers).map(server).collect();
+    Ok((servers, get(&declared, 0)?))
 }
 
 /// Whether a type is a composite one, or made of one.

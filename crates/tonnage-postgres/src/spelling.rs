@@ -60,6 +60,54 @@ pub(super) enum Spelling {
 /// Nesting within one value; the server's arrays have six dimensions at most.
 const DEPTH_MAX: usize = 32;
 
+/// An interval that a column of so many digits of a second takes as it is.
+fn interval(text: &str, digits: u32) -> Parsed<&str> {
+    if finer_than(text, digits) {
+        return Err(Fault::new(
+            sqlstate::DATETIME_OVERFLOW,
+            match digits {
+                6 => format!("interval finer than a microsecond ({text})"),
+                _ => format!("interval finer than the column ({text})"),
+            },
+        ));
+    }
+    if digits < 6 && !is_as_written(text) {
+        return Err(Fault::new(
+            sqlstate::INVALID_TEXT,
+            format!("interval that the column may round ({text})"),
+        )
+        .hint("write it as the server does: 1 year 2 mons 3 days 04:05:06"));
+    }
+    if is_bare_number(text) {
+        return Err(Fault::new(
+            sqlstate::INVALID_TEXT,
+            format!("interval without a unit ({text})"),
+        )
+        .hint("write it as '5 seconds' or 'PT5S'"));
+    }
+    Ok(text)
+}
+
+/// A time with its offset: without one the server would take that of the session's zone.
+fn zoned_time(text: &str, digits: u32) -> Parsed<&str> {
+    if finer_than(text, digits) {
+        return Err(Fault::new(
+            sqlstate::DATETIME_OVERFLOW,
+            format!("time finer than the column ({text})"),
+        ));
+    }
+    let text = text.trim_ascii();
+    let has_offset = text.ends_with(['Z', 'z']) || text.contains(['+', '-']);
+    if !has_offset || !text.starts_with(|first: char| first.is_ascii_digit()) {
+        return Err(Fault::new(
+            sqlstate::INVALID_DATETIME,
+            format!("time without an offset from UTC ({text})"),
+        )
+        .hint("it is written 23:59:58.123456+01"));
+    }
+    Ok(text)
+}
+
 impl Spelling {
     /// Whether any text may be passed on as it is.
     pub fn is_free(&self) -> bool {
@@ -103,51 +151,8 @@ impl Spelling {
                 coarse(micros, *tick, text)?;
                 out.push_str(&spelled_timestamp(micros, "+00"));
             }
-            Self::Interval(digits) => {
-                if finer_than(text, *digits) {
-                    return Err(Fault::new(
-                        sqlstate::DATETIME_OVERFLOW,
-                        match digits {
-                            6 => format!("interval finer than a microsecond ({text})"),
-                            _ => format!("interval finer than the column ({text})"),
-                        },
-                    ));
-                }
-                if *digits < 6 && !is_as_written(text) {
-                    return Err(Fault::new(
-                        sqlstate::INVALID_TEXT,
-                        format!("interval that the column may round ({text})"),
-                    )
-                    .hint("write it as the server does: 1 year 2 mons 3 days 04:05:06"));
-                }
-                if is_bare_number(text) {
-                    return Err(Fault::new(
-                        sqlstate::INVALID_TEXT,
-                        format!("interval without a unit ({text})"),
-                    )
-                    .hint("write it as '5 seconds' or 'PT5S'"));
-                }
-                out.push_str(text);
-            }
-            Self::ZonedTime(digits) => {
-                if finer_than(text, *digits) {
-                    return Err(Fault::new(
-                        sqlstate::DATETIME_OVERFLOW,
-                        format!("time finer than the column ({text})"),
-                    ));
-                }
-                // Without an offset the server would take that of the session's zone.
-                let text = text.trim_ascii();
-                let has_offset = text.ends_with(['Z', 'z']) || text.contains(['+', '-']);
-                if !has_offset || !text.starts_with(|first: char| first.is_ascii_digit()) {
-                    return Err(Fault::new(
-                        sqlstate::INVALID_DATETIME,
-                        format!("time without an offset from UTC ({text})"),
-                    )
-                    .hint("it is written 23:59:58.123456+01"));
-                }
-                out.push_str(text);
-            }
+            Self::Interval(digits) => out.push_str(interval(text, *digits)?),
+            Self::ZonedTime(digits) => out.push_str(zoned_time(text, *digits)?),
             Self::Byte => {
                 let is_octal = text.starts_with('\\') && text.len() == 4;
                 if text.len() > 1 && !is_octal {

@@ -146,6 +146,7 @@ pub(super) async fn cut(
         .query_one("SELECT current_setting('server_version_num')::int4", &[])
         .await;
     let version: i32 = get(&row.map_err(errors::statement)?, 0)?;
+    let cuts = PageCuts::of_version(version);
     let members = members(client, *oid).await?;
     if members.len() > 1 && members.iter().any(|member| !member.readable) {
         let why = "one job: a partition may be read through its table only";
@@ -157,11 +158,32 @@ pub(super) async fn cut(
             "one job: row security is that of the whole table".to_owned(),
         ]);
     }
+    Ok(by_pages(&members, name, &query, cuts))
+}
+
+/// Whether the server finds the rows of a range of pages without reading the whole table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageCuts {
+    Cheap,
+    Costly,
+}
+
+impl PageCuts {
+    fn of_version(version: i32) -> Self {
+        match version < PAGE_RANGES_VERSION {
+            true => Self::Costly,
+            false => Self::Cheap,
+        }
+    }
+}
+
+/// Cuts the members of the table `name` by ranges of their pages.
+fn by_pages(members: &[Member], name: &TableName, query: &Query<'_>, cuts: PageCuts) -> Cut {
     let all_pages: i64 = members.iter().map(|member| member.all_pages).sum();
     let split_pages = (all_pages / SPLITS_MAX + 1).max(SPLIT_PAGES);
     let mut notes = Vec::new();
     let mut queries = Vec::new();
-    for member in &members {
+    for member in members {
         let from = format!("ONLY {} AS {}", quote_table(&member.name), quote(&name.name));
         let from = match member.is_plain {
             true => from,
@@ -173,7 +195,7 @@ pub(super) async fn cut(
         }
         // So many of the table's own that all of a split's are about as many as a split has.
         let step = (member.pages.saturating_mul(split_pages) / member.all_pages).max(1);
-        if version < PAGE_RANGES_VERSION {
+        if cuts == PageCuts::Costly {
             notes = vec![
                 "one job a table: this server finds pages by reading all of them (14 and later do not); \
                           --split-by cuts by a column"
@@ -190,7 +212,7 @@ pub(super) async fn cut(
             queries.push(query.of(&from, &[condition]));
         }
     }
-    Ok(Cut { queries, notes })
+    Cut { queries, notes }
 }
 
 async fn members(client: &Client, oid: u32) -> Result<Vec<Member>> {
@@ -242,28 +264,7 @@ async fn by_column(
     column: &str,
 ) -> Result<Cut> {
     let name = quote(column);
-    let mut sampled = whole.to_owned();
-    let mut key: Vec<String> = Vec::new();
-    if let Source::Table {
-        oid,
-        kind,
-        key: primary,
-        ..
-    } = source
-        && matches!(kind.as_str(), "r" | "m" | "p")
-    {
-        let members = members(client, *oid).await?;
-        // What inherits from a table may have nulls in its key, which are in no range.
-        if (kind == "p" || members.len() == 1) && readable(client, *oid, primary).await? {
-            let others = primary.iter().filter(|known| *known != column);
-            key = others.map(|column| quote(column)).collect();
-        }
-        let pages: i64 = members.iter().map(|member| member.pages).sum();
-        if pages > SAMPLE_PAGES {
-            let percent = SAMPLE_PAGES as f64 * 100.0 / pages as f64;
-            sampled.push_str(&format!(" TABLESAMPLE SYSTEM ({percent}) REPEATABLE (0)"));
-        }
-    }
+    let (sampled, key) = sample(client, source, whole, column).await?;
     let names: Vec<&str> = std::iter::once(&name).chain(&key).map(String::as_str).collect();
     let list = names.join(", ");
     let probe = format!("SELECT {list} FROM {whole}");
@@ -340,6 +341,41 @@ async fn by_column(
             .collect(),
         notes,
     })
+}
+
+/// What the boundaries are found in: `whole`, or a sample of it; and the columns of the key, by which rows of one value of
+/// `column` are told apart.
+async fn sample(
+    client: &Client,
+    source: &Source,
+    whole: &str,
+    column: &str,
+) -> Result<(String, Vec<String>)> {
+    let (mut sampled, mut key) = (whole.to_owned(), Vec::new());
+    let Source::Table {
+        oid,
+        kind,
+        key: primary,
+        ..
+    } = source
+    else {
+        return Ok((sampled, key));
+    };
+    if !matches!(kind.as_str(), "r" | "m" | "p") {
+        return Ok((sampled, key));
+    }
+    let members = members(client, *oid).await?;
+    // What inherits from a table may have nulls in its key, which are in no range.
+    if (kind == "p" || members.len() == 1) && readable(client, *oid, primary).await? {
+        let others = primary.iter().filter(|known| *known != column);
+        key = others.map(|column| quote(column)).collect();
+    }
+    let pages: i64 = members.iter().map(|member| member.pages).sum();
+    if pages > SAMPLE_PAGES {
+        let percent = SAMPLE_PAGES as f64 * 100.0 / pages as f64;
+        sampled.push_str(&format!(" TABLESAMPLE SYSTEM ({percent}) REPEATABLE (0)"));
+    }
+    Ok((sampled, key))
 }
 
 /// Whether this role may read these columns of a table.

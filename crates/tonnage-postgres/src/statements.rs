@@ -13,7 +13,7 @@ use super::{
     carry::Cast,
     catalog::{self, Described},
     each::{self, Each},
-    encode::EncodedColumn,
+    encode::{EncodedColumn, Numbering},
     errors::{self, TextCodes},
     types::{ServerType, oid, quote, quote_all, quote_table},
 };
@@ -56,7 +56,7 @@ pub(super) struct Stage {
     /// Empties it, for a further write of the same transaction.
     pub clear: String,
     /// Whether a column behind the others carries the row's number.
-    pub ordinal: bool,
+    pub ordinal: Numbering,
 }
 
 /// What became of the rows of a write, as its statement tells it.
@@ -344,7 +344,10 @@ impl Merge<'_> {
                 values: None,
             }),
             clear: format!("DELETE FROM {STAGE}"),
-            ordinal: self.ordinal.is_some(),
+            ordinal: match &self.ordinal {
+                Some(_) => Numbering::Last,
+                None => Numbering::None,
+            },
         }
     }
 

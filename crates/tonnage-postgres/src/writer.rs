@@ -34,7 +34,7 @@ use super::{
     catalog,
     definition::{Definition, is_without_partition},
     each::{Each, left_out},
-    encode::{EncodedColumn, Encoder},
+    encode::{EncodedColumn, Encoder, Numbering},
     errors,
     ledger::{self, Mover, borrowed},
     partitions::Partitions,
@@ -57,7 +57,7 @@ enum PreparedStrategy {
         copy: Statement,
         merge: Statement,
         clear: Statement,
-        ordinal: bool,
+        ordinal: Numbering,
     },
     /// None: the table is not what the plan was made for, as this says.
     Altered(String),
@@ -167,9 +167,7 @@ impl PostgresWriter {
         let carrying = table_statements::prepare(&client, plan, synchronous_commit, partitions).await?;
         let process = pooler::process(&client).await?;
         let mover = match run {
-            Some(Recorded { run, schema }) => {
-                Some(Mover::prepare(&client, run, schema, plan.table.is_emptied_by_crash()).await?)
-            }
+            Some(Recorded { run, schema }) => Some(Mover::prepare(&client, run, schema, &plan.table).await?),
             None => None,
         };
         Ok(Self {
@@ -213,7 +211,7 @@ impl PostgresWriter {
     ) -> std::result::Result<u64, Refusal> {
         match &self.path {
             PreparedStrategy::Copy(copy) => {
-                let arrived = self.copy(copy, rows, false, sent).await?;
+                let arrived = self.copy(copy, rows, Numbering::None, sent).await?;
                 self.account(rows.num_rows(), RowCounts::rows(arrived))
             }
             PreparedStrategy::Partitions { copies, .. } => {
@@ -223,7 +221,7 @@ impl PostgresWriter {
                     let Some(PartitionCopy { copy, .. }) = copies.get(shard) else {
                         return Err(Refusal::Other(Error::bug("a partition without its COPY")));
                     };
-                    let copied = self.copy(copy, &part, false, sent).await;
+                    let copied = self.copy(copy, &part, Numbering::None, sent).await;
                     arrived += copied.map_err(|refusal| refusal.behind(run.start))?;
                 }
                 self.account(rows.num_rows(), RowCounts::rows(arrived))
@@ -310,7 +308,7 @@ impl PostgresWriter {
         rows: &RecordBatch,
         sent: &mut Sent,
     ) -> std::result::Result<u64, Refusal> {
-        let mut encoder = Encoder::new(rows, &self.columns, false).map_err(Refusal::Other)?;
+        let mut encoder = Encoder::new(rows, &self.columns, Numbering::None).map_err(Refusal::Other)?;
         let mut skipped = 0;
         for range in encoder.chunks() {
             let fields = encoder.fields(range.clone()).map_err(|fault| Refusal::Value {
@@ -344,7 +342,7 @@ impl PostgresWriter {
         &self,
         copy: &Statement,
         rows: &RecordBatch,
-        ordinal: bool,
+        ordinal: Numbering,
         sent: &mut Sent,
     ) -> std::result::Result<u64, Refusal> {
         let mut encoder = Encoder::new(rows, &self.columns, ordinal).map_err(Refusal::Other)?;

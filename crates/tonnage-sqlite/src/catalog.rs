@@ -15,7 +15,7 @@ use super::{
     errors::{self, Doing},
     identity,
     sql::{KeyColumn, quote},
-    types::{self, Affinity},
+    types::{self, Affinity, Typing},
 };
 
 /// The names of the tables a user may load: no views, no virtual tables, nothing of SQLite's or of the
@@ -114,7 +114,7 @@ fn refuse_other_schema(wanted: &TableName) -> Result<()> {
 struct Found {
     name: String,
     schema_rowid: i64,
-    strict: bool,
+    typing: Typing,
     without_rowid: bool,
 }
 
@@ -157,7 +157,10 @@ fn find(connection: &Connection, name: &str) -> Result<Option<Found>> {
                 Ok(Found {
                     name: row.get(0)?,
                     schema_rowid: row.get(1)?,
-                    strict: row.get(2)?,
+                    typing: match row.get(2)? {
+                        true => Typing::Strict,
+                        false => Typing::Flexible,
+                    },
                     without_rowid: row.get(3)?,
                 })
             },
@@ -371,7 +374,7 @@ impl Parts {
             .iter()
             .map(|column| {
                 let is_alias = alias == Some(column.name.as_str());
-                let ty = types::column_type(&column.declared, found.strict);
+                let ty = types::column_type(&column.declared, found.typing);
                 let provable =
                     ty.is_some_and(|ty| is_provable(&ty)) && !collated.contains(column.name.as_str());
                 Column {
@@ -560,7 +563,7 @@ pub(super) fn behaviour(connection: &Connection, name: &str, key: &[String]) -> 
         .map(|column| {
             (
                 column.name.clone(),
-                types::affinity(&column.declared, found.strict),
+                types::affinity(&column.declared, found.typing),
             )
         })
         .collect();

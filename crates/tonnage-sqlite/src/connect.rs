@@ -195,7 +195,10 @@ impl Location {
     pub(super) fn make(&self, form: FileFormat) -> Result<()> {
         let connection = self.open(OpenFlags::SQLITE_OPEN_CREATE)?;
         let failed = |failure| self.failed(failure);
-        let journal = if form.wal { "WAL" } else { "DELETE" };
+        let journal = match form.journal {
+            Journal::Wal => "WAL",
+            Journal::Rollback => "DELETE",
+        };
         connection
             .execute_batch(&format!("PRAGMA page_size = {}", form.page_bytes))
             .map_err(failed)?;
@@ -253,27 +256,47 @@ impl Location {
     }
 }
 
+/// How a file keeps what a commit needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Journal {
+    /// A write-ahead log.
+    Wal,
+    /// A rollback journal.
+    Rollback,
+}
+
+impl Journal {
+    /// That of an open file.
+    pub(super) fn of(connection: &Connection) -> rusqlite::Result<Self> {
+        let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+        Ok(match mode.eq_ignore_ascii_case("wal") {
+            true => Self::Wal,
+            false => Self::Rollback,
+        })
+    }
+}
+
 /// What is fixed when a file is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileFormat {
     /// A page.
     pub(super) page_bytes: u32,
-    /// Whether it keeps a write-ahead log.
-    pub(super) wal: bool,
+    /// What it keeps for a commit.
+    pub(super) journal: Journal,
 }
 
 impl FileFormat {
     /// That of a file which is made here.
     pub(super) const NEW: Self = Self {
         page_bytes: PAGE_BYTES,
-        wal: true,
+        journal: Journal::Wal,
     };
 
     /// That of an open file.
     pub(super) fn of(connection: &Connection) -> rusqlite::Result<Self> {
         Ok(Self {
             page_bytes: connection.query_row("PRAGMA page_size", [], |row| row.get(0))?,
-            wal: is_wal(connection)?,
+            journal: Journal::of(connection)?,
         })
     }
 }
@@ -288,57 +311,51 @@ fn make_if_empty(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Whether the file keeps a write-ahead log.
-pub(super) fn is_wal(connection: &Connection) -> rusqlite::Result<bool> {
-    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
-    Ok(mode.eq_ignore_ascii_case("wal"))
-}
-
 /// How a commit is synced. With a rollback journal NORMAL may corrupt the file when power fails, and only
 /// EXTRA syncs the directory that the journal was removed from, without which a commit could be undone
 /// (<https://sqlite.org/pragma.html#pragma_synchronous>).
-fn synchronous(durability: Durability, wal: bool) -> &'static str {
-    match (durability, wal) {
-        (Durability::None | Durability::Relaxed, true) => "NORMAL",
-        (Durability::None | Durability::Relaxed, false) | (_, true) => "FULL",
-        (_, false) => "EXTRA",
+fn synchronous(durability: Durability, journal: Journal) -> &'static str {
+    match (durability, journal) {
+        (Durability::None | Durability::Relaxed, Journal::Wal) => "NORMAL",
+        (Durability::None | Durability::Relaxed, Journal::Rollback) | (_, Journal::Wal) => "FULL",
+        (_, Journal::Rollback) => "EXTRA",
     }
 }
 
 /// What a writer's connection is set to: pragma and value.
 pub(super) fn writer_settings(
     durability: Durability,
-    wal: bool,
+    journal: Journal,
     location: &Location,
 ) -> Vec<(&'static str, String)> {
     let mut settings = vec![
-        ("synchronous", synchronous(durability, wal).to_owned()),
+        ("synchronous", synchronous(durability, journal).to_owned()),
         ("foreign_keys", location.checks().to_owned()),
         ("busy_timeout", location.busy_timeout.as_millis().to_string()),
         ("cache_size", format!("-{CACHE_KIB}")),
     ];
-    if wal {
+    if journal == Journal::Wal {
         // A connection of its own makes them; see `checkpoint`.
         settings.push(("wal_autocheckpoint", "0".to_owned()));
     }
     settings
 }
 
-/// Sets a writer's connection; says whether the file keeps a write-ahead log.
+/// Sets a writer's connection; says what the file keeps for a commit.
 pub(super) fn set_up_writer(
     connection: &Connection,
     durability: Durability,
     location: &Location,
-) -> Result<bool> {
+) -> Result<Journal> {
     let failed = |failure| errors::error(failure, Doing::Else);
-    let wal = is_wal(connection).map_err(failed)?;
-    for (pragma, value) in writer_settings(durability, wal, location) {
+    let journal = Journal::of(connection).map_err(failed)?;
+    for (pragma, value) in writer_settings(durability, journal, location) {
         // Some of these answer with a row, some do not.
         connection
             .execute_batch(&format!("PRAGMA {pragma} = {value}"))
             .map_err(failed)?;
     }
-    Ok(wal)
+    Ok(journal)
 }
 
 #[cfg(test)]
@@ -355,7 +372,10 @@ mod tests {
                     .map(|_| scope.spawn(|| location.open_or_create()))
                     .collect();
                 for opened in opening {
-                    assert!(is_wal(&opened.join().unwrap().unwrap()).unwrap());
+                    assert_eq!(
+                        Journal::of(&opened.join().unwrap().unwrap()).unwrap(),
+                        Journal::Wal
+                    );
                 }
             });
         }
@@ -388,9 +408,9 @@ mod tests {
 
     #[test]
     fn no_level_may_corrupt_the_file() {
-        assert_eq!(synchronous(Durability::Durable, true), "FULL");
-        assert_eq!(synchronous(Durability::Durable, false), "EXTRA");
-        assert_eq!(synchronous(Durability::Relaxed, true), "NORMAL");
-        assert_eq!(synchronous(Durability::Relaxed, false), "FULL");
+        assert_eq!(synchronous(Durability::Durable, Journal::Wal), "FULL");
+        assert_eq!(synchronous(Durability::Durable, Journal::Rollback), "EXTRA");
+        assert_eq!(synchronous(Durability::Relaxed, Journal::Wal), "NORMAL");
+        assert_eq!(synchronous(Durability::Relaxed, Journal::Rollback), "FULL");
     }
 }

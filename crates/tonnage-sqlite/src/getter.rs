@@ -11,11 +11,7 @@
 //! Connections that have begun to read while nobody committed see the state of one [moment](SqliteMoment), for as long
 //! as they are open. Without it every question is a transaction of its own and sees what is committed by then.
 
-use std::{
-    rc::Rc,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{rc::Rc, sync::Mutex, time::Duration};
 
 use arrow::array::{RecordBatch, UInt32Builder};
 use async_trait::async_trait;
@@ -30,7 +26,7 @@ use tonnage_core::{
 
 use super::{
     catalog,
-    connect::{self, Location},
+    connect::{Journal, Location},
     encode::Encoder,
     errors::{self, Doing},
     reader::{Building, RowDecoding, begin, of_rows},
@@ -66,7 +62,7 @@ impl SqliteMoment {
         let Some(watch) = location.open_existing()? else {
             return Ok(None);
         };
-        if !connect::is_wal(&watch).map_err(failed)? {
+        if Journal::of(&watch).map_err(failed)? != Journal::Wal {
             return Ok(None);
         }
         let mut connections = Vec::with_capacity(count);
@@ -257,15 +253,15 @@ impl Looking {
             };
             format!("wanted.{}{collate}", quote(&key.name))
         };
-        let mut conditions = Vec::new();
-        for at in 0..keys.len() {
+        let condition = |at: usize| {
             let value = match (keys.len(), listed) {
                 (1, _) => "asked.value".to_owned(),
                 (_, true) => format!("asked.key{at}"),
                 (_, false) => format!("?{}", at + 1),
             };
-            conditions.push(format!("{} = {value}", compared(at)));
-        }
+            format!("{} = {value}", compared(at))
+        };
+        let mut conditions: Vec<String> = (0..keys.len()).map(condition).collect();
         let mut ends = Vec::new();
         if let Some(range) = &request.range {
             let column = [encoded(&range.column)?];
@@ -274,10 +270,8 @@ impl Looking {
                 let Some(RangeEnd { value, inclusive }) = end else {
                     continue;
                 };
-                let field =
-                    arrow::datatypes::Field::new(&range.column.name, value.data_type().clone(), false);
-                let one = arrow::datatypes::Schema::new(vec![field]);
-                let one = RecordBatch::try_new(Arc::new(one), vec![value.clone()]).map_err(arrow_bug)?;
+                let one = RecordBatch::try_from_iter([(&range.column.name, value.clone())]);
+                let one = one.map_err(arrow_bug)?;
                 ends.extend(encoder.encode(&one)?.values(0));
                 let parameter = keys.len() + ends.len();
                 let equal = if *inclusive { "=" } else { "" };
@@ -290,22 +284,18 @@ impl Looking {
             .map(|column| format!("wanted.{}", quote(&column.name)));
         let mut list: Vec<String> = names.collect();
         let table = quote(&request.table.name);
-        let (before, from) = match (keys.len(), listed) {
-            (1, _) => {
-                list.push("asked.rowid".to_owned());
-                (
-                    String::new(),
-                    format!("rarray(?1) AS asked CROSS JOIN {table} AS wanted"),
-                )
-            }
-            (count, true) => {
-                list.push("asked.place".to_owned());
-                (together(count), format!("asked CROSS JOIN {table} AS wanted"))
-            }
-            (_, false) => (String::new(), format!("{table} AS wanted")),
+        let (before, asked, place) = match (keys.len(), listed) {
+            (1, _) => (
+                String::new(),
+                "rarray(?1) AS asked CROSS JOIN ",
+                Some("asked.rowid"),
+            ),
+            (count, true) => (together(count), "asked CROSS JOIN ", Some("asked.place")),
+            (_, false) => (String::new(), "", None),
         };
+        list.extend(place.map(str::to_owned));
         let sql = format!(
-            "{before}SELECT {} FROM {from} WHERE {}",
+            "{before}SELECT {} FROM {asked}{table} AS wanted WHERE {}",
             list.join(", "),
             conditions.join(" AND ")
         );

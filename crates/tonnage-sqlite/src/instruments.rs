@@ -12,7 +12,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, LogMark, Making, Measured, Records, ScratchPlace, Servers,
-        Storage, TableForm, Work, no_way_to, not_by_tcp,
+        Storage, TableForm, Triggers, Work, no_way_to, not_by_tcp,
     },
     operation::{Method, Mode},
     report::Counted,
@@ -23,7 +23,7 @@ use tonnage_core::{
 use super::{
     SqliteTarget,
     checkpoint::LOG_BYTES,
-    connect::{FileFormat, Location},
+    connect::{FileFormat, Journal, Location},
     errors::{self, Doing},
     sql::{self, quote},
 };
@@ -77,26 +77,26 @@ struct Definition {
 }
 
 /// With its triggers where they are asked for, and then with the other tables, empty, that these may write.
-fn definition(connection: &Connection, name: &str, triggers: bool) -> Result<Definition> {
+fn definition(connection: &Connection, name: &str, triggers: Triggers) -> Result<Definition> {
     let texts = |sql: &str| -> Result<Vec<String>> {
         let mut statement = connection.prepare(sql).map_err(failed)?;
         let found = statement.query_map([name], |row| row.get(0)).map_err(failed)?;
         found.collect::<rusqlite::Result<_>>().map_err(failed)
     };
     let statements = texts(match triggers {
-        false => {
+        Triggers::LeftOut => {
             "SELECT sql FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type IN ('table', 'index') \
              AND sql IS NOT NULL ORDER BY type = 'index', rowid"
         }
-        true => {
+        Triggers::Copied => {
             "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
              AND (type <> 'trigger' OR tbl_name = ?1 COLLATE NOCASE) \
              ORDER BY type = 'trigger', type = 'view', type = 'index', rowid"
         }
     })?;
     let mut lacking = match triggers {
-        true => Vec::new(),
-        false => texts(
+        Triggers::Copied => Vec::new(),
+        Triggers::LeftOut => texts(
             "SELECT 'trigger ' || name FROM sqlite_schema WHERE tbl_name = ?1 COLLATE NOCASE AND type = 'trigger' \
              ORDER BY name",
         )?,
@@ -188,7 +188,7 @@ impl Instruments for SqliteTarget {
         })
     }
 
-    async fn copy(&self, table: &Table, name: &str, triggers: bool) -> Result<Copied> {
+    async fn copy(&self, table: &Table, name: &str, triggers: Triggers) -> Result<Copied> {
         let of = table.name.name.clone();
         let Definition { statements, lacking } = self
             .on_required(move |connection| definition(connection, &of, triggers))
@@ -278,7 +278,7 @@ impl Instruments for SqliteTarget {
             let form = FileFormat::of(connection).map_err(failed)?;
             let bytes = std::fs::metadata(log).map_or(0, |file| file.len());
             // From here on it may have begun anew.
-            if !form.wal || bytes >= LOG_BYTES {
+            if form.journal != Journal::Wal || bytes >= LOG_BYTES {
                 return Ok(None);
             }
             let frame = FRAME_HEADER + u64::from(form.page_bytes);
@@ -317,18 +317,18 @@ impl Instruments for SqliteTarget {
                         row.get(0)
                     })
                     .map_err(failed)?;
-                Ok((form, indexes, definition(connection, &name, false)?))
+                Ok((form, indexes, definition(connection, &name, Triggers::LeftOut)?))
             })
             .await?;
-        let mut causes = vec![Cause::shown(match (method, form.wal) {
-            (_, false) => {
+        let mut causes = vec![Cause::shown(match (method, form.journal) {
+            (_, Journal::Rollback) => {
                 "with a rollback journal each commit writes a page as it was and as it is".to_owned()
             }
-            (Method::Single, true) => format!(
+            (Method::Single, Journal::Wal) => format!(
                 "each row is a commit, and a commit logs every page that it changes whole, {} bytes",
                 form.page_bytes
             ),
-            (_, true) => {
+            (_, Journal::Wal) => {
                 "a commit logs every page that it changes once, whole, however many of its rows are there"
                     .to_owned()
             }

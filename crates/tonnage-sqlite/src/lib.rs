@@ -64,7 +64,7 @@ use tonnage_core::{
 use tonnage_sql::ledger::SqlLedger;
 
 use self::{
-    connect::Location,
+    connect::{FileFormat, Journal, Location},
     getter::{SqliteGetter, SqliteMoment},
     local::{File, RowsIn},
     writer::SqliteWriter,
@@ -100,8 +100,8 @@ fn connect(url: &str, _: Option<Password>) -> BoxFuture<'_, Result<Arc<dyn Targe
 pub struct SqliteTarget {
     location: Location,
     capabilities: Capabilities,
-    /// Whether the file keeps a write-ahead log, or will when it is made.
-    wal: bool,
+    /// What the file keeps for a commit, or will when it is made.
+    journal: Journal,
     /// The ledger, whose connection is the catalogue's as well.
     ledger: SqlLedger<File>,
 }
@@ -118,10 +118,10 @@ impl SqliteTarget {
 
     async fn open(location: Location) -> Result<Self> {
         let file = File::of(location.clone(), RowsIn::ThisFile);
-        let wal = file
+        let journal = file
             .run(|control| match control.existing()? {
-                None => Ok(true),
-                Some(file) => connect::is_wal(file.connection).map_err(ledger::failed),
+                None => Ok(FileFormat::NEW.journal),
+                Some(file) => Journal::of(file.connection).map_err(ledger::failed),
             })
             .await?;
         Ok(Self {
@@ -149,7 +149,7 @@ impl SqliteTarget {
                 own_schema: None,
                 array_rows_max: |_| usize::MAX,
             },
-            wal,
+            journal,
             ledger: SqlLedger(file),
         })
     }
@@ -242,7 +242,7 @@ impl Target for SqliteTarget {
     }
 
     fn settings(&self, durability: Durability) -> Vec<String> {
-        connect::writer_settings(durability, self.wal, &self.location)
+        connect::writer_settings(durability, self.journal, &self.location)
             .into_iter()
             .map(|(pragma, value)| format!("{pragma} = {value}"))
             .collect()

@@ -20,7 +20,7 @@ use tonnage_core::{
 };
 
 use super::{
-    connect::{self, Location},
+    connect::{Journal, Location},
     decode::{Misfit, Values, shown},
     errors::{self, Doing},
     scan::{Classes, Scanned, Split},
@@ -80,7 +80,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
     connections.truncate(scanned.splits.len());
     if connections.len() > 1 {
         notes.push("writers were held off for the moment in which the readers began".to_owned());
-        if !connect::is_wal(&connections[0]).map_err(failed)? {
+        if Journal::of(&connections[0]).map_err(failed)? != Journal::Wal {
             notes.push("the file has a rollback journal: writers wait until the readers are done".to_owned());
         }
     }

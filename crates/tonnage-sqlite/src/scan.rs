@@ -20,7 +20,7 @@ use super::{
     errors::{self, Doing},
     execute::DIALECT,
     sql::quote,
-    types,
+    types::{self, Typing},
 };
 
 /// A part of what is read.
@@ -194,7 +194,7 @@ impl Scanned {
         for (index, (at, as_text)) in wanted.iter().enumerate() {
             let (name, declared, _, nullable) = &place.columns[*at];
             let declared = declared.clone().unwrap_or_default();
-            let ty = match types::column_type(&declared, false) {
+            let ty = match types::column_type(&declared, Typing::Flexible) {
                 _ if *as_text => ColumnType::TEXT,
                 Some(ColumnType::Any) => {
                     unknown.push(index);

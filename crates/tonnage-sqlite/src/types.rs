@@ -26,10 +26,18 @@ pub(super) enum Affinity {
     Real,
 }
 
+/// Whether a table takes values of other types than its columns declare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Typing {
+    Flexible,
+    /// A STRICT table.
+    Strict,
+}
+
 /// The affinity of a declared type.
-pub(super) fn affinity(declared: &str, strict: bool) -> Affinity {
+pub(super) fn affinity(declared: &str, typing: Typing) -> Affinity {
     let declared = declared.to_ascii_uppercase();
-    if strict && declared == "ANY" {
+    if typing == Typing::Strict && declared == "ANY" {
         return Affinity::None;
     }
     let has = |part: &str| declared.contains(part);
@@ -47,11 +55,11 @@ pub(super) fn affinity(declared: &str, strict: bool) -> Affinity {
 }
 
 /// What a column of this declared type holds; none where this release cannot write it.
-pub(super) fn column_type(declared: &str, strict: bool) -> Option<ColumnType> {
+pub(super) fn column_type(declared: &str, typing: Typing) -> Option<ColumnType> {
     let upper = declared.trim().to_ascii_uppercase();
     let (name, arguments) = split(&upper);
     let meant = match name.as_str() {
-        _ if strict => None,
+        _ if typing == Typing::Strict => None,
         "BOOL" | "BOOLEAN" => Some(ColumnType::Bool),
         "DATE" => Some(ColumnType::Date),
         "TIME" | "TIME WITHOUT TIME ZONE" => Some(ColumnType::Time),
@@ -64,7 +72,7 @@ pub(super) fn column_type(declared: &str, strict: bool) -> Option<ColumnType> {
         "TIMETZ" | "TIME WITH TIME ZONE" | "JSONB" => return None,
         _ => None,
     };
-    Some(meant.unwrap_or_else(|| match affinity(declared, strict) {
+    Some(meant.unwrap_or_else(|| match affinity(declared, typing) {
         Affinity::Integer => ColumnType::Int64,
         Affinity::Text => ColumnType::TEXT,
         Affinity::Real => ColumnType::Float64,
@@ -178,12 +186,16 @@ mod tests {
             ("ANY", Affinity::Numeric, Some(ColumnType::Any)),
         ];
         for (declared, wanted_affinity, wanted_type) in cases {
-            assert_eq!(affinity(declared, false), wanted_affinity, "{declared}");
-            assert_eq!(column_type(declared, false), wanted_type, "{declared}");
+            assert_eq!(
+                affinity(declared, Typing::Flexible),
+                wanted_affinity,
+                "{declared}"
+            );
+            assert_eq!(column_type(declared, Typing::Flexible), wanted_type, "{declared}");
         }
-        assert_eq!(affinity("ANY", true), Affinity::None);
-        assert_eq!(column_type("ANY", true), Some(ColumnType::Any));
-        assert_eq!(column_type("INT", true), Some(ColumnType::Int64));
+        assert_eq!(affinity("ANY", Typing::Strict), Affinity::None);
+        assert_eq!(column_type("ANY", Typing::Strict), Some(ColumnType::Any));
+        assert_eq!(column_type("INT", Typing::Strict), Some(ColumnType::Int64));
     }
 
     #[test]
@@ -205,7 +217,11 @@ mod tests {
             (ColumnType::Uuid, ColumnType::Uuid),
         ];
         for (created, read) in cases {
-            assert_eq!(column_type(&declared(&created), false), Some(read), "{created}");
+            assert_eq!(
+                column_type(&declared(&created), Typing::Flexible),
+                Some(read),
+                "{created}"
+            );
         }
     }
 }

@@ -32,7 +32,7 @@ use tonnage_core::{
 use super::{
     catalog::{self, Behaviour},
     checkpoint::Checkpoints,
-    connect::{self, Location},
+    connect::{self, Journal, Location},
     encode::{Encoded, Encoder},
     errors::{self, Doing},
     execute, ledger,
@@ -143,10 +143,10 @@ impl Session {
         let mut connection = location
             .open_existing()?
             .ok_or_else(|| Error::schema(format!("{} is gone", location.shown())))?;
-        let wal = connect::set_up_writer(&connection, plan.durability, location)?;
-        let checkpoints = match wal {
-            true => Checkpoints::start(location, &mut connection)?,
-            false => None,
+        let journal = connect::set_up_writer(&connection, plan.durability, location)?;
+        let checkpoints = match journal {
+            Journal::Wal => Checkpoints::start(location, &mut connection)?,
+            Journal::Rollback => None,
         };
         let columns: Vec<String> = plan.columns.iter().map(|column| column.name.clone()).collect();
         let schema_version = schema_version(&connection)?;

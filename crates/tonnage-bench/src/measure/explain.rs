@@ -13,7 +13,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use serde::Serialize;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    instruments::ScratchPlace,
+    instruments::{ScratchPlace, Triggers},
     operation::{Durability, Method, Mode},
     reader::BeyondArrow,
     source::Source,
@@ -347,7 +347,11 @@ impl Explain {
         let causes = instruments
             .causes(&self.table, operation, method, &self.columns)
             .await?;
-        let looked = match instruments.copy(&self.table, name, self.options.triggers).await {
+        let triggers = match self.options.triggers {
+            true => Triggers::Copied,
+            false => Triggers::LeftOut,
+        };
+        let looked = match instruments.copy(&self.table, name, triggers).await {
             Ok(copied) => {
                 let target = copied.target.unwrap_or_else(|| self.target.clone());
                 for what in copied.lacking {

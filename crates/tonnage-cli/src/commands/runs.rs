@@ -10,6 +10,7 @@ use tonnage::{
     Error, ErrorKind, Result,
     buffer::{is_abandoned, is_buffer},
     ledger::{Ledger, RUNS_KEPT, RunQuery, RunRecord},
+    operation::OperationKind,
     parse::text_of_timestamp,
     preparation::Pending,
     report::{Counted, Grouped},
@@ -199,7 +200,7 @@ fn state(run: &RunRecord) -> &'static str {
 struct Listed<'a> {
     run_id: &'a str,
     state: &'a str,
-    operation: &'a str,
+    operation: OperationKind,
     table: &'a str,
     inputs: Vec<&'a str>,
     rows: ListedRows,
@@ -218,7 +219,7 @@ fn object(run: &RunRecord) -> Result<String> {
     let listed = Listed {
         run_id: &run.run_id,
         state: state(run),
-        operation: &run.detail.operation,
+        operation: run.detail.operation,
         table: &run.detail.table,
         inputs: run
             .detail

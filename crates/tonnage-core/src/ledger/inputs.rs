@@ -8,8 +8,8 @@
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{InputIdentity, RunDetail};
-use crate::error::Result;
+use super::{InputIdentity, RunDetail, RunStatus};
+use crate::{error::Result, operation::OperationKind};
 
 /// A row of the ledger by which a run is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct InputDetail {
     /// Hash of that table's object id, and of the statement, where one was run.
     pub object: String,
     /// What was done with its rows.
-    pub operation: String,
+    pub operation: OperationKind,
     /// The input.
     pub input: InputIdentity,
     /// How rows were routed, where several databases hold the table together.
@@ -65,11 +65,11 @@ pub struct InputRecord {
 
 impl InputRecord {
     /// Reads a row; none, with a warning, where its detail cannot be read.
-    pub fn read(run_id: String, finished: bool, detail: &str) -> Option<Self> {
+    pub fn read(run_id: String, status: RunStatus, detail: &str) -> Option<Self> {
         match serde_json::from_str(detail) {
             Ok(detail) => Some(Self {
                 run_id,
-                finished,
+                finished: status == RunStatus::Finished,
                 detail,
             }),
             Err(error) => {
@@ -154,7 +154,7 @@ impl RunDetail {
             let detail = InputDetail {
                 table: self.table.clone(),
                 object: object.clone(),
-                operation: self.operation.clone(),
+                operation: self.operation,
                 input: input.clone(),
                 routing: self.member.as_ref().map(|member| member.routing.clone()),
                 member_table: self.member.as_ref().map(|member| member.table.to_string()),
@@ -180,13 +180,13 @@ impl RunDetail {
 pub fn of_detail(
     run_id: &str,
     detail: &RunDetail,
-    finished: bool,
+    status: RunStatus,
     keys: &[String],
 ) -> Result<Vec<InputRecord>> {
     let rows = detail.rows()?;
     let found = rows
         .iter()
         .filter(|row| row.number > 0 && keys.contains(&row.found_by));
-    let read = |row: &InputRow| InputRecord::read(run_id.to_owned(), finished, &row.detail);
+    let read = |row: &InputRow| InputRecord::read(run_id.to_owned(), status, &row.detail);
     Ok(found.filter_map(read).collect())
 }

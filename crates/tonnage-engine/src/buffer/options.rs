@@ -293,3 +293,11 @@ impl BufferOptions {
         Buffer::open(self).await
     }
 }
+
+impl Connected {
+    /// A buffer that takes rows for `table`, one at a time or many, and drains them in the background. See
+    /// [`buffer`](crate::buffer).
+    pub fn buffer(&self, table: impl Into<String>) -> BufferOptions {
+        BufferOptions::new(self.clone(), TableName::bare(table))
+    }
+}

@@ -72,41 +72,8 @@ pub(super) async fn own(
     // Of this opening.
     let opening = uuid::Uuid::now_v7().simple().to_string();
     if let Some(journal) = journal {
-        let named = name_opening(target, journal, &identity, &opening).await?;
-        if let Some(NamedRun {
-            run,
-            uncertain,
-            is_emptied,
-        }) = named
-        {
-            let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
-            let (handle, slots) = loop {
-                let taken = async {
-                    let taken = target.ledger().take_over(&run.run_id).await?;
-                    if is_emptied {
-                        target.ledger().accept_emptied(&taken.0).await?;
-                    }
-                    Ok(taken)
-                };
-                match taken.await {
-                    Ok(taken) => break taken,
-                    Err(error) => attempts.after(error).await?,
-                }
-            };
-            if run.detail.table_identity.shape != plan.table.identity.shape {
-                tracing::info!(
-                    "table {} has been altered since the journal was begun",
-                    plan.table.name
-                );
-            }
-            return Ok(Owned {
-                handle,
-                position: slots.first().map_or(0, |slot| slot.position.rows),
-                rejected: slots.first().map_or(0, |slot| slot.counts.rejected),
-                rejects: PathBuf::from(&run.detail.rejects),
-                is_new: false,
-                uncertain,
-            });
+        if let Some(named) = name_opening(target, journal, &identity, &opening).await? {
+            return take_over(target, plan, named).await;
         }
         if journal.marker.begun() {
             return Err(Error::config(format!(
@@ -155,6 +122,42 @@ pub(super) async fn own(
         rejects,
         is_new: true,
         uncertain: None,
+    })
+}
+
+async fn take_over(target: &dyn Target, plan: &Plan, named: NamedRun) -> Result<Owned> {
+    let NamedRun {
+        run,
+        uncertain,
+        is_emptied,
+    } = named;
+    let mut attempts = Attempts::of(ATTEMPTS_MAX, ATTEMPTS_TIME_MAX);
+    let (handle, slots) = loop {
+        let taken = async {
+            let taken = target.ledger().take_over(&run.run_id).await?;
+            if is_emptied {
+                target.ledger().accept_emptied(&taken.0).await?;
+            }
+            Ok(taken)
+        };
+        match taken.await {
+            Ok(taken) => break taken,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
+    if run.detail.table_identity.shape != plan.table.identity.shape {
+        tracing::info!(
+            "table {} has been altered since the journal was begun",
+            plan.table.name
+        );
+    }
+    Ok(Owned {
+        handle,
+        position: slots.first().map_or(0, |slot| slot.position.rows),
+        rejected: slots.first().map_or(0, |slot| slot.counts.rejected),
+        rejects: PathBuf::from(&run.detail.rejects),
+        is_new: false,
+        uncertain,
     })
 }
 
@@ -357,14 +360,14 @@ fn detail(plan: &Plan, journal: Option<&Claim<'_>>, rejects: &Path) -> RunDetail
         },
         table: plan.table.name.to_string(),
         table_identity: plan.table.identity.clone(),
-        operation: plan.operation.name().to_owned(),
+        operation: plan.operation.kind(),
         key: plan.operation.key().to_vec(),
         columns: Vec::new(),
         block_rows: 0,
         block_bytes: 0,
         slots: plan.slots,
-        slot_by: plan.slot_by.name().to_owned(),
-        sort: plan.sort.name().to_owned(),
+        slot_by: plan.slot_by.into(),
+        sort: plan.sort,
         rejects: rejects.display().to_string(),
         single_transaction: false,
         prepared_by: None,

@@ -70,3 +70,10 @@ impl Watch for Unwatched {
 
     fn done(&self, _: &TableReport) {}
 }
+
+impl Connected {
+    /// A copy of the tables of another database into this one: `target.copy_from(&source).run()`. See [`copy`](crate::copy).
+    pub fn copy_from(&self, source: &Connected) -> Copy {
+        Copy::new(source.clone(), self.clone())
+    }
+}

@@ -11,6 +11,7 @@ use tonnage_core::{
 use tonnage_formats::sources::{self, Format, TextOptions, csv::records};
 
 use super::{Get, GetOptions, On, Prepared, RangeText, With, prepare};
+use crate::connected::Connected;
 
 /// A get being described. What is left out is decided by the [plan](super::decide).
 pub struct BulkGet {
@@ -187,5 +188,12 @@ fn end(value: impl Into<String>, inclusive: bool) -> RangeText {
     RangeText {
         value: value.into(),
         inclusive,
+    }
+}
+
+impl Connected {
+    /// Rows of a table by their keys.
+    pub fn bulk_get(&self, table: impl Into<String>) -> BulkGet {
+        BulkGet::new(self.target.clone(), self.url.clone(), TableName::bare(table))
     }
 }

@@ -124,6 +124,15 @@ pub struct KeyColumn {
     pub ty: ColumnType,
 }
 
+impl KeyColumn {
+    fn wanted(&self) -> GetKey {
+        GetKey {
+            name: self.name.clone(),
+            ty: self.ty,
+        }
+    }
+}
+
 /// The resolved decision.
 #[derive(Debug, Clone)]
 pub struct GetPlan {
@@ -197,22 +206,22 @@ pub fn decide(
         .find(|key| starts_with(key, &asked))
         .ok_or_else(|| Error::bug("a key that the table does not have was settled on"))?;
     // In the order of the key, which is that of its index.
-    let mut key = Vec::with_capacity(sources.len());
-    for name in of.columns.iter().take(sources.len()) {
+    let names = of.columns.iter().take(sources.len());
+    let key = names.map(|name| {
         let at = wanted.iter().position(|w| w == name);
         let source_at = at.and_then(|at| sources.get(at));
         let target = table.columns.iter().position(|c| c.name == *name);
         let (Some(source_at), Some(target)) = (source_at, target) else {
             return Err(Error::bug(format!("key column '{name}' is nowhere to be found")));
         };
-        let column = &table.columns[target];
-        key.push(KeyColumn {
+        Ok(KeyColumn {
             source: *source_at,
             target,
             name: name.clone(),
-            ty: key_type(&table, column, source, *source_at)?,
-        });
-    }
+            ty: key_type(&table, &table.columns[target], source, *source_at)?,
+        })
+    });
+    let key = key.collect::<Result<Vec<_>>>()?;
     let whole = |key: &Key| key.columns.len() == asked.len() && starts_with(key, &asked);
     let server_only = key
         .iter()
@@ -228,13 +237,7 @@ pub fn decide(
         partial: !table.keys.iter().any(whole),
         request: GetRequest {
             table: table.name.clone(),
-            key: key
-                .iter()
-                .map(|key| GetKey {
-                    name: key.name.clone(),
-                    ty: key.ty,
-                })
-                .collect(),
+            key: key.iter().map(KeyColumn::wanted).collect(),
             range: range(&table, of, key.len(), options, context)?,
             columns,
             texts: options.texts.clone(),

@@ -63,15 +63,9 @@ pub async fn prepare(
     let got = tables
         .next()
         .ok_or_else(|| Error::bug("there is no table to get from"))?;
-    let key = got
-        .keys
-        .first()
-        .map(|key| key.columns.clone())
-        .unwrap_or_default();
-    let key = if options.key.is_empty() {
-        key
-    } else {
-        options.key.clone()
+    let key = match (options.key.is_empty(), got.keys.first()) {
+        (true, Some(key)) => key.columns.clone(),
+        _ => options.key.clone(),
     };
     let keys = empty::with_columns(keys, key);
     let mut plan = decide(got, keys.schema(), options, &needed(0), &context, processors)?;

@@ -329,6 +329,13 @@ fn is_called(name: &TableName, wanted: &TableName) -> bool {
     schema && same(&wanted.name, &name.name)
 }
 
+/// A foreign key by which a table can be joined, and why it cannot be followed as it is.
+struct JoinPath<'a> {
+    join: Join,
+    unlike: Option<&'a str>,
+    partial: Option<&'a str>,
+}
+
 struct Joining<'a> {
     tables: &'a [Table],
     keys: &'a [Vec<ForeignKey>],
@@ -398,14 +405,9 @@ impl Joining<'_> {
         Ok(any)
     }
 
-    /// The one way from `table` to those that are joined; none where there is none.
-    fn nearest(&self, table: usize) -> Result<Option<Join>> {
-        struct JoinPath<'a> {
-            join: Join,
-            unlike: Option<&'a str>,
-            partial: Option<&'a str>,
-        }
-        let mut ways: Vec<JoinPath<'_>> = Vec::new();
+    /// All foreign keys between `table` and those that are joined.
+    fn paths(&self, table: usize) -> Vec<JoinPath<'_>> {
+        let mut paths: Vec<JoinPath<'_>> = Vec::new();
         for to in &self.joined {
             let children = self.keys[table]
                 .iter()
@@ -427,18 +429,24 @@ impl Joining<'_> {
                 to_columns: key.columns.clone(),
                 one: true,
             };
-            ways.extend(children.map(|key| JoinPath {
+            paths.extend(children.map(|key| JoinPath {
                 join: child(key),
                 unlike: key.unlike.as_deref(),
                 partial: key.partial.as_deref(),
             }));
-            ways.extend(parents.map(|key| JoinPath {
+            paths.extend(parents.map(|key| JoinPath {
                 join: parent(key),
                 unlike: None,
                 partial: key.partial.as_deref(),
             }));
         }
-        ways.dedup_by(|a, b| a.join == b.join);
+        paths.dedup_by(|a, b| a.join == b.join);
+        paths
+    }
+
+    /// The one way from `table` to those that are joined; none where there is none.
+    fn nearest(&self, table: usize) -> Result<Option<Join>> {
+        let ways = self.paths(table);
         let names: Vec<TableName> = self.tables.iter().map(|table| table.name.clone()).collect();
         let name = &names[table];
         match ways.as_slice() {

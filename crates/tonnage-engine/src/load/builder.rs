@@ -317,3 +317,26 @@ impl Load {
         }
     }
 }
+
+impl Connected {
+    /// A load of files: a path, a glob, a directory or a URL.
+    pub fn load(&self, input: impl Into<String>) -> Load {
+        Load::of(self.clone(), Input::Files(vec![input.into()]))
+    }
+
+    /// A statement with `:name` parameters to be run for every row of a source:
+    /// `db.exec("update stock set quantity = quantity + :moved where id = :id").from("moves.csv").run()`.
+    pub fn exec(&self, statement: impl Into<String>) -> Exec {
+        Exec::of(self.clone(), statement.into())
+    }
+
+    /// A load of any source.
+    pub fn load_source(&self, source: impl Source + 'static) -> Load {
+        Load::of(self.clone(), Input::Source(Box::new(source)))
+    }
+
+    /// A load of a table or a query of another database, without a file in between. It cannot be resumed.
+    pub fn load_database(&self, from: &Connected, relation: Relation) -> Load {
+        Load::of(self.clone(), Input::Database(from.clone(), relation))
+    }
+}

@@ -2,7 +2,7 @@
 
 use tonnage_core::{
     error::{Error, Result},
-    source::Source,
+    source::{Source, SourceSchema},
     table::{
         Column, ColumnSpec, Equality, Key, Table, TableIdentity, TableSpec, columns_hint, find_by_name,
         refused_columns,
@@ -51,31 +51,20 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
     let mut key_of_source: Vec<Option<String>> = table_info
         .map(|table| vec![None; table.key.len()])
         .unwrap_or_default();
-    let named = source.named && !replaces_header(source, options);
+    let has_names = source.named && !replaces_header(source, options);
+    let by_position = options.columns.as_deref().filter(|_| !has_names);
     for (index, column) in source.columns.iter().enumerate() {
-        let mapped = mapped(source, options, &column.name);
-        let name = match (&options.columns, named) {
-            (Some(names), false) => match names.get(index) {
-                Some(name) => name.as_str(),
-                None => continue,
-            },
-            (Some(names), true) if !names.iter().any(|n| n.to_lowercase() == mapped.to_lowercase()) => {
-                continue;
-            }
-            _ => &*mapped,
+        let name = match by_position {
+            Some(names) => names.get(index).cloned(),
+            None => chosen_name(source, options, &column.name),
         };
-        let asked = options
-            .types
-            .iter()
-            .find(|(n, _)| n.to_lowercase() == name.to_lowercase());
-        let nullable = !options
-            .key
-            .iter()
-            .any(|k| k.to_lowercase() == name.to_lowercase());
-        let part = match nullable {
-            true => KeyPart::No,
-            false => KeyPart::Of(options.key.len()),
+        let Some(name) = name else { continue };
+        let is_key = options.key.iter().any(|k| is_alike(k, &name));
+        let part = match is_key {
+            true => KeyPart::Of(options.key.len()),
+            false => KeyPart::No,
         };
+        let asked = options.types.iter().find(|(n, _)| is_alike(n, &name));
         let ty = match (asked, column.suggested, from.extents().get(index)) {
             (Some((_, ty)), ..) => *ty,
             (None, Some(ty), Some(extent)) => target.column_type(ty, extent, part),
@@ -94,35 +83,23 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
         let is_required = table_info.is_some_and(|table| table.required.contains(&column.name));
         let at = table_info.and_then(|table| table.key.iter().position(|part| *part == column.name));
         if let Some(part) = at.and_then(|at| key_of_source.get_mut(at)) {
-            *part = Some(name.to_owned());
+            *part = Some(name.clone());
         }
         columns.push(ColumnSpec {
-            name: name.to_owned(),
+            name,
             ty,
-            nullable: nullable && !is_required,
+            nullable: !is_key && !is_required,
         });
     }
     refused_columns(&options.table, wrong)?;
     for (name, _) in &options.types {
-        if find_by_name(&columns, name, |c| &c.name).is_none() {
-            return Err(
-                Error::config(format!("--type {name}=..: the new table has no column '{name}'"))
-                    .hint(columns_hint(name, columns.iter().map(|c| c.name.as_str()))),
-            );
-        }
+        named(&columns, name, || format!("--type {name}=.."))?;
     }
-    let mut key = Vec::new();
-    for name in &options.key {
-        match find_by_name(&columns, name, |c| &c.name) {
-            Some(column) => key.push(column.name.clone()),
-            None => {
-                return Err(
-                    Error::config(format!("--key {name}: the new table has no column '{name}'"))
-                        .hint(columns_hint(name, columns.iter().map(|c| c.name.as_str()))),
-                );
-            }
-        }
-    }
+    let key = options.key.iter().map(|name| {
+        let column = named(&columns, name, || format!("--key {name}"))?;
+        Ok(column.name.clone())
+    });
+    let mut key = key.collect::<Result<Vec<_>>>()?;
     if key.is_empty() {
         // A part of a key is no key.
         key = key_of_source
@@ -134,6 +111,30 @@ pub fn spec(from: &dyn Source, options: &LoadOptions, target: &dyn Target) -> Re
         name: options.table.clone(),
         columns,
         key,
+    })
+}
+
+/// What the table calls a column of the source; none where it was not chosen.
+fn chosen_name(source: &SourceSchema, options: &LoadOptions, name: &str) -> Option<String> {
+    let mapped = mapped(source, options, name);
+    let is_chosen = |names: &Vec<String>| names.iter().any(|name| is_alike(name, &mapped));
+    let is_chosen = options.columns.as_ref().is_none_or(is_chosen);
+    is_chosen.then(|| mapped.into_owned())
+}
+
+fn is_alike(name: &str, other: &str) -> bool {
+    name.to_lowercase() == other.to_lowercase()
+}
+
+/// The column of the new table that an option names.
+fn named<'a>(
+    columns: &'a [ColumnSpec],
+    name: &str,
+    option: impl FnOnce() -> String,
+) -> Result<&'a ColumnSpec> {
+    find_by_name(columns, name, |c| &c.name).ok_or_else(|| {
+        Error::config(format!("{}: the new table has no column '{name}'", option()))
+            .hint(columns_hint(name, columns.iter().map(|c| c.name.as_str())))
     })
 }
 

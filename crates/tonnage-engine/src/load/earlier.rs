@@ -11,9 +11,13 @@ use tonnage_core::{
         InputIdentity, Ledger, OtherLedger, RunDetail, RunQuery, RunRecord,
         inputs::{InputRecord, object_key},
     },
+    operation::OperationKind,
+    preparation::Preparation,
     report::Grouped,
 };
 use tonnage_formats::sources::files::SAMPLE_BYTES;
+
+use crate::plan::Plan;
 
 /// What an input is to one on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,11 +168,31 @@ impl Obstacle {
     }
 }
 
-/// Looks for runs that share an input with `detail`. `replaces` says that the table is emptied first, so that rows of
-/// finished runs cannot come to be there twice.
-pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bool) -> Result<SharedInputs> {
+/// What becomes of the rows that a table has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TableRows {
+    Kept,
+    /// The table is emptied first, so rows of finished runs cannot come to be there twice.
+    Replaced,
+}
+
+impl TableRows {
+    pub fn of(plan: &Plan) -> Self {
+        match plan.preparation.truncates() || plan.preparation == Preparation::Recreate {
+            true => Self::Replaced,
+            false => Self::Kept,
+        }
+    }
+}
+
+/// Looks for runs that share an input with `detail`.
+pub(super) async fn shared(
+    ledger: &dyn Ledger,
+    detail: &RunDetail,
+    table_rows: TableRows,
+) -> Result<SharedInputs> {
     let records = ledger.inputs(&keys(&detail.inputs)).await?;
-    let (mut shared, obstacles) = sift(records, detail, replaces);
+    let (mut shared, obstacles) = sift(records, detail, table_rows);
     for record in obstacles {
         // One that was pruned is known by its inputs only.
         let run = ledger.runs(&RunQuery::Id(record.run_id.clone())).await?;
@@ -183,8 +207,8 @@ pub(super) async fn shared(ledger: &dyn Ledger, detail: &RunDetail, replaces: bo
 }
 
 /// The same of a ledger that the connection does not use.
-pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, replaces: bool) -> SharedInputs {
-    let (mut shared, obstacles) = sift(other.inputs.clone(), detail, replaces);
+pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, table_rows: TableRows) -> SharedInputs {
+    let (mut shared, obstacles) = sift(other.inputs.clone(), detail, table_rows);
     let obstacles = obstacles.into_iter().map(|record| {
         let run = other.runs.iter().find(|run| run.run_id == record.run_id);
         Obstacle {
@@ -198,7 +222,11 @@ pub(super) fn shared_in(other: &OtherLedger, detail: &RunDetail, replaces: bool)
 
 /// Of records of inputs those of runs that may be an obstacle, unfinished ones first, then the newest; and what to say of
 /// the others.
-fn sift(records: Vec<InputRecord>, detail: &RunDetail, replaces: bool) -> (SharedInputs, Vec<InputRecord>) {
+fn sift(
+    records: Vec<InputRecord>,
+    detail: &RunDetail,
+    table_rows: TableRows,
+) -> (SharedInputs, Vec<InputRecord>) {
     let mut shared = SharedInputs::default();
     let mut obstacles: Vec<InputRecord> = Vec::new();
     for record in records {
@@ -218,7 +246,9 @@ fn sift(records: Vec<InputRecord>, detail: &RunDetail, replaces: bool) -> (Share
                 ));
             }
             // Another thing that is done with the same rows, as a delete after an insert.
-            _ if record.finished && (replaces || record.detail.operation != detail.operation) => {
+            _ if record.finished
+                && (table_rows == TableRows::Replaced || record.detail.operation != detail.operation) =>
+            {
                 shared.note = Some(format!(
                     "run {} {done} {} into {} before ({})",
                     record.run_id, input.path, record.detail.table, record.detail.operation
@@ -304,7 +334,7 @@ fn differences(run: &RunRecord, now: &RunDetail) -> Vec<String> {
             let (id, statement) = object.split_once(' ').unwrap_or((object, ""));
             (id.to_owned(), statement.to_owned())
         };
-        match now.operation == "statement" && split(object).0 == split(object_now).0 {
+        match now.operation == OperationKind::Statement && split(object).0 == split(object_now).0 {
             true => differences.push("the statement is another".to_owned()),
             false => differences.push(format!(
                 "table {} is not the one that it was: it was created again, or restored from a dump",

@@ -18,12 +18,12 @@ use tonnage_core::{
     operation::Operation,
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
-    slot::SlotState,
+    slot::{Dealing, SlotState},
     table::{TableIdentity, is_making},
 };
 
 use super::{
-    earlier,
+    earlier::{self, TableRows},
     rejects::{self, RejectsFile},
 };
 use crate::plan::{Attempt, LoadOptions, OnError, Plan, SlotBy};
@@ -123,114 +123,26 @@ pub async fn own(
     options: &LoadOptions,
 ) -> Result<Ownership> {
     let new_id = run_id();
-    let resumable = reading.inputs.is_some();
+    let is_rereadable = reading.inputs.is_some();
     let detail = detail(plan, reading, options, &new_id);
-    if !resumable {
-        if options.attempt == Attempt::Resume {
+    let (identity, notes) = match is_rereadable {
+        true => match earlier_attempts(ledger, plan, &detail, options).await? {
+            Earlier::Run(ownership) => return Ok(ownership),
+            Earlier::Notes(notes) => (detail.identity(), notes),
+        },
+        false if options.attempt == Attempt::Resume => {
             return Err(
                 Error::config("the input cannot be read again, so its run cannot be resumed")
                     .hint("load from a file, or leave --resume out"),
             );
         }
-        let identity = format!("pipe {new_id}");
-        let run = NewRun {
-            run_id: new_id,
-            identity,
-            table: plan.table.name.clone(),
-            preparation: preparation(plan),
-            detail,
-        };
-        let notes = beside(ledger, plan, &run.detail, options).await?;
-        return start(ledger, plan, run, false, notes).await;
-    }
-    let identity = detail.identity();
-    let mut same = find(ledger, plan, &RunQuery::Identity(identity.clone())).await?;
-    if let (true, Some(as_written)) = (same.is_empty(), as_written(plan, &detail)) {
-        same = find(ledger, plan, &RunQuery::Identity(as_written)).await?;
-    }
-    let unfinished = same.iter().find(|r| r.finished.is_none());
-    let is_done = |run: &&RunRecord| run.finished.is_some() && changed(&run.detail, &detail).is_none();
-    let finished = same.iter().find(is_done);
-    let mut notes = Vec::new();
-    // Of a single transaction that was never committed nothing is there: it always begins again from the start.
-    let void = unfinished.filter(|run| run.detail.single_transaction && run.counts.total() == 0);
-    let elsewhere = |run: &RunRecord| options.rejects.is_some() && run.detail.rejects != detail.rejects;
-    let attempt = match void {
-        Some(run) if changed(&run.detail, &detail).is_some() || elsewhere(run) => Attempt::Restart,
-        Some(_) if options.attempt == Attempt::New => Attempt::Resume,
-        _ => options.attempt,
-    };
-    match (unfinished, attempt) {
-        (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
-        (Some(run), Attempt::Resume) => return resume(ledger, plan, run, &detail, options).await,
-        (Some(run), Attempt::Restart) => {
-            if void.is_none() && plan.on_error == OnError::Reject {
-                // Refused before anything is forgotten.
-                RejectsFile::check(Path::new(&detail.rejects))?;
-            }
-            // Taking the run over first shuts out a process that still works on it.
-            let (_, slots) = take_over(ledger, plan, &run.run_id).await?;
-            if void.is_some() && slots.iter().any(|slot| slot.counts.total() > 0) {
-                // Its transaction was committed while this waited for it.
-                return Err(refuse_unfinished(run));
-            }
-            ledger.forget(&run.run_id).await?;
-            if void.is_some() {
-                rejects::set_aside(Path::new(&run.detail.rejects))?;
-            }
-            let kept = run.detail.pending.as_ref().is_none_or(|p| p.shadow.is_none());
-            if kept && !plan.preparation.truncates() && run.counts.written > 0 {
-                notes.push(format!(
-                    "the {} rows that run {} has written stay in {}",
-                    Grouped(run.counts.written),
-                    run.run_id,
-                    plan.table.name
-                ));
-            }
+        false => {
+            let notes = beside(ledger, plan, &detail, options).await?;
+            (format!("pipe {new_id}"), notes)
         }
-        (None, Attempt::Resume) => {
-            if finished.is_some() {
-                let run = intact(ledger, plan, same.iter().filter(is_done)).await?;
-                // Its rows are there, whatever becomes of this.
-                if let Err(error) = ledger.conclude(&run.run_id).await {
-                    tracing::warn!(
-                        "a part of the ledger still has run {} as unfinished: {error}",
-                        run.run_id
-                    );
-                }
-                return Ok(Ownership::over(run));
-            }
-            notes.extend(begins_anew(ledger, plan, &detail, options).await?);
-            notes.extend(beside(ledger, plan, &detail, options).await?);
-        }
-        (None, _) => {
-            notes.extend(beside(ledger, plan, &detail, options).await?);
-            if let Some(run) = finished {
-                notes.push(format!(
-                    "the same input was loaded into {} before, by run {}; its rows are loaded again",
-                    plan.table.name, run.run_id
-                ));
-            }
-        }
-    }
-    // What it would find in its file when it goes on must be its own.
-    let same_file = |run: &&RunRecord| {
-        run.finished.is_none() && run.identity != identity && run.detail.rejects == detail.rejects
     };
-    let others = match plan.on_error {
-        OnError::Reject => find(ledger, plan, &RunQuery::Unfinished).await?,
-        OnError::Stop => Vec::new(),
-    };
-    if let Some(other) = others.iter().find(same_file) {
-        return Err(Error::config(format!(
-            "rejects file {} is that of run {}, which is unfinished",
-            detail.rejects, other.run_id
-        ))
-        .hint(format!(
-            "name another with --rejects, or finish that run first with --resume; if it is not to be finished, \
-             `tonnage runs TARGET --forget {}` removes it from the ledger",
-            other.run_id
-        )));
+    if is_rereadable && plan.on_error == OnError::Reject {
+        check_rejects_unshared(ledger, plan, &identity, &detail).await?;
     }
     let run = NewRun {
         run_id: new_id,
@@ -239,7 +151,141 @@ pub async fn own(
         preparation: preparation(plan),
         detail,
     };
-    start(ledger, plan, run, true, notes).await
+    let ownership = start(ledger, plan, run, notes).await?;
+    Ok(Ownership {
+        resumable: is_rereadable,
+        ..ownership
+    })
+}
+
+/// What earlier attempts at the same leave to this one.
+enum Earlier {
+    /// A run to go on with, or one that has nothing left to do.
+    Run(Ownership),
+    /// Nothing: a new run begins, of which the user should know this.
+    Notes(Vec<String>),
+}
+
+/// Goes on with the run of an earlier attempt, or clears it out of the way of a new one, as was asked for.
+async fn earlier_attempts(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    detail: &RunDetail,
+    options: &LoadOptions,
+) -> Result<Earlier> {
+    let mut same = find(ledger, plan, &RunQuery::Identity(detail.identity())).await?;
+    if let (true, Some(as_written)) = (same.is_empty(), as_written(plan, detail)) {
+        same = find(ledger, plan, &RunQuery::Identity(as_written)).await?;
+    }
+    let unfinished = same.iter().find(|r| r.finished.is_none());
+    let is_done = |run: &&RunRecord| run.finished.is_some() && changed(&run.detail, detail).is_none();
+    let finished = same.iter().find(is_done);
+    let elsewhere = |run: &RunRecord| options.rejects.is_some() && run.detail.rejects != detail.rejects;
+    let attempt = match unfinished.filter(|run| is_void(run)) {
+        Some(run) if changed(&run.detail, detail).is_some() || elsewhere(run) => Attempt::Restart,
+        Some(_) if options.attempt == Attempt::New => Attempt::Resume,
+        _ => options.attempt,
+    };
+    let mut notes = Vec::new();
+    match (unfinished, attempt) {
+        (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
+        (Some(run), Attempt::Resume) => {
+            let ownership = resume(ledger, plan, run, detail, options).await?;
+            return Ok(Earlier::Run(ownership));
+        }
+        (Some(run), Attempt::Restart) => notes.extend(restart(ledger, plan, run, detail).await?),
+        (None, Attempt::Resume) if finished.is_some() => {
+            let run = intact(ledger, plan, same.iter().filter(is_done)).await?;
+            // Its rows are there, whatever becomes of this.
+            if let Err(error) = ledger.conclude(&run.run_id).await {
+                tracing::warn!(
+                    "a part of the ledger still has run {} as unfinished: {error}",
+                    run.run_id
+                );
+            }
+            return Ok(Earlier::Run(Ownership::over(run)));
+        }
+        (None, Attempt::Resume) => {
+            notes.extend(begins_anew(ledger, plan, detail, options).await?);
+            notes.extend(beside(ledger, plan, detail, options).await?);
+        }
+        (None, _) => {
+            notes.extend(beside(ledger, plan, detail, options).await?);
+            notes.extend(finished.map(|run| {
+                format!(
+                    "the same input was loaded into {} before, by run {}; its rows are loaded again",
+                    plan.table.name, run.run_id
+                )
+            }));
+        }
+    }
+    Ok(Earlier::Notes(notes))
+}
+
+/// Whether nothing of an unfinished run is there: of a single transaction that was never committed. It always begins again
+/// from the start.
+fn is_void(run: &RunRecord) -> bool {
+    run.detail.single_transaction && run.counts.total() == 0
+}
+
+/// Has the ledger forget an unfinished run, in whose place a new one begins. Returns what the user should know.
+async fn restart(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    run: &RunRecord,
+    detail: &RunDetail,
+) -> Result<Option<String>> {
+    let is_void = is_void(run);
+    if !is_void && plan.on_error == OnError::Reject {
+        // Refused before anything is forgotten.
+        RejectsFile::check(Path::new(&detail.rejects))?;
+    }
+    // Taking the run over first shuts out a process that still works on it.
+    let (_, slots) = take_over(ledger, plan, &run.run_id).await?;
+    if is_void && slots.iter().any(|slot| slot.counts.total() > 0) {
+        // Its transaction was committed while this waited for it.
+        return Err(refuse_unfinished(run));
+    }
+    ledger.forget(&run.run_id).await?;
+    if is_void {
+        rejects::set_aside(Path::new(&run.detail.rejects))?;
+    }
+    let is_kept = run.detail.pending.as_ref().is_none_or(|p| p.shadow.is_none());
+    let stays = is_kept && !plan.preparation.truncates() && run.counts.written > 0;
+    Ok(stays.then(|| {
+        format!(
+            "the {} rows that run {} has written stay in {}",
+            Grouped(run.counts.written),
+            run.run_id,
+            plan.table.name
+        )
+    }))
+}
+
+/// Refuses a rejects file that another unfinished run writes to: what a run finds in its file when it goes on must be its
+/// own.
+async fn check_rejects_unshared(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    identity: &str,
+    detail: &RunDetail,
+) -> Result<()> {
+    let is_shared = |run: &&RunRecord| {
+        run.finished.is_none() && run.identity != identity && run.detail.rejects == detail.rejects
+    };
+    let unfinished = find(ledger, plan, &RunQuery::Unfinished).await?;
+    let Some(other) = unfinished.iter().find(is_shared) else {
+        return Ok(());
+    };
+    Err(Error::config(format!(
+        "rejects file {} is that of run {}, which is unfinished",
+        detail.rejects, other.run_id
+    ))
+    .hint(format!(
+        "name another with --rejects, or finish that run first with --resume; if it is not to be finished, \
+         `tonnage runs TARGET --forget {}` removes it from the ledger",
+        other.run_id
+    )))
 }
 
 /// The runs that `query` asks for.
@@ -328,10 +374,9 @@ async fn begins_anew(
         // Each of its files was looked up before, and none is among those of an earlier run.
         return Ok(Vec::new());
     }
-    let replaces = plan.preparation.truncates() || plan.preparation == Preparation::Recreate;
     let mut attempts = plan.attempts();
     let shared = loop {
-        match earlier::shared(ledger, detail, replaces).await {
+        match earlier::shared(ledger, detail, TableRows::of(plan)).await {
             Ok(shared) => break shared,
             Err(error) => attempts.after(error).await?,
         }
@@ -364,12 +409,11 @@ async fn beside(
             Err(error) => attempts.after(error).await?,
         }
     };
-    let replaces = plan.preparation.truncates() || plan.preparation == Preparation::Recreate;
     let mut notes = Vec::new();
     for other in &others {
         let OtherLedger { place, used_with, .. } = other;
         let table = &detail.table;
-        let shared = earlier::shared_in(other, detail, replaces);
+        let shared = earlier::shared_in(other, detail, TableRows::of(plan));
         let into_table =
             |run: &&RunRecord| run.identity == sought.identity || run.detail.own_table() == *table;
         let count = other.runs.iter().filter(into_table).count();
@@ -426,13 +470,8 @@ fn preparation(plan: &Plan) -> Preparation {
     }
 }
 
-async fn start(
-    ledger: &dyn Ledger,
-    plan: &Plan,
-    run: NewRun,
-    resumable: bool,
-    notes: Vec<String>,
-) -> Result<Ownership> {
+/// Begins a new run.
+async fn start(ledger: &dyn Ledger, plan: &Plan, run: NewRun, notes: Vec<String>) -> Result<Ownership> {
     if plan.on_error == OnError::Reject
         && let Err(error) = RejectsFile::check(Path::new(&run.detail.rejects))
     {
@@ -455,7 +494,7 @@ async fn start(
         rejects: run.detail.rejects.into(),
         resumed: false,
         finished: false,
-        resumable,
+        resumable: false,
         notes,
     })
 }
@@ -615,7 +654,7 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         options: read,
         table: plan.table.name.to_string(),
         table_identity: plan.table.identity.clone(),
-        operation: plan.operation.name().to_owned(),
+        operation: plan.operation.kind(),
         key: plan.operation.key().to_vec(),
         columns: plan
             .columns
@@ -625,15 +664,15 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         block_rows: plan.block_rows as u64,
         block_bytes: plan.block_bytes as u64,
         slots: plan.slots,
-        slot_by: match plan
-            .routing
-            .as_ref()
-            .filter(|routing| plan.slot_by == SlotBy::Shard || routing.separate_databases())
-        {
-            Some(routing) => format!("{} {}", plan.slot_by.name(), routing.router.identity()),
-            None => plan.slot_by.name().to_owned(),
+        slot_by: Dealing {
+            by: plan.slot_by,
+            router: plan
+                .routing
+                .as_ref()
+                .filter(|routing| plan.slot_by == SlotBy::Shard || routing.separate_databases())
+                .map(|routing| routing.router.identity()),
         },
-        sort: plan.sort.name().to_owned(),
+        sort: plan.sort,
         rejects: rejects_path(plan, options, run_id).display().to_string(),
         single_transaction: plan.single_transaction,
         prepared_by: plan.preparation.option().map(str::to_owned),
@@ -674,7 +713,14 @@ fn reshaped(before: &str, now: &str) -> String {
 
 /// What differs between a run and this attempt at it, where it may not.
 fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
-    for (before, after) in run.inputs.iter().zip(&now.inputs) {
+    changed_input(run, now)
+        .or_else(|| changed_request(run, now))
+        .or_else(|| changed_dealing(run, now))
+}
+
+/// Which file is not as it was.
+fn changed_input(run: &RunDetail, now: &RunDetail) -> Option<String> {
+    let change = |(before, after): (&InputIdentity, &InputIdentity)| {
         if before.bytes != after.bytes {
             return Some(format!(
                 "{} has changed since the run began: {} bytes then, {} now",
@@ -687,37 +733,34 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
             return Some(format!("{} has been written to since the run began", after.path));
         }
         // Times of a store are whole seconds, and those of a disk can be set.
-        if let (Some(before), Some(now)) = (&before.sample, &after.sample)
-            && before != now
-        {
-            return Some(format!(
+        match (&before.sample, &after.sample) {
+            (Some(before), Some(now)) if before != now => Some(format!(
                 "{} has changed since the run began: it holds something else",
                 after.path
-            ));
+            )),
+            _ => None,
         }
-    }
-    let differs = |what: &str, before: &str, after: &str| {
-        Some(format!(
-            "{what} was '{before}' when the run began and is '{after}' now"
-        ))
     };
+    run.inputs.iter().zip(&now.inputs).find_map(change)
+}
+
+fn differs(what: &str, before: &str, after: &str) -> Option<String> {
+    Some(format!(
+        "{what} was '{before}' when the run began and is '{after}' now"
+    ))
+}
+
+/// What is asked for otherwise, or of a table that is not as it was.
+fn changed_request(run: &RunDetail, now: &RunDetail) -> Option<String> {
     if run.options != now.options {
-        let before: Vec<_> = run
-            .options
-            .iter()
-            .filter(|o| !now.options.contains(o))
-            .map(String::as_str)
-            .collect();
-        let after: Vec<_> = now
-            .options
-            .iter()
-            .filter(|o| !run.options.contains(o))
-            .map(String::as_str)
-            .collect();
+        let only = |these: &[String], others: &[String]| {
+            let only = these.iter().filter(|option| !others.contains(option));
+            only.map(String::as_str).collect::<Vec<_>>().join(" ")
+        };
         return Some(format!(
             "the run began with {} and is now asked to go on with {}",
-            before.join(" "),
-            after.join(" ")
+            only(&run.options, &now.options),
+            only(&now.options, &run.options)
         ));
     }
     if run.columns != now.columns {
@@ -751,11 +794,20 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
             if now.single_transaction { "with" } else { "without" },
         ));
     }
+    None
+}
+
+/// What would give rows to other slots, or in another order.
+fn changed_dealing(run: &RunDetail, now: &RunDetail) -> Option<String> {
     if run.sort != now.sort {
-        return differs("--sort", &run.sort, &now.sort);
+        return differs("--sort", run.sort.name(), now.sort.name());
     }
     if run.slot_by != now.slot_by || run.slots != now.slots {
-        return differs("the dealing of rows", &run.slot_by, &now.slot_by);
+        return differs(
+            "the dealing of rows",
+            &run.slot_by.to_string(),
+            &now.slot_by.to_string(),
+        );
     }
     if run.block_rows != now.block_rows || run.block_bytes != now.block_bytes {
         return differs(

@@ -247,8 +247,7 @@ impl LaneTask {
                     return Ok(());
                 }
                 Err(WriteError::Full(rows)) => {
-                    self.shared.give_back(std::mem::take(&mut self.taken));
-                    self.rollback().await?;
+                    self.undo().await?;
                     let head = write.head(rows);
                     drop(turn);
                     if !head.parts.is_empty() {
@@ -257,8 +256,7 @@ impl LaneTask {
                     return Err(self.shared.too_many_rejects());
                 }
                 Err(WriteError::Ended(rows)) => {
-                    self.shared.give_back(std::mem::take(&mut self.taken));
-                    self.rollback().await?;
+                    self.undo().await?;
                     drop(turn);
                     let (head, tail) = (write.head(rows), write.tail(rows));
                     Box::pin(self.commit_with_retries(&head, shared.plan.attempts())).await?;
@@ -277,13 +275,9 @@ impl LaneTask {
                 }
                 Err(WriteError::Failed(error)) => {
                     self.shared.give_back(std::mem::take(&mut self.taken));
-                    match error.kind() {
-                        ErrorKind::Unsent | ErrorKind::InDoubt => self.writer = None,
-                        _ => {
-                            if self.rollback().await.is_err() {
-                                self.writer = None;
-                            }
-                        }
+                    let is_lost = matches!(error.kind(), ErrorKind::Unsent | ErrorKind::InDoubt);
+                    if is_lost || self.rollback().await.is_err() {
+                        self.writer = None;
                     }
                     error
                 }
@@ -306,12 +300,7 @@ impl LaneTask {
                     tracing::warn!("overloaded, trying {} rows at a time: {error}", rows / 2);
                     shared.progress.retries.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(pause).await;
-                    self.rows_max = (rows / 2).max(1);
-                    attempts.smaller();
-                    Box::pin(self.commit_with_retries(&write.head(rows / 2), attempts)).await?;
-                    // The head is there: the time starts again.
-                    let attempts = shared.plan.attempts();
-                    return Box::pin(self.commit_with_retries(&write.tail(rows / 2), attempts)).await;
+                    return self.commit_halves(write, attempts).await;
                 }
             }
             attempts.warn(&error);
@@ -320,6 +309,23 @@ impl LaneTask {
             tokio::time::sleep(pause).await;
             shared.times.held(self.lane, waiting);
         }
+    }
+
+    /// Commits a write that was too much at once as two.
+    async fn commit_halves(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
+        let half = write.rows.num_rows() / 2;
+        self.rows_max = half.max(1);
+        attempts.smaller();
+        Box::pin(self.commit_with_retries(&write.head(half), attempts)).await?;
+        // The head is there: the time starts again.
+        let attempts = self.shared.plan.attempts();
+        Box::pin(self.commit_with_retries(&write.tail(half), attempts)).await
+    }
+
+    /// Rolls back what was not committed, and gives back what it took of the rejects that are allowed.
+    async fn undo(&mut self) -> Result<()> {
+        self.shared.give_back(std::mem::take(&mut self.taken));
+        self.rollback().await
     }
 
     pub(super) async fn rollback(&mut self) -> Result<()> {
@@ -405,26 +411,16 @@ impl LaneTask {
                 .await?
         {
             written_otherwise = true;
-            let mut first = failure.applied;
-            let mut stride = next_stride(&failure, sent.num_rows());
-            if !failure.intact || !as_it_stands {
+            let from = match failure.intact && as_it_stands {
+                true => (failure.applied, next_stride(&failure, sent.num_rows())),
                 // Rows that a later, bad row replaced must be tried after all, so all are sent again.
-                if !single {
-                    self.rollback().await?;
-                    if self.begin(steps, &mut None).await?.is_some() {
-                        return Err(Error::bug("a write was committed by nobody").into());
-                    }
-                } else if !failure.intact {
-                    return Err(WriteError::Failed(ended_with_all(failure.error)));
-                } else if failure.applied > 0 {
-                    return Err(WriteError::Failed(failure.error));
+                false => {
+                    let suspect = failure.suspect.filter(|_| as_it_stands);
+                    self.start_over(failure, steps).await?;
+                    (0, suspect.unwrap_or(sent.num_rows() / 2).max(1))
                 }
-                self.left_out = 0;
-                first = 0;
-                let suspect = failure.suspect.filter(|_| as_it_stands);
-                stride = suspect.unwrap_or(sent.num_rows() / 2).max(1);
-            }
-            let isolated = self.isolate(write, steps, keys.as_ref(), (first, stride), &mut rejected);
+            };
+            let isolated = self.isolate(write, steps, keys.as_ref(), from, &mut rejected);
             if let Err(trouble) = isolated.await {
                 if let (true, WriteError::Full(_)) = (single, &trouble) {
                     // None of them will be committed, but they tell what is wrong.
@@ -455,6 +451,23 @@ impl LaneTask {
             appended,
             rejects,
         }))
+    }
+
+    /// Opens the transaction of a write that failed again; a single transaction goes on where nothing of the write is left
+    /// in it.
+    async fn start_over(&mut self, failure: Failure, steps: &[Advance]) -> Result<(), WriteError> {
+        if !self.shared.plan.single_transaction {
+            self.rollback().await?;
+            if self.begin(steps, &mut None).await?.is_some() {
+                return Err(Error::bug("a write was committed by nobody").into());
+            }
+        } else if !failure.intact {
+            return Err(WriteError::Failed(ended_with_all(failure.error)));
+        } else if failure.applied > 0 {
+            return Err(WriteError::Failed(failure.error));
+        }
+        self.left_out = 0;
+        Ok(())
     }
 
     /// Puts the bad rows of a write into the rejects file; returns them where the commit is to be reported.

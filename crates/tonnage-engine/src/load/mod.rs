@@ -11,8 +11,8 @@ mod identity;
 mod isolate;
 mod keys;
 mod lane;
-mod pace;
 mod preview;
+mod rate;
 mod rejects;
 mod run;
 mod select;
@@ -22,7 +22,6 @@ mod stages;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod times;
 mod whole;
 mod write;
 
@@ -71,8 +70,9 @@ pub(crate) use self::{
     deal::{Kept, pick},
     run::truncate,
 };
-pub use self::{pace::Pace, preview::Preview, run::Progress, select::prepare_files, times::WriteTimes};
+pub use self::{preview::Preview, select::prepare_files};
 use crate::plan::{Attempt, Create, LedgerPlace, LoadOptions, Plan, PlanInputs, Sort, decide};
+pub use crate::progress::{Pace, Progress, WriteTimes};
 
 /// A load that has been decided and not begun.
 pub struct Prepared {
@@ -154,114 +154,38 @@ async fn prepare_source(
         ..ParseContext::default()
     };
     let source = added::with_columns(source, &options.add, &context, run_start.clone())?;
-    if let Some(text) = &options.statement {
-        let (statement, table) = describe(&*target, text).await?;
-        let source = empty::with_columns(source, fillable(&table));
-        let outlook = TargetFindings {
-            routed: target.statement_router(&statement, &table).await?,
-            ..TargetFindings::default()
-        };
-        let plan = decide_for(
-            &*target,
-            table,
-            Some(statement),
-            None,
-            &*source,
-            &options,
-            outlook,
-        )?;
-        Convert::new(&plan, source.schema(), &context)?;
-        return Ok(Prepared {
-            target,
-            url,
-            source,
-            options,
-            context,
-            create: None,
-            replaces: None,
-            added_columns: Vec::new(),
-            plan,
-            watch: None,
-            between: None,
-            selection: None,
-            named: Vec::new(),
-            run_start,
-        });
-    }
-    check_replaced(&options)?;
-    let found = target.table(&options.table).await?;
-    let (mut replaces, mut added_columns) = (None, Vec::new());
-    let mut named = Vec::new();
-    let (table, create) = match (found, options.create) {
-        (Some(table), Create::Replace) => {
-            // What earlier attempts have written goes with the table.
-            options.attempt = Attempt::Restart;
-            let spec = TableSpec {
-                name: table.name.clone(),
-                ..fitting_spec(&*source, &mut options, &*target, &mut named)?
-            };
-            replaces = Some(table);
-            (provisional(&spec), Some(spec))
-        }
-        (Some(table), Create::New) => {
-            return Err(Error::config(format!("table {} exists", table.name))
-                .hint("--create=missing loads into it, --truncate empties it first"));
-        }
-        (Some(mut table), _) => {
-            find_fitted(&*source, &table, &mut options, &mut named);
-            if options.add_columns {
-                added_columns = missing_columns(&*source, &options, &*target, &table)?;
-                table.columns.extend(added_columns.iter().map(provisional_column));
+    let destination = match &options.statement {
+        Some(text) => Destination::of_statement(&*target, text).await?,
+        None => {
+            check_replaced(&options)?;
+            let found = target.table(&options.table).await?;
+            if found.is_none() && options.create == Create::No {
+                return Err(no_table(&*target, &options, source.schema()).await);
             }
-            (table, None)
-        }
-        (None, Create::No) => return Err(no_table(&*target, &options, source.schema()).await),
-        (None, _) => {
-            let spec = fitting_spec(&*source, &mut options, &*target, &mut named)?;
-            (provisional(&spec), Some(spec))
+            Destination::choose(found, &*target, &*source, &mut options)?
         }
     };
-    let source = empty::with_columns(source, fillable(&table));
-    let outlook = match create {
-        // It will have what it is created with.
-        Some(_) => TargetFindings {
-            routed: target.router(&table).await?,
-            ..TargetFindings::default()
-        },
-        None => TargetFindings {
-            effects: target.check_preparation(&table, options.preparation()?).await?,
-            routed: target.router(&table).await?,
-        },
-    };
+    let source = empty::with_columns(source, fillable(&destination.table));
+    let findings = destination.findings(&*target, &options).await?;
+    let notes = destination.notes(&options);
+    let Destination {
+        table,
+        statement,
+        create,
+        replaces,
+        added_columns,
+        named,
+    } = destination;
     let mut plan = decide_for(
         &*target,
         table,
-        None,
+        statement,
         create.as_ref(),
         &*source,
         &options,
-        outlook,
+        findings,
     )?;
-    plan.notes.extend(named.iter().cloned());
-    if let Some(replaced) = &replaces {
-        plan.notes.push(format!(
-            "{} is dropped with its rows, its indexes and all that belongs to it, and made anew",
-            replaced.name
-        ));
-    }
-    for column in &added_columns {
-        plan.notes.push(format!(
-            "{} is given the column '{}', {}",
-            plan.table.name, column.name, column.ty
-        ));
-    }
-    for (when, scripts) in [
-        ("before the first row", &options.before_sql),
-        ("after the last row", &options.after_sql),
-    ] {
-        plan.notes
-            .extend(scripts.iter().map(|script| format!("{when}: {script}")));
-    }
+    plan.notes.extend(notes);
     // Refuses now what cannot be carried exactly.
     Convert::new(&plan, source.schema(), &context)?;
     Ok(Prepared {
@@ -280,6 +204,131 @@ async fn prepare_source(
         named,
         run_start,
     })
+}
+
+/// Where the rows go, and what is done to the table before the first of them.
+struct Destination {
+    /// The table, as it will be then; of a statement the one that its parameters are the columns of.
+    table: Table,
+    statement: Option<Statement>,
+    create: Option<TableSpec>,
+    /// What is dropped before it.
+    replaces: Option<Table>,
+    /// Columns that the table is given.
+    added_columns: Vec<ColumnSpec>,
+    /// What is said of names that the database does not take.
+    named: Vec<String>,
+}
+
+impl Destination {
+    /// A table that is there.
+    fn existing(table: Table) -> Self {
+        Self {
+            table,
+            statement: None,
+            create: None,
+            replaces: None,
+            added_columns: Vec::new(),
+            named: Vec::new(),
+        }
+    }
+
+    /// A table that is to be made.
+    fn made(spec: TableSpec) -> Self {
+        Self {
+            create: Some(spec.clone()),
+            ..Self::existing(provisional(&spec))
+        }
+    }
+
+    async fn of_statement(target: &dyn Target, text: &str) -> Result<Self> {
+        let (statement, table) = describe(target, text).await?;
+        Ok(Self {
+            statement: Some(statement),
+            ..Self::existing(table)
+        })
+    }
+
+    /// The table that was found, or the one that is made. What the options say of columns is fitted to it.
+    fn choose(
+        found: Option<Table>,
+        target: &dyn Target,
+        source: &dyn Source,
+        options: &mut LoadOptions,
+    ) -> Result<Self> {
+        let mut named = Vec::new();
+        let destination = match (found, options.create) {
+            (Some(table), Create::Replace) => {
+                // What earlier attempts have written goes with the table.
+                options.attempt = Attempt::Restart;
+                let spec = TableSpec {
+                    name: table.name.clone(),
+                    ..fitting_spec(source, options, target, &mut named)?
+                };
+                Self {
+                    replaces: Some(table),
+                    ..Self::made(spec)
+                }
+            }
+            (Some(table), Create::New) => {
+                return Err(Error::config(format!("table {} exists", table.name))
+                    .hint("--create=missing loads into it, --truncate empties it first"));
+            }
+            (Some(mut table), _) => {
+                find_fitted(source, &table, options, &mut named);
+                let mut added_columns = Vec::new();
+                if options.add_columns {
+                    added_columns = missing_columns(source, options, target, &table)?;
+                    table.columns.extend(added_columns.iter().map(provisional_column));
+                }
+                Self {
+                    added_columns,
+                    ..Self::existing(table)
+                }
+            }
+            (None, _) => Self::made(fitting_spec(source, options, target, &mut named)?),
+        };
+        Ok(Self { named, ..destination })
+    }
+
+    /// What the target says of it. A table that is to be made will have what it is created with.
+    async fn findings(&self, target: &dyn Target, options: &LoadOptions) -> Result<TargetFindings> {
+        let effects = match (&self.statement, &self.create) {
+            (None, None) => {
+                target
+                    .check_preparation(&self.table, options.preparation()?)
+                    .await?
+            }
+            _ => PreparationEffects::default(),
+        };
+        let routed = match &self.statement {
+            Some(statement) => target.statement_router(statement, &self.table).await?,
+            None => target.router(&self.table).await?,
+        };
+        Ok(TargetFindings { effects, routed })
+    }
+
+    /// What is done to the table and around its rows, as lines of the plan.
+    fn notes(&self, options: &LoadOptions) -> Vec<String> {
+        let mut notes = self.named.clone();
+        notes.extend(self.replaces.iter().map(|replaced| {
+            format!(
+                "{} is dropped with its rows, its indexes and all that belongs to it, and made anew",
+                replaced.name
+            )
+        }));
+        notes.extend(self.added_columns.iter().map(|column| {
+            format!(
+                "{} is given the column '{}', {}",
+                self.table.name, column.name, column.ty
+            )
+        }));
+        let before = options.before_sql.iter();
+        notes.extend(before.map(|script| format!("before the first row: {script}")));
+        let after = options.after_sql.iter();
+        notes.extend(after.map(|script| format!("after the last row: {script}")));
+        notes
+    }
 }
 
 /// Runs the SQL of an option.
@@ -577,59 +626,31 @@ impl Prepared {
                 notes: selection.notes.clone(),
                 ..Ownership::unrecorded(&plan, &options)
             };
-            let idle = (&Shards::default(), &Times::default());
-            let report = report(&plan, &ownership, &progress, idle, url, started, None);
-            return Ok(Ended { report, error: None });
+            return Ok(nothing_to_do(&plan, &ownership, &progress, url, started));
         }
         let plan = Arc::new(plan);
-        let mut dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
-        let request = ReadRequest {
+        let dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
+        source.request(&ReadRequest {
             columns: plan.columns.iter().map(|c| (c.source, c.ty)).collect(),
             block_rows: plan.block_rows,
             block_bytes: plan.block_bytes,
+        })?;
+        let reading = Reading {
+            inputs: source.identity(),
+            options: source.options(),
         };
-        source.request(&request)?;
-
-        let mut ownership = match plan.ledger {
-            LedgerPlace::Target | LedgerPlace::Local => {
-                let reading = Reading {
-                    inputs: source.identity(),
-                    options: source.options(),
-                };
-                own(target.ledger(), &plan, reading, &options).await?
-            }
-            LedgerPlace::None => {
-                if plan.preparation.truncates() && !plan.single_transaction {
-                    target.truncate(&plan.table.name).await?;
-                }
-                Ownership::unrecorded(&plan, &options)
-            }
-        };
+        let mut ownership = own_run(&*target, &plan, reading, &options).await?;
         let handle = ownership.handle.as_ref();
+        let run_id = handle.map_or_else(identity::run_id, |handle| handle.run_id.clone());
         // Nobody else sets it.
-        let _ = run_start
-            .id
-            .set(handle.map_or_else(identity::run_id, |handle| handle.run_id.clone()));
-        progress
-            .recorded
-            .store(ownership.handle.is_some(), Ordering::Relaxed);
+        let _ = run_start.id.set(run_id);
+        progress.recorded.store(handle.is_some(), Ordering::Relaxed);
         if let Some(selection) = &selection {
             selection.confirm(&*target, &plan, &ownership).await?;
             ownership.notes.extend(selection.notes.iter().cloned());
         }
         if ownership.finished {
-            return Ok(Ended {
-                report: report(
-                    &plan,
-                    &ownership,
-                    &progress,
-                    (&Shards::default(), &Times::default()),
-                    url,
-                    started,
-                    None,
-                ),
-                error: None,
-            });
+            return Ok(nothing_to_do(&plan, &ownership, &progress, url, started));
         }
         // What a single transaction has committed must not be emptied by the attempt that only records its end.
         let plan = match plan.single_transaction && ownership.has_begun() {
@@ -639,91 +660,44 @@ impl Prepared {
             }),
             false => plan,
         };
-        if !ownership.has_begun()
-            && let Err(error) = run_scripts(&*target, &options.before_sql, "--before-sql").await
-        {
-            forget_unbegun(&*target, &ownership, None, &error, &progress).await;
-            return Err(error);
-        }
-        let rejects = rejects_file(target.ledger(), &ownership, &plan).await;
-        let begin = async {
-            let rejects = rejects?;
-            if plan.sort == Sort::Full {
-                let convert = Convert::new(&plan, source.schema(), &context)?;
-                source = Box::new(Sorted::new(source, plan.clone(), convert, stop.clone())?);
-                dealer = Dealer::new(plan.clone(), source.schema(), &context)?;
-            }
-            let source = sought(source, &ownership, &plan, (&progress, &stop)).await?;
-            Ok((rejects, source, dealer))
+        let beginning = Beginning {
+            target: &target,
+            options: &options,
+            context: &context,
+            plan: &plan,
+            ownership: &ownership,
+            progress: &progress,
+            stop: &stop,
         };
-        let (rejects, source, mut dealer) = match begin.await {
+        let begun = match beginning.begin(source, dealer).await {
             Ok(begun) => begun,
             Err(error) => {
                 forget_unbegun(&*target, &ownership, None, &error, &progress).await;
                 return Err(error);
             }
         };
-        dealer.resume(&ownership.slots);
-        let writing = match destination(&*target, &plan, &ownership).await {
-            Ok(writing) => writing,
-            Err(error) => {
-                forget_unbegun(&*target, &ownership, None, &error, &progress).await;
-                return Err(error);
-            }
-        };
-        let mut shared = RunContext::new(
-            writing,
-            target.clone(),
-            ownership.handle.clone(),
-            rejects.map(Arc::new),
-            progress.clone(),
-            stop.clone(),
-        );
+        let mut shared = begun.context;
         if let Some(Watch { rejected, rows_done }) = watch {
             shared.committed = Some(Box::new(move |_, rejects| rejected(rejects)));
             shared.rows_done = Some(rows_done);
         }
         shared.between = between;
         let shared = Arc::new(shared);
-        let mut error = run(shared.clone(), source, dealer).await.err();
-        if error.is_none() && stop.requested() {
-            error = Some(Error::new(ErrorKind::Cancelled, "stopped on request"));
-        }
-        if error.is_none() {
-            error = run_scripts(&*target, &options.after_sql, "--after-sql")
-                .await
-                .err();
-        }
-        if error.is_none()
-            && let Some(handle) = &ownership.handle
-        {
-            error = finish(&*target, &plan, handle, &ownership, &progress).await.err();
-        }
-        if plan.single_transaction {
-            let rejects = shared.rejects.as_deref();
-            error = error.map(|e| whole::undone(e, &plan, &mut ownership, rejects, &progress));
-        }
-        if error.is_some() {
-            ownership.notes.extend(owed(&plan, &ownership));
-        }
-        if error.is_some() && ownership.resumable {
-            error = error.map(|e| match e.hint_text() {
-                Some(_) => e,
-                None => e.hint("go on with --resume"),
-            });
-        }
+        let moved = run(shared.clone(), begun.source, begun.dealer).await;
+        let ended = match moved {
+            Ok(()) if stop.requested() => Err(Error::new(ErrorKind::Cancelled, "stopped on request")),
+            Ok(()) => complete(&*target, &options, &plan, &ownership, &progress).await,
+            Err(error) => Err(error),
+        };
+        let rejects = shared.rejects.as_deref();
+        let error = ended
+            .err()
+            .map(|error| stopped(error, &plan, &mut ownership, rejects, &progress));
         if let Some(error) = &error {
-            forget_unbegun(&*target, &ownership, shared.rejects.as_deref(), error, &progress).await;
+            forget_unbegun(&*target, &ownership, rejects, error, &progress).await;
         }
-        let mut report = report(
-            &plan,
-            &ownership,
-            &progress,
-            (&shared.shards, &shared.times),
-            url,
-            started,
-            error.as_ref(),
-        );
+        let places = (&shared.shards, &shared.times);
+        let mut report = report(&plan, &ownership, &progress, places, url, started, error.as_ref());
         report.overload = shared.throttle.overload();
         if !report.rows.balances() {
             return Err(Error::bug(format!(
@@ -732,6 +706,126 @@ impl Prepared {
             )));
         }
         Ok(Ended { report, error })
+    }
+}
+
+/// Takes the run that this is. One without a ledger is recorded nowhere, and empties the table by itself.
+async fn own_run(
+    target: &dyn Target,
+    plan: &Plan,
+    reading: Reading,
+    options: &LoadOptions,
+) -> Result<Ownership> {
+    match plan.ledger {
+        LedgerPlace::Target | LedgerPlace::Local => own(target.ledger(), plan, reading, options).await,
+        LedgerPlace::None => {
+            if plan.preparation.truncates() && !plan.single_transaction {
+                target.truncate(&plan.table.name).await?;
+            }
+            Ok(Ownership::unrecorded(plan, options))
+        }
+    }
+}
+
+/// The account of a load that has nothing to do.
+fn nothing_to_do(
+    plan: &Plan,
+    ownership: &Ownership,
+    progress: &Progress,
+    url: String,
+    started: Instant,
+) -> Ended {
+    let idle = (&Shards::default(), &Times::default());
+    Ended {
+        report: report(plan, ownership, progress, idle, url, started, None),
+        error: None,
+    }
+}
+
+/// A run that is owned and of which no row has been read yet.
+struct Beginning<'a> {
+    target: &'a Arc<dyn Target>,
+    options: &'a LoadOptions,
+    context: &'a ParseContext,
+    plan: &'a Arc<Plan>,
+    ownership: &'a Ownership,
+    progress: &'a Arc<Progress>,
+    stop: &'a Stop,
+}
+
+/// What a run goes with, from its first row on.
+struct Begun {
+    source: Box<dyn Source>,
+    dealer: Dealer,
+    context: RunContext,
+}
+
+impl Beginning<'_> {
+    /// Does what comes before the first row, and goes to where the run goes on.
+    async fn begin(&self, mut source: Box<dyn Source>, mut dealer: Dealer) -> Result<Begun> {
+        let Self {
+            target,
+            plan,
+            ownership,
+            ..
+        } = *self;
+        if !ownership.has_begun() {
+            run_scripts(&**target, &self.options.before_sql, "--before-sql").await?;
+        }
+        let rejects = rejects_file(target.ledger(), ownership, plan).await?;
+        if plan.sort == Sort::Full {
+            let convert = Convert::new(plan, source.schema(), self.context)?;
+            source = Box::new(Sorted::new(source, plan.clone(), convert, self.stop.clone())?);
+            dealer = Dealer::new(plan.clone(), source.schema(), self.context)?;
+        }
+        let source = sought(source, ownership, plan, (self.progress, self.stop)).await?;
+        dealer.resume(&ownership.slots);
+        let context = RunContext::new(
+            destination(&**target, plan, ownership).await?,
+            target.clone(),
+            ownership.handle.clone(),
+            rejects.map(Arc::new),
+            self.progress.clone(),
+            self.stop.clone(),
+        );
+        Ok(Begun {
+            source,
+            dealer,
+            context,
+        })
+    }
+}
+
+/// Does what comes after the last row.
+async fn complete(
+    target: &dyn Target,
+    options: &LoadOptions,
+    plan: &Plan,
+    ownership: &Ownership,
+    progress: &Progress,
+) -> Result<()> {
+    run_scripts(target, &options.after_sql, "--after-sql").await?;
+    match &ownership.handle {
+        Some(handle) => finish(target, plan, handle, ownership, progress).await,
+        None => Ok(()),
+    }
+}
+
+/// The error that stopped a run, with what to do next; what the run leaves to be done is noted.
+fn stopped(
+    mut error: Error,
+    plan: &Plan,
+    ownership: &mut Ownership,
+    rejects: Option<&RejectsFile>,
+    progress: &Progress,
+) -> Error {
+    if plan.single_transaction {
+        error = whole::undone(error, plan, ownership, rejects, progress);
+    }
+    ownership.notes.extend(owed(plan, ownership));
+    match ownership.resumable && error.hint_text().is_none() {
+        true => error.hint("go on with --resume"),
+        false => error,
     }
 }
 

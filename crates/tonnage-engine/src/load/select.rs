@@ -14,9 +14,10 @@ use std::sync::Arc;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{Emptied, InputIdentity, RunQuery, RunRecord, inputs::InputRecord},
-    operation::Mode,
+    operation::OperationKind,
     report::Counted,
     retry::Attempts,
+    table::Table,
     target::Target,
 };
 use tonnage_formats::sources::{self, Format, InputFile, TextOptions, files};
@@ -38,7 +39,7 @@ pub(super) struct Selection {
     /// The runs that were known to have taken up any of the files, before this one was put on record.
     known: HashSet<String>,
     inputs: Vec<InputIdentity>,
-    loads: &'static str,
+    kind: Use,
 }
 
 /// How often the records are read again because runs that they call unfinished have ended meanwhile.
@@ -84,17 +85,23 @@ pub(super) fn check(options: &LoadOptions) -> Result<()> {
 }
 
 /// What kind of thing a mode does with a file: a file that was inserted and then deleted has had two of them.
-fn kind(operation: &str) -> &'static str {
-    match operation {
-        "delete" => "delete",
-        "update" => "update",
-        "statement" => "statement",
-        _ => "load",
-    }
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Load,
+    Update,
+    Delete,
+    Statement,
 }
 
-fn mode(mode: Mode) -> &'static str {
-    kind(mode.name())
+impl Use {
+    fn of(operation: OperationKind) -> Self {
+        match operation {
+            OperationKind::Insert | OperationKind::Upsert | OperationKind::Ignore => Self::Load,
+            OperationKind::Update => Self::Update,
+            OperationKind::Delete => Self::Delete,
+            OperationKind::Statement => Self::Statement,
+        }
+    }
 }
 
 async fn records(target: &dyn Target, inputs: &[InputIdentity]) -> Result<Vec<InputRecord>> {
@@ -130,31 +137,13 @@ async fn select(
         notes: Vec::new(),
         known: HashSet::new(),
         inputs,
-        loads: mode(options.mode),
+        kind: Use::of(options.mode.kind()),
     };
     let Some(table) = target.table(&options.table).await? else {
         // Nothing is there of what was loaded into a table of this name.
         return Ok((files, selection));
     };
-    let name = table.name.to_string();
-    let mut readings = 0;
-    let (records, unfinished) = loop {
-        readings += 1;
-        let records: Vec<_> = records(target, &selection.inputs)
-            .await?
-            .into_iter()
-            .filter(|record| kind(&record.detail.operation) == selection.loads)
-            .map(|record| (Into::of(&record, &name, &table.identity.object), record))
-            .filter(|(into, _)| *into != Into::Another)
-            .collect();
-        match unfinished(target, &records, &selection.inputs).await? {
-            Unfinished::None => break (records, None),
-            Unfinished::Run(run) => break (records, Some(*run)),
-            // Its files are loaded by now, or free again: what was read says neither.
-            Unfinished::Ended(_) if readings < READINGS_MAX => {}
-            Unfinished::Ended(record) => return Err(not_on_record(&record)),
-        }
-    };
+    let (records, unfinished) = on_record(target, &table, &selection).await?;
     selection
         .known
         .extend(records.iter().map(|(_, record)| record.run_id.clone()));
@@ -176,34 +165,9 @@ async fn select(
     let emptied = emptied(target, finished.iter().map(|(_, record)| record)).await?;
     let mut new = Vec::new();
     for (file, input) in files.iter().zip(&selection.inputs) {
-        let of = |(into, record): &&(Into, InputRecord)| {
-            (*into, InputMatch::of(&record.detail.input, input), record.clone())
-        };
-        let found: Vec<_> = finished.iter().map(of).collect();
-        let is_same = |input_match: &InputMatch| matches!(input_match, InputMatch::Same | InputMatch::Moved);
-        let of_run = |record: &InputRecord| emptied.iter().find(|emptied| emptied.run_id == record.run_id);
-        let loaded = || {
-            let loaded = found.iter();
-            loaded.filter(|(into, input_match, _)| *into == Into::Object && is_same(input_match))
-        };
-        if loaded().any(|(.., record)| of_run(record).is_none()) {
-            continue;
+        if is_new(&table, (file, input), &finished, &emptied, &mut selection.notes)? {
+            new.push(file.clone());
         }
-        if let Some(emptied) = loaded().find_map(|(.., record)| of_run(record)) {
-            return Err(was_emptied(file, emptied));
-        }
-        for (into, input_match, record) in &found {
-            match input_match {
-                InputMatch::Same | InputMatch::Moved => return Err(another_table(&name, input, record)),
-                InputMatch::Changed(change) => return Err(has_changed(change, *into, record)),
-                InputMatch::Copy => selection.notes.push(format!(
-                    "{} holds the same as {}, which run {} has loaded; it is loaded as a file of its own",
-                    file.shown, record.detail.input.path, record.run_id
-                )),
-                InputMatch::Retargeted(_) | InputMatch::Other => {}
-            }
-        }
-        new.push(file.clone());
     }
     let left_out = files.len() - new.len();
     if left_out > 0 {
@@ -219,6 +183,73 @@ async fn select(
         }
         false => Ok((new, selection)),
     }
+}
+
+/// What the ledger has of the files and of this table, and the run that is to go on first.
+async fn on_record(
+    target: &dyn Target,
+    table: &Table,
+    selection: &Selection,
+) -> Result<(Vec<(Into, InputRecord)>, Option<RunRecord>)> {
+    let name = table.name.to_string();
+    let mut readings = 0;
+    loop {
+        readings += 1;
+        let records: Vec<_> = records(target, &selection.inputs)
+            .await?
+            .into_iter()
+            .filter(|record| Use::of(record.detail.operation) == selection.kind)
+            .map(|record| (Into::of(&record, &name, &table.identity.object), record))
+            .filter(|(into, _)| *into != Into::Another)
+            .collect();
+        match unfinished(target, &records, &selection.inputs).await? {
+            Unfinished::None => return Ok((records, None)),
+            Unfinished::Run(run) => return Ok((records, Some(*run))),
+            // Its files are loaded by now, or free again: what was read says neither.
+            Unfinished::Ended(_) if readings < READINGS_MAX => {}
+            Unfinished::Ended(record) => return Err(not_on_record(&record)),
+        }
+    }
+}
+
+/// Whether a file was not loaded yet, by what the ledger has of finished runs.
+fn is_new(
+    table: &Table,
+    (file, input): (&InputFile, &InputIdentity),
+    finished: &[&(Into, InputRecord)],
+    emptied: &[Emptied],
+    notes: &mut Vec<String>,
+) -> Result<bool> {
+    let found = finished
+        .iter()
+        .map(|(into, record)| (*into, InputMatch::of(&record.detail.input, input), record));
+    let found: Vec<_> = found.collect();
+    let is_same = |input_match: &InputMatch| matches!(input_match, InputMatch::Same | InputMatch::Moved);
+    let of_run = |record: &InputRecord| emptied.iter().find(|emptied| emptied.run_id == record.run_id);
+    let loaded = || {
+        let loaded = found.iter();
+        loaded.filter(|(into, input_match, _)| *into == Into::Object && is_same(input_match))
+    };
+    if loaded().any(|(.., record)| of_run(record).is_none()) {
+        return Ok(false);
+    }
+    if let Some(emptied) = loaded().find_map(|(.., record)| of_run(record)) {
+        return Err(was_emptied(file, emptied));
+    }
+    for (into, input_match, record) in &found {
+        match input_match {
+            InputMatch::Same | InputMatch::Moved => {
+                return Err(another_table(&table.name.to_string(), input, record));
+            }
+            InputMatch::Changed(change) => return Err(has_changed(change, *into, record)),
+            InputMatch::Copy => notes.push(format!(
+                "{} holds the same as {}, which run {} has loaded; it is loaded as a file of its own",
+                file.shown, record.detail.input.path, record.run_id
+            )),
+            InputMatch::Retargeted(_) | InputMatch::Other => {}
+        }
+    }
+    Ok(true)
 }
 
 /// Of the runs of `records`, those of whose rows it is not certain that they are there.
@@ -368,7 +399,7 @@ impl Selection {
         let rival = records.into_iter().find(|record| {
             record.run_id != handle.run_id
                 && !self.known.contains(&record.run_id)
-                && kind(&record.detail.operation) == self.loads
+                && Use::of(record.detail.operation) == self.kind
                 && Into::of(record, &name, &plan.table.identity.object) != Into::Another
                 && self
                     .inputs

@@ -19,10 +19,9 @@ use super::{
     identity::Ownership,
     lane::{LaneTask, UnknownCommit, WriteError},
     rejects::{Appended, RejectsFile},
-    run::Progress,
     write::Write,
 };
-use crate::plan::Plan;
+use crate::{plan::Plan, progress::Progress};
 
 /// What the open transaction has done so far: a step a slot, however many writes there were.
 #[derive(Default)]

@@ -245,7 +245,7 @@ impl WriteBuilder {
             if !parts.is_empty() && (!fits || piece.fatal_reject.is_some()) {
                 break;
             }
-            let mut take = match fits {
+            let take = match fits {
                 true => rows,
                 false => rows_left_max.min(bytes_left / row_bytes).max(1).min(rows),
             };
@@ -258,50 +258,7 @@ impl WriteBuilder {
             {
                 slices.push(piece.rows.slice(first.rows.start, take));
             }
-            let origin = Arc::new(piece.origin.clone());
-            while let Some(segment) = piece.segments.front_mut() {
-                let rows = segment.rows.len().min(take);
-                if rows == 0 && !segment.rows.is_empty() {
-                    break;
-                }
-                let last = rows == segment.rows.len();
-                let whole = last && !segment.cut;
-                let rejects = std::mem::take(&mut segment.rejects);
-                let from = segment.from;
-                let done = segment.done + (rejects.len() + rows) as u64;
-                let to = match whole {
-                    true => Position {
-                        block: piece.block + 1,
-                        rows: 0,
-                    },
-                    false => Position {
-                        block: piece.block,
-                        rows: done,
-                    },
-                };
-                parts.push(Part {
-                    slot: segment.slot,
-                    from,
-                    to,
-                    block: piece.block,
-                    done: done - (rejects.len() + rows) as u64,
-                    marks: (piece.start, piece.end),
-                    rejects,
-                    rows: at..at + rows,
-                    origin: origin.clone(),
-                    origin_at: segment.rows.start,
-                });
-                at += rows;
-                take -= rows;
-                if last {
-                    piece.segments.pop_front();
-                } else {
-                    segment.done = done;
-                    segment.from = to;
-                    segment.rows.start += rows;
-                    break;
-                }
-            }
+            at = take_segments(piece, take, at, &mut parts);
             fatal_reject = piece.fatal_reject.clone();
             if !piece.segments.is_empty() {
                 let left = rows_left(piece);
@@ -330,6 +287,55 @@ impl WriteBuilder {
             _room: room,
         }))
     }
+}
+
+/// Takes `rows_max` rows of a piece into parts of a write, whose rows begin at `at`; returns where they end.
+fn take_segments(piece: &mut Piece, rows_max: usize, mut at: usize, parts: &mut Vec<Part>) -> usize {
+    let end = at + rows_max;
+    let origin = Arc::new(piece.origin.clone());
+    while let Some(segment) = piece.segments.front_mut() {
+        let rows = segment.rows.len().min(end - at);
+        if rows == 0 && !segment.rows.is_empty() {
+            break;
+        }
+        let last = rows == segment.rows.len();
+        let whole = last && !segment.cut;
+        let rejects = std::mem::take(&mut segment.rejects);
+        let from = segment.from;
+        let done = segment.done + (rejects.len() + rows) as u64;
+        let to = match whole {
+            true => Position {
+                block: piece.block + 1,
+                rows: 0,
+            },
+            false => Position {
+                block: piece.block,
+                rows: done,
+            },
+        };
+        parts.push(Part {
+            slot: segment.slot,
+            from,
+            to,
+            block: piece.block,
+            done: segment.done,
+            marks: (piece.start, piece.end),
+            rejects,
+            rows: at..at + rows,
+            origin: origin.clone(),
+            origin_at: segment.rows.start,
+        });
+        at += rows;
+        if last {
+            piece.segments.pop_front();
+        } else {
+            segment.done = done;
+            segment.from = to;
+            segment.rows.start += rows;
+            break;
+        }
+    }
+    at
 }
 
 fn rows_left(piece: &Piece) -> usize {

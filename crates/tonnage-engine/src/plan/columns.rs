@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashSet};
 use tonnage_core::{
     error::{Error, Result},
     operation::Operation,
-    source::SourceSchema,
+    source::{SourceColumn, SourceSchema},
     table::{Column, Names, Numbered, Table, columns_hint, find_by_name, nearest},
     types::ColumnType,
 };
@@ -137,6 +137,50 @@ pub(crate) fn match_columns(
     source: &SourceSchema,
     options: &LoadOptions,
 ) -> Result<Vec<WriteColumn>> {
+    check_map(table, source, options)?;
+    let wanted = options.columns.as_ref().map(|names| {
+        let names = names.iter().map(|name| match table.column(name) {
+            Some(column) => Ok(column.name.as_str()),
+            None => Err(missing(table, name)),
+        });
+        names.collect::<Result<Vec<_>>>()
+    });
+    let wanted = wanted.transpose()?;
+    let has_names = (source.named || !options.map.is_empty()) && !replaces_header(source, options);
+    let pairs = match has_names {
+        true => pairs_by_name(table, source, options, wanted.as_deref())?,
+        false => pairs_by_position(table, source, wanted.as_deref())?,
+    };
+    let mut columns = Vec::with_capacity(pairs.len());
+    for (index, at) in pairs {
+        let (from, to) = (&source.columns[index], &table.columns[at]);
+        if let Some(other) = columns.iter().find(|c: &&WriteColumn| c.target == at) {
+            return Err(Error::config(format!(
+                "columns '{}' and '{}' of {} both go to column '{}'",
+                other.source_name, from.name, source.shown, to.name
+            ))
+            .hint("--map sends one of them to another column"));
+        }
+        columns.push(WriteColumn {
+            source: index,
+            source_name: from.name.clone(),
+            target: at,
+            name: to.name.clone(),
+            ty: column_type(table, to, from, source)?,
+        });
+    }
+    if columns.is_empty() {
+        return Err(Error::schema(format!(
+            "no column of {} goes to table {}",
+            source.shown, table.name
+        )));
+    }
+    check_types(table, options)?;
+    Ok(columns)
+}
+
+/// Refuses a `--map` from a column that the source lacks, or to one that the table lacks.
+fn check_map(table: &Table, source: &SourceSchema, options: &LoadOptions) -> Result<()> {
     for (from, to) in &options.map {
         if table.column(to).is_none() {
             return Err(missing(table, to).at(format!("--map {from}={to}")));
@@ -149,92 +193,72 @@ pub(crate) fn match_columns(
             .hint(columns_hint(from, source.columns.iter().map(|c| c.name.as_str()))));
         }
     }
-    let wanted = match &options.columns {
-        Some(names) => Some(
-            names
-                .iter()
-                .map(|name| {
-                    table
-                        .column(name)
-                        .map(|c| c.name.clone())
-                        .ok_or_else(|| missing(table, name))
-                })
-                .collect::<Result<Vec<_>>>()?,
-        ),
-        None => None,
+    Ok(())
+}
+
+/// The places of columns in the source and in the table, of those that have one name.
+fn pairs_by_name(
+    table: &Table,
+    source: &SourceSchema,
+    options: &LoadOptions,
+    wanted: Option<&[&str]>,
+) -> Result<Vec<(usize, usize)>> {
+    // Tables have thousands of columns.
+    let names = Names::of(table.columns.iter().map(|c| c.name.as_str()));
+    let used = used_columns(&options.add)?;
+    let mut pairs = Vec::new();
+    for (index, column) in source.columns.iter().enumerate() {
+        let mapped = mapped(source, options, &column.name);
+        match (names.find(&mapped), wanted) {
+            (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name.as_str()) => {}
+            (None, Some(_)) => {}
+            (Some(at), _) => pairs.push((index, at)),
+            // Its values are in a column that was made of them.
+            (None, None) if find_by_name(&used, &column.name, |name| name).is_some() => {}
+            (None, None) => return Err(unknown_source_column(table, source, options, &mapped)),
+        }
+    }
+    let is_filled = |name: &&&str| pairs.iter().any(|(_, at)| table.columns[*at].name == **name);
+    match wanted.into_iter().flatten().find(|name| !is_filled(name)) {
+        None => Ok(pairs),
+        Some(name) => Err(Error::schema(format!(
+            "{} has no column '{name}', which --columns names",
+            source.shown
+        ))
+        .hint("--map fills it from a column of another name; without it in --columns it takes its default")),
+    }
+}
+
+/// The places of columns in the source and in the table: each field goes to the next column that takes one.
+fn pairs_by_position(
+    table: &Table,
+    source: &SourceSchema,
+    wanted: Option<&[&str]>,
+) -> Result<Vec<(usize, usize)>> {
+    let place = |name: &&str| table.columns.iter().position(|c| c.name == *name);
+    let takes_values = |at: &usize| {
+        let column = &table.columns[*at];
+        !column.generated && column.numbered != Some(Numbered::Always)
     };
-    let mut columns = Vec::new();
-    if (source.named || !options.map.is_empty()) && !replaces_header(source, options) {
-        // Tables have thousands of columns.
-        let names = Names::of(table.columns.iter().map(|c| c.name.as_str()));
-        let used = used_columns(&options.add)?;
-        for (index, column) in source.columns.iter().enumerate() {
-            let mapped = mapped(source, options, &column.name);
-            match (names.find(&mapped), &wanted) {
-                (Some(at), Some(wanted)) if !wanted.contains(&table.columns[at].name) => {}
-                (None, Some(_)) => {}
-                (Some(at), _) => columns.push((index, at)),
-                // Its values are in a column that was made of them.
-                (None, None) if find_by_name(&used, &column.name, |name| name).is_some() => {}
-                (None, None) => return Err(unknown_source_column(table, source, options, &mapped)),
-            }
-        }
-        for name in wanted.iter().flatten() {
-            if !columns.iter().any(|(_, at)| table.columns[*at].name == *name) {
-                return Err(Error::schema(format!(
-                    "{} has no column '{name}', which --columns names",
-                    source.shown
-                ))
-                .hint("--map fills it from a column of another name; without it in --columns it takes its default"));
-            }
-        }
-    } else {
-        let targets: Vec<usize> = match &wanted {
-            Some(names) => names
-                .iter()
-                .filter_map(|n| table.columns.iter().position(|c| c.name == *n))
-                .collect(),
-            None => (0..table.columns.len())
-                .filter(|at| !table.columns[*at].generated)
-                .filter(|at| table.columns[*at].numbered != Some(Numbered::Always))
-                .collect(),
-        };
-        if targets.len() != source.columns.len() {
-            return Err(Error::schema(format!(
-                "{} has {} fields a row, {} has {} columns to fill",
-                source.shown,
-                source.columns.len(),
-                table.name,
-                targets.len()
-            ))
-            .hint("name the table columns of the fields, in order: --columns a,b,c"));
-        }
-        columns.extend(targets.into_iter().enumerate());
-    }
-    let mut plan = Vec::with_capacity(columns.len());
-    for (index, at) in columns {
-        let (from, to) = (&source.columns[index], &table.columns[at]);
-        if let Some(other) = plan.iter().find(|c: &&WriteColumn| c.target == at) {
-            return Err(Error::config(format!(
-                "columns '{}' and '{}' of {} both go to column '{}'",
-                other.source_name, from.name, source.shown, to.name
-            ))
-            .hint("--map sends one of them to another column"));
-        }
-        plan.push(WriteColumn {
-            source: index,
-            source_name: from.name.clone(),
-            target: at,
-            name: to.name.clone(),
-            ty: column_type(table, to, from.suggested, source.text)?,
-        });
-    }
-    if plan.is_empty() {
+    let places: Vec<usize> = match wanted {
+        Some(names) => names.iter().filter_map(place).collect(),
+        None => (0..table.columns.len()).filter(takes_values).collect(),
+    };
+    if places.len() != source.columns.len() {
         return Err(Error::schema(format!(
-            "no column of {} goes to table {}",
-            source.shown, table.name
-        )));
+            "{} has {} fields a row, {} has {} columns to fill",
+            source.shown,
+            source.columns.len(),
+            table.name,
+            places.len()
+        ))
+        .hint("name the table columns of the fields, in order: --columns a,b,c"));
     }
+    Ok(places.into_iter().enumerate().collect())
+}
+
+/// Refuses a `--type` that is not that of the column.
+fn check_types(table: &Table, options: &LoadOptions) -> Result<()> {
     for (name, ty) in &options.types {
         let column = table.column(name).ok_or_else(|| missing(table, name))?;
         if column.ty != Some(*ty) && column.ty != Some(ColumnType::Any) {
@@ -245,7 +269,7 @@ pub(crate) fn match_columns(
             .hint("--type is for tables that --create makes; a column's own type decides how text is read"));
         }
     }
-    Ok(plan)
+    Ok(())
 }
 
 /// Whether `--columns` renames the columns of a file: as many as its header does, some that are not there and the
@@ -268,11 +292,12 @@ pub(crate) fn replaces_header(source: &SourceSchema, options: &LoadOptions) -> b
             .all(|(at, place)| place.is_none_or(|place| place == at))
 }
 
+/// The type of the values that a column is given from a column of the source.
 pub(super) fn column_type(
     table: &Table,
     column: &Column,
-    suggested: Option<ColumnType>,
-    text: bool,
+    from: &SourceColumn,
+    source: &SourceSchema,
 ) -> Result<ColumnType> {
     if column.generated {
         return Err(Error::schema(format!(
@@ -282,8 +307,8 @@ pub(super) fn column_type(
         .hint("leave it out: --columns names the columns to load"));
     }
     match column.ty {
-        Some(ColumnType::Any) if text => Ok(ColumnType::TEXT),
-        Some(ColumnType::Any) => suggested.ok_or_else(|| {
+        Some(ColumnType::Any) if source.text => Ok(ColumnType::TEXT),
+        Some(ColumnType::Any) => from.suggested.ok_or_else(|| {
             Error::schema(format!(
                 "column '{}': the source's type cannot be carried",
                 column.name

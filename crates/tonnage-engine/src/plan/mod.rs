@@ -35,9 +35,10 @@ use self::{
     slots::Slots, sort::Sorted,
 };
 pub use self::{
-    options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Sort},
+    options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
     show::Bytes,
 };
+pub use tonnage_core::slot::{SlotBy, Sort};
 
 /// Rows of a block at most. Blocks are the unit of reading and of the ledger's marks.
 pub const BLOCK_ROWS: usize = 65_536;
@@ -57,31 +58,6 @@ const WRITES_A_SECOND: u64 = 5;
 pub const ATTEMPTS_MAX: u32 = 8;
 /// How long after the first attempt at a write another one may begin.
 pub const ATTEMPTS_TIME_MAX: Duration = Duration::from_secs(300);
-
-/// How rows are dealt to slots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SlotBy {
-    /// A block's rows to slot `block % slots`: rows are independent.
-    Block,
-    /// By the hash of the key: rows of one key keep their order.
-    Key,
-    /// By the shard that they belong to: see [`Plan::routing`].
-    Shard,
-    /// All to one: keys whose equality only the server knows keep their order.
-    One,
-}
-
-impl SlotBy {
-    /// Its name in the plan and in the ledger.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Key => "key",
-            Self::Shard => "shard",
-            Self::One => "one",
-        }
-    }
-}
 
 /// The resolved decision.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@ use tonnage_core::{
     error::{Error, Result},
     operation::{Durability, Method, Mode, Operation, Support},
     source::SourceSchema,
-    table::{Loss, Table},
+    table::{Key, Loss, Table},
     target::{Capabilities, WriteColumn},
 };
 
@@ -25,53 +25,9 @@ pub(super) fn operation(
         }
         return Ok(Operation::Insert);
     }
-    let key = if options.key.is_empty() {
-        let Some(primary) = table.primary_key() else {
-            let error = Error::schema(format!(
-                "table {} has no primary key to recognise rows by",
-                table.name
-            ));
-            return Err(match unique_keys(table) {
-                Some(keys) => error.hint(format!("--key names a unique key: {keys}")),
-                None if options.create != Create::No => {
-                    error.hint("--key names the columns of the primary key that --create makes")
-                }
-                None => error.hint(format!(
-                    "{} needs a primary key or a unique constraint: add one to the table",
-                    options.mode.phrase()
-                )),
-            });
-        };
-        primary.columns.clone()
-    } else {
-        let asked = options
-            .key
-            .iter()
-            .map(|name| {
-                table
-                    .column(name)
-                    .map(|c| c.name.clone())
-                    .ok_or_else(|| missing(table, name))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let same = |key: &[String]| key.len() == asked.len() && key.iter().all(|c| asked.contains(c));
-        match table.keys.iter().find(|k| same(&k.columns)) {
-            Some(key) => key.columns.clone(),
-            None => {
-                let error = Error::schema(format!(
-                    "table {} has no unique key on ({})",
-                    table.name,
-                    asked.join(", ")
-                ));
-                return Err(match unique_keys(table) {
-                    Some(keys) => error.hint(format!("its unique keys are {keys}")),
-                    None => error.hint(format!(
-                        "{} needs a primary key or a unique constraint: add one to the table",
-                        options.mode.phrase()
-                    )),
-                });
-            }
-        }
+    let key = match options.key.is_empty() {
+        true => primary_key(table, options)?,
+        false => unique_key(table, options)?,
     };
     if let Some(absent) = key.iter().find(|k| !columns.iter().any(|c| c.name == **k)) {
         return Err(
@@ -92,6 +48,57 @@ pub(super) fn operation(
         Mode::Update => Ok(Operation::Update { key }),
         Mode::Delete => Ok(Operation::Delete { key }),
     }
+}
+
+/// The key that rows are recognised by where none is named.
+fn primary_key(table: &Table, options: &LoadOptions) -> Result<Vec<String>> {
+    if let Some(primary) = table.primary_key() {
+        return Ok(primary.columns.clone());
+    }
+    let hint = match unique_keys(table) {
+        Some(keys) => format!("--key names a unique key: {keys}"),
+        None if options.create != Create::No => {
+            "--key names the columns of the primary key that --create makes".to_owned()
+        }
+        None => needs_key(options),
+    };
+    Err(Error::schema(format!(
+        "table {} has no primary key to recognise rows by",
+        table.name
+    ))
+    .hint(hint))
+}
+
+/// The unique key of the columns that `--key` names, in whatever order it names them.
+fn unique_key(table: &Table, options: &LoadOptions) -> Result<Vec<String>> {
+    let asked = options.key.iter().map(|name| match table.column(name) {
+        Some(column) => Ok(&column.name),
+        None => Err(missing(table, name)),
+    });
+    let asked = asked.collect::<Result<Vec<_>>>()?;
+    let is_asked =
+        |key: &&Key| key.columns.len() == asked.len() && key.columns.iter().all(|c| asked.contains(&c));
+    if let Some(key) = table.keys.iter().find(is_asked) {
+        return Ok(key.columns.clone());
+    }
+    let names: Vec<_> = asked.iter().map(|name| name.as_str()).collect();
+    let hint = match unique_keys(table) {
+        Some(keys) => format!("its unique keys are {keys}"),
+        None => needs_key(options),
+    };
+    Err(Error::schema(format!(
+        "table {} has no unique key on ({})",
+        table.name,
+        names.join(", ")
+    ))
+    .hint(hint))
+}
+
+fn needs_key(options: &LoadOptions) -> String {
+    format!(
+        "{} needs a primary key or a unique constraint: add one to the table",
+        options.mode.phrase()
+    )
 }
 
 fn unique_keys(table: &Table) -> Option<String> {

@@ -11,7 +11,7 @@ use tonnage_core::{
 };
 use tonnage_formats::sources::Scan;
 
-use super::REJECTS_MAX;
+use super::{REJECTS_MAX, Sort};
 
 /// What a user asked for; everything `None` is decided by the plan.
 #[derive(Debug, Clone)]
@@ -190,28 +190,6 @@ impl LoadOptions {
             normalize_names: false,
             ledger: LedgerPlace::Target,
             timezone: None,
-        }
-    }
-}
-
-/// The order of a slot's rows within a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    /// As in the source.
-    None,
-    /// By primary key: a tree index is filled page by page.
-    Block,
-    /// The whole source by primary key before the first row is written, on disk where memory does not do.
-    Full,
-}
-
-impl Sort {
-    /// Its name on the command line and in the ledger.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Block => "block",
-            Self::Full => "full",
         }
     }
 }

@@ -95,6 +95,12 @@ pub(super) fn match_parameters(
             ty: parameter_type(parameters, target, column, source, options)?,
         });
     }
+    check_types(parameters, options)?;
+    Ok(columns)
+}
+
+/// Refuses a `--type` that is not that of the parameter.
+fn check_types(parameters: &Table, options: &LoadOptions) -> Result<()> {
     for (name, ty) in &options.types {
         let parameter = parameters
             .column(name)
@@ -107,7 +113,7 @@ pub(super) fn match_parameters(
             .hint("leave --type out, or cast the parameter in the statement"));
         }
     }
-    Ok(columns)
+    Ok(())
 }
 
 /// Where the database has no type for a parameter, the one that was asked for, else the source's own; of text files
@@ -137,7 +143,7 @@ fn parameter_type(
     match (asked, from.suggested) {
         (Some((_, ty)), _) => Ok(*ty),
         (None, Some(suggested)) if source.text => Ok(suggested),
-        (None, suggested) => column_type(parameters, parameter, suggested, source.text),
+        (None, _) => column_type(parameters, parameter, from, source),
     }
 }
 

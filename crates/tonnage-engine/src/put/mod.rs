@@ -372,3 +372,10 @@ impl Calls {
         }
     }
 }
+
+impl Connected {
+    /// Many streams of entries into `table`, several of them read at once. See [`put`](crate::put).
+    pub fn bulk_put(&self, table: impl Into<String>) -> BulkPut {
+        BulkPut::new(self.clone(), table)
+    }
+}

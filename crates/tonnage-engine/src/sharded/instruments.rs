@@ -9,7 +9,7 @@ use tonnage_core::{
     error::{Error, Result},
     instruments::{
         Address, Cause, Copied, Disk, Instruments, Keys, LogMark, Making, Measured, Records, ScratchPlace,
-        Servers, TableForm, Work, no_way_to, not_by_tcp,
+        Servers, TableForm, Triggers, Work, no_way_to, not_by_tcp,
     },
     operation::{Method, Mode},
     table::{Table, TableName},
@@ -112,7 +112,7 @@ impl Instruments for ShardedTarget {
         Ok(Work::untold("several databases do not tell it together"))
     }
 
-    async fn copy(&self, table: &Table, _: &str, _: bool) -> Result<Copied> {
+    async fn copy(&self, table: &Table, _: &str, _: Triggers) -> Result<Copied> {
         Err(Error::config(format!(
             "{} lies in several databases, each of which writes its rows by itself",
             table.name

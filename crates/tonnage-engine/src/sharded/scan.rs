@@ -174,7 +174,44 @@ pub(super) async fn scan(target: &ShardedTarget, request: &ScanRequest) -> Resul
         member.scan(&request).await
     };
     let snapshots = target.all(scan).await?;
-    let mut all = Vec::with_capacity(members);
+    let United {
+        mut snapshot,
+        members: lent,
+        splits,
+    } = unite(target, snapshots)?;
+    let readers = match request.limit {
+        Some(_) => 1,
+        None => request.readers.min(splits.len()).max(1),
+    };
+    snapshot.splits = splits.len();
+    snapshot.notes.push(format!(
+        "rows of the {members} databases are not of one moment: {CONSISTENCY}"
+    ));
+    let (members, splits) = (Arc::new(lent), Arc::new(splits));
+    snapshot.readers = (0..readers)
+        .map(|_| {
+            Box::new(MembersReader {
+                members: members.clone(),
+                splits: splits.clone(),
+                at: None,
+                left: request.limit,
+            }) as Box<dyn Reader>
+        })
+        .collect();
+    Ok(snapshot)
+}
+
+/// The snapshots of all members as one.
+struct United {
+    /// What they have in common, without readers and splits.
+    snapshot: Snapshot,
+    members: Vec<Lent>,
+    /// The member of each split, and which of its own it is; members take turns.
+    splits: Vec<(usize, usize)>,
+}
+
+fn unite(target: &ShardedTarget, snapshots: Vec<Snapshot>) -> Result<United> {
+    let mut members = Vec::with_capacity(snapshots.len());
     let mut splits = Vec::new();
     let mut united: Option<Snapshot> = None;
     for (at, snapshot) in snapshots.into_iter().enumerate() {
@@ -187,7 +224,7 @@ pub(super) async fn scan(target: &ShardedTarget, request: &ScanRequest) -> Resul
             notes,
             ..
         } = snapshot;
-        all.push(Lent {
+        members.push(Lent {
             name: target.names[at].clone(),
             state: Mutex::new(LentState {
                 idle: readers,
@@ -220,35 +257,14 @@ pub(super) async fn scan(target: &ShardedTarget, request: &ScanRequest) -> Resul
             .extend(news(&known.settings_changed, settings_changed));
         known.notes.extend(news(&known.notes, notes));
     }
-    let Some(mut united) = united else {
-        return Err(Error::bug("a sharded target without members"));
-    };
     // By their numbers, so that members take turns.
     splits.sort_unstable();
-    let splits: Vec<_> = splits
-        .into_iter()
-        .map(|(split, member)| (member, split))
-        .collect();
-    let readers = match request.limit {
-        Some(_) => 1,
-        None => request.readers.min(splits.len()).max(1),
-    };
-    united.splits = splits.len();
-    united.notes.push(format!(
-        "rows of the {members} databases are not of one moment: {CONSISTENCY}"
-    ));
-    let (members, splits) = (Arc::new(all), Arc::new(splits));
-    united.readers = (0..readers)
-        .map(|_| {
-            Box::new(MembersReader {
-                members: members.clone(),
-                splits: splits.clone(),
-                at: None,
-                left: request.limit,
-            }) as Box<dyn Reader>
-        })
-        .collect();
-    Ok(united)
+    let splits = splits.into_iter().map(|(split, member)| (member, split));
+    Ok(United {
+        snapshot: united.ok_or_else(|| Error::bug("a sharded target without members"))?,
+        members,
+        splits: splits.collect(),
+    })
 }
 
 #[cfg(test)]

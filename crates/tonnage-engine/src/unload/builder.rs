@@ -11,7 +11,7 @@ use tonnage_formats::{sinks::Output, sources::Format};
 
 use crate::{
     connected::Connected,
-    load::Progress,
+    progress::Progress,
     unload::{Batches, UnloadOptions, UnloadReport, unload},
 };
 
@@ -141,5 +141,17 @@ impl Unload {
         self.described()?;
         let snapshot = self.database.target.scan(&self.options.request()?).await?;
         Ok(Batches::of(snapshot, Stop::default()))
+    }
+}
+
+impl Connected {
+    /// An unload of a table or view: `t`, `schema.t`, `"odd.name"`.
+    pub fn unload(&self, table: impl Into<String>) -> Unload {
+        Unload::table(self.clone(), table.into())
+    }
+
+    /// An unload of the rows of a query, in the database's own SQL.
+    pub fn unload_query(&self, query: impl Into<String>) -> Unload {
+        Unload::query(self.clone(), query.into())
     }
 }

@@ -40,7 +40,7 @@ pub use self::{
     plan::{UnloadPlan, plan},
     stream::Batches,
 };
-use crate::load::Progress;
+use crate::progress::Progress;
 
 /// The bounds of a batch unless others are asked for: large enough that a batch costs next to nothing, small enough that
 /// those that wait take some tens of megabytes.
@@ -291,25 +291,10 @@ async fn run(
     });
     // All of them are waited for, so that none is left writing when this ends.
     let ended = futures::future::join_all(writers.collect::<Result<Vec<_>>>()?).await;
-    let mut written = Vec::with_capacity(ended.len());
-    let mut first_error: Option<Error> = None;
-    for writer in ended {
-        match writer.unwrap_or_else(|_| Err(Error::bug("a writing thread ended before its work was done"))) {
-            Ok(filled) => written.push(filled),
-            // What the others report is that one of them has failed.
-            Err(error)
-                if first_error
-                    .as_ref()
-                    .is_none_or(|known| known.kind() == ErrorKind::Cancelled) =>
-            {
-                first_error = Some(error);
-            }
-            Err(_) => {}
-        }
-    }
-    if let Some(error) = first_error {
-        return Err(error);
-    }
+    let ended = ended.into_iter().map(|writer| {
+        writer.unwrap_or_else(|_| Err(Error::bug("a writing thread ended before its work was done")))
+    });
+    let written = all_or_first_error(ended)?;
     let closed = written.iter().any(|filled| filled.sink.is_closed());
     if !closed {
         splits.check_complete()?;
@@ -343,6 +328,29 @@ async fn run(
         peak_memory_bytes: peak_memory_bytes(),
     };
     Ok((report, paths))
+}
+
+/// What all writers have written, or the error of the first that failed: what the others report is that one of them has.
+fn all_or_first_error(ended: impl Iterator<Item = Result<Filled>>) -> Result<Vec<Filled>> {
+    let mut written = Vec::new();
+    let mut first_error: Option<Error> = None;
+    for writer in ended {
+        match writer {
+            Ok(filled) => written.push(filled),
+            Err(error)
+                if first_error
+                    .as_ref()
+                    .is_none_or(|known| known.kind() == ErrorKind::Cancelled) =>
+            {
+                first_error = Some(error);
+            }
+            Err(_) => {}
+        }
+    }
+    match first_error {
+        Some(error) => Err(error),
+        None => Ok(written),
+    }
 }
 
 /// Finishes every file, now that all are written.

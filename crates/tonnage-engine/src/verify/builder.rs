@@ -146,3 +146,11 @@ impl Verify {
         .await
     }
 }
+
+impl Connected {
+    /// A comparison of a table with files or another table: `db.verify("orders").files("orders.csv").run()`. See
+    /// [`verify`](crate::verify).
+    pub fn verify(&self, table: impl Into<String>) -> Verify {
+        Verify::new(self.clone(), table.into())
+    }
+}

@@ -5,6 +5,7 @@ use tonnage_core::{
     error::Result,
     ledger::RunHandle,
     slot::{Advance, Counts},
+    table::Table,
 };
 use tonnage_sql::ledger::{Tables, with_claimed};
 
@@ -50,16 +51,16 @@ pub(crate) fn opened(process: i32) -> String {
 }
 
 impl Mover {
-    /// Of a run into a table that a crash empties (`has_witness`) only where that has not happened: none comes while
-    /// `client` is connected.
+    /// Of a run into a table that a crash empties only where that has not happened: none comes while `client` is
+    /// connected.
     pub async fn prepare(
         client: &Client,
         handle: &RunHandle,
         asked: Option<&str>,
-        has_witness: bool,
+        table: &Table,
     ) -> Result<Self> {
         let tables = existing(client, asked).await?;
-        if has_witness {
+        if table.is_emptied_by_crash() {
             crash_marker::check(client, &tables, &handle.run_id).await?;
         }
         let Tables { slots, .. } = tables;

@@ -175,42 +175,10 @@ async fn read(
     if described.row_security {
         return Ok(Err("it has row security".to_owned()));
     }
-    let strategy = client.query_one(STRATEGY, &[&described.oid]).await;
-    let strategy = strategy.map_err(errors::statement)?;
-    let (kind, numbers): (String, Vec<i16>) = (get(&strategy, 0)?, get(&strategy, 1)?);
-    let (plain, collations): (Option<bool>, Vec<u32>) = (get(&strategy, 2)?, get(&strategy, 3)?);
-    let names = "SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum = $2";
-    let mut columns = Vec::new();
-    for number in numbers {
-        let found = client.query_opt(names, &[&described.oid, &number]).await;
-        match found.map_err(errors::statement)? {
-            Some(row) if number > 0 => columns.push(get::<String>(&row, 0)?),
-            _ => return Ok(Err("it is partitioned by an expression".to_owned())),
-        }
-    }
-    if plain != Some(true) {
-        return Ok(Err("it is partitioned by an operator class of its own".to_owned()));
-    }
-    let mut types = Vec::new();
-    for (name, collation) in columns.iter().zip(collations) {
-        let at = table.columns.iter().position(|c| c.name == *name);
-        let known = at.and_then(|at| Some((&table.columns[at], described.columns.get(at)?)));
-        let text = |ty: &ColumnType| matches!(ty, ColumnType::Text { .. });
-        let ty = known
-            .filter(|(column, server)| column.equality == Equality::Provable && server.cast.is_none())
-            .and_then(|(column, _)| column.ty)
-            .filter(hash::hashes)
-            .filter(|ty| kind != "r" || !text(ty) || BYTE_ORDER.contains(&collation));
-        match ty {
-            Some(ty) => types.push(ty),
-            None => {
-                return Ok(Err(format!(
-                    "only the server knows where values of {name} belong"
-                )));
-            }
-        }
-    }
-
+    let (columns, types) = match key(client, described).await? {
+        Ok(key) => key,
+        Err(why) => return Ok(Err(why)),
+    };
     // Partitions that come or go while they are read are found to have changed by who writes to them.
     let tree = client.query_one(TREE, &[&described.oid]).await;
     let tree = get(&tree.map_err(errors::statement)?, 0)?;
@@ -250,6 +218,50 @@ async fn read(
         return Ok(Err("it has no partitions".to_owned()));
     }
     build(table.name.clone(), tree, columns, types, partitions)
+}
+
+/// The columns that decide where a row belongs, and their types; or why the client cannot decide it.
+async fn key(
+    client: &impl GenericClient,
+    described: &catalog::Described,
+) -> Result<std::result::Result<(Vec<String>, Vec<ColumnType>), String>> {
+    let table = &described.table;
+    let strategy = client.query_one(STRATEGY, &[&described.oid]).await;
+    let strategy = strategy.map_err(errors::statement)?;
+    let (kind, numbers): (String, Vec<i16>) = (get(&strategy, 0)?, get(&strategy, 1)?);
+    let (plain, collations): (Option<bool>, Vec<u32>) = (get(&strategy, 2)?, get(&strategy, 3)?);
+    let names = "SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = $1 AND attnum = $2";
+    let mut columns = Vec::new();
+    for number in numbers {
+        let found = client.query_opt(names, &[&described.oid, &number]).await;
+        match found.map_err(errors::statement)? {
+            Some(row) if number > 0 => columns.push(get::<String>(&row, 0)?),
+            _ => return Ok(Err("it is partitioned by an expression".to_owned())),
+        }
+    }
+    if plain != Some(true) {
+        return Ok(Err("it is partitioned by an operator class of its own".to_owned()));
+    }
+    let mut types = Vec::new();
+    for (name, collation) in columns.iter().zip(collations) {
+        let at = table.columns.iter().position(|c| c.name == *name);
+        let known = at.and_then(|at| Some((&table.columns[at], described.columns.get(at)?)));
+        let text = |ty: &ColumnType| matches!(ty, ColumnType::Text { .. });
+        let ty = known
+            .filter(|(column, server)| column.equality == Equality::Provable && server.cast.is_none())
+            .and_then(|(column, _)| column.ty)
+            .filter(hash::hashes)
+            .filter(|ty| kind != "r" || !text(ty) || BYTE_ORDER.contains(&collation));
+        match ty {
+            Some(ty) => types.push(ty),
+            None => {
+                return Ok(Err(format!(
+                    "only the server knows where values of {name} belong"
+                )));
+            }
+        }
+    }
+    Ok(Ok((columns, types)))
 }
 
 fn build(

@@ -13,7 +13,7 @@ use tonnage_core::{
 use super::{PostgresWriter, ROLLBACK_TO, SAVEPOINT, SAVEPOINT_AGAIN, Sent, State, feed, refusal::Refusal};
 use crate::{
     each::{Each, Found},
-    encode::{EncodedColumn, Encoder},
+    encode::{EncodedColumn, Encoder, Numbering},
     errors,
 };
 
@@ -129,7 +129,7 @@ type Encoded = Encodable<Vec<u8>, crate::encode::ColumnFault>;
 /// The rows that can be sent, as one COPY.
 fn encode(columns: &[EncodedColumn], rows: &RecordBatch) -> Result<Encoded> {
     encodable(rows, |rows| {
-        let mut encoder = Encoder::new(rows, columns, true)?;
+        let mut encoder = Encoder::new(rows, columns, Numbering::Last)?;
         Ok(encoder.copy_chunk(0..rows.num_rows()))
     })
 }

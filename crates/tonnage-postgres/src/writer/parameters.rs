@@ -5,14 +5,14 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 use tonnage_core::error::Result;
 
-use crate::encode::{ColumnFault, EncodedColumn, Encoder};
+use crate::encode::{ColumnFault, EncodedColumn, Encoder, Numbering};
 
 /// One array a column; the first row that the server has no value for is a fault.
 pub fn arrays(
     rows: &RecordBatch,
     columns: &[EncodedColumn],
 ) -> Result<std::result::Result<Vec<EncodedField>, ColumnFault>> {
-    let mut encoder = Encoder::new(rows, columns, false)?;
+    let mut encoder = Encoder::new(rows, columns, Numbering::None)?;
     let mut parameters = Vec::with_capacity(columns.len());
     let mut fault: Option<ColumnFault> = None;
     for (index, column) in columns.iter().enumerate() {

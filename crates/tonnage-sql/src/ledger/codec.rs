@@ -4,7 +4,7 @@ use std::fmt;
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    ledger::{RunDetail, RunQuery, RunRecord, inputs::InputRecord, unreadable},
+    ledger::{RunDetail, RunQuery, RunRecord, RunStatus, inputs::InputRecord, unreadable},
     slot::{BlockMark, Counts, Position, SlotState},
 };
 
@@ -58,8 +58,12 @@ impl<'r> Columns<'r> {
         self.integer().map(|number| number as u64)
     }
 
-    pub(super) fn flag(&mut self) -> Result<bool, Malformed> {
-        self.integer().map(|number| number != 0)
+    /// Whether a run has finished, of a condition.
+    pub(super) fn status(&mut self) -> Result<RunStatus, Malformed> {
+        self.integer().map(|number| match number {
+            0 => RunStatus::Unfinished,
+            _ => RunStatus::Finished,
+        })
     }
 
     pub(super) fn text(&mut self) -> Result<&'r str, Malformed> {
@@ -136,8 +140,8 @@ pub(super) fn run(row: &[Value], query: &RunQuery) -> Result<Option<RunRecord>> 
         }))
     };
     let read = read(&mut Columns::of(row)).map_err(|cause: Malformed| unreadable(run_id, cause));
-    let is_finished = row.get(4).is_some_and(|finished| *finished != Value::Null);
-    query.readable(read.flatten(), is_finished)
+    let finished = row.get(4).filter(|finished| **finished != Value::Null);
+    query.readable(read.flatten(), RunStatus::of(finished))
 }
 
 /// What is on record of an input, of the run's id, the detail and whether the run has finished; none, with a warning, where
@@ -145,7 +149,7 @@ pub(super) fn run(row: &[Value], query: &RunQuery) -> Result<Option<RunRecord>> 
 pub(super) fn input(row: &[Value]) -> Result<Option<InputRecord>> {
     let read = |columns: &mut Columns<'_>| {
         let (run_id, detail) = (columns.text()?.to_owned(), columns.text()?);
-        Ok(InputRecord::read(run_id, columns.flag()?, detail))
+        Ok(InputRecord::read(run_id, columns.status()?, detail))
     };
     read(&mut Columns::of(row)).map_err(odd(INPUTS))
 }

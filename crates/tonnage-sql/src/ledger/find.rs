@@ -141,7 +141,7 @@ async fn inputs_of_details(
     while let Some(from) = last {
         let (runs, next) = history::page(session, tables, &from).await?;
         for run in runs {
-            found.extend(of_detail(&run.run_id, &run.detail, run.finished, keys)?);
+            found.extend(of_detail(&run.run_id, &run.detail, run.status, keys)?);
         }
         last = next;
     }

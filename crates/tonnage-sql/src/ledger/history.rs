@@ -1,6 +1,9 @@
 //! The rows by which runs are found, and the history of a ledger of an earlier version, which has none.
 
-use tonnage_core::{error::Result, ledger::RunDetail};
+use tonnage_core::{
+    error::Result,
+    ledger::{RunDetail, RunStatus},
+};
 
 use super::{
     Dialect, RUNS, Session, Tables, Value,
@@ -15,7 +18,7 @@ const READ_AT_ONCE: usize = 1_000;
 pub(super) struct Stored {
     pub(super) run_id: String,
     pub(super) detail: RunDetail,
-    pub(super) finished: bool,
+    pub(super) status: RunStatus,
 }
 
 /// Runs behind `last` in the order of their ids, and behind which one others may follow.
@@ -42,7 +45,7 @@ pub(super) async fn page(
             page.push(Stored {
                 run_id: run_id.to_owned(),
                 detail,
-                finished: columns.flag().map_err(odd(RUNS))?,
+                status: columns.status().map_err(odd(RUNS))?,
             });
         }
     }
@@ -57,7 +60,7 @@ pub async fn fill(session: &mut dyn Session, tables: &Tables, inputs: &str) -> R
         for run in runs {
             put(session, tables.dialect, inputs, &run.run_id, &run.detail).await?;
             // Such a run may have put another table in the place of its own, and is known by that one.
-            if run.finished && run.detail.prepared_by.is_some() {
+            if run.status == RunStatus::Finished && run.detail.prepared_by.is_some() {
                 let [identity, id] = tables.dialect.given();
                 let update = format!(
                     "UPDATE {} SET identity = {identity} WHERE run_id = {id}",

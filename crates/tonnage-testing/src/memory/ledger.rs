@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
-        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
+        Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, RunStatus, Setup,
+        Sought,
         inputs::{self, InputRecord},
     },
     preparation::{IndexDefinition, Pending, Preparation, not_empty, shadow},
@@ -152,7 +153,7 @@ impl Ledger for Memory {
             found.extend(inputs::of_detail(
                 &run.run_id,
                 &run.detail,
-                run.finished.is_some(),
+                RunStatus::of(run.finished),
                 keys,
             )?);
         }

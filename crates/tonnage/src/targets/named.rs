@@ -284,7 +284,29 @@ impl File<'_> {
                 )));
             }
         };
-        match (&place, hash) {
+        self.check_hash(name, here, &place, hash)?;
+        let given = variable.iter().chain(&password_file).count();
+        self.check_passwords(name, here, &place, given)?;
+        let password = match (variable, password_file) {
+            (Some(variable), _) => Some(PasswordPlace::Variable(variable.to_owned())),
+            (None, Some(path)) => Some(PasswordPlace::File(self.beside(path, surroundings))),
+            (None, None) => None,
+        };
+        Ok(Named {
+            place,
+            file: self.shown(),
+            described: format!(
+                "{} line {}: the password of [{name}]",
+                self.shown(),
+                self.line(here)
+            ),
+            password,
+        })
+    }
+
+    /// Refuses a hash that is not known, or that chooses among nothing.
+    fn check_hash(&self, name: &str, here: usize, place: &NamedPlace, hash: Option<&str>) -> Result<()> {
+        match (place, hash) {
             (_, None) => {}
             (NamedPlace::Sharded { .. }, Some(tonnage_engine::sharded::HASH)) => {}
             (NamedPlace::Sharded { .. }, Some(hash)) => {
@@ -307,7 +329,13 @@ impl File<'_> {
                     .hint("leave hash out"));
             }
         }
-        let urls: Vec<&str> = match &place {
+        Ok(())
+    }
+
+    /// Refuses passwords that nobody takes, that are given twice or that others can read. `given` is how many the section
+    /// has next to that of its url.
+    fn check_passwords(&self, name: &str, here: usize, place: &NamedPlace, given: usize) -> Result<()> {
+        let urls: Vec<&str> = match place {
             NamedPlace::Url(url) => vec![url],
             // Those with names have sections of their own.
             NamedPlace::Sharded { members, .. } => {
@@ -335,16 +363,13 @@ impl File<'_> {
                     self.shown()
                 )));
         }
-        let given = [in_url, variable.is_some(), password_file.is_some()];
-        if given.iter().filter(|given| **given).count() > 1 {
+        if given + usize::from(in_url) > 1 {
             return Err(self
                 .wrong(here, format!("[{name}] has more than one password"))
                 .hint("leave one: in the url, password_env or password_file"));
         }
         let takes_none = drivers.iter().find(|driver| !driver.passwords);
-        if (variable.is_some() || password_file.is_some())
-            && let Some(driver) = takes_none
-        {
+        if let Some(driver) = takes_none.filter(|_| given > 0) {
             return Err(self
                 .wrong(
                     here,
@@ -352,7 +377,7 @@ impl File<'_> {
                 )
                 .hint("leave password_env and password_file out"));
         }
-        if (variable.is_some() || password_file.is_some()) && drivers.is_empty() {
+        if given > 0 && drivers.is_empty() {
             return Err(self
                 .wrong(
                     here,
@@ -360,21 +385,7 @@ impl File<'_> {
                 )
                 .hint("write password_env or password_file there"));
         }
-        let password = match (variable, password_file) {
-            (Some(variable), _) => Some(PasswordPlace::Variable(variable.to_owned())),
-            (None, Some(path)) => Some(PasswordPlace::File(self.beside(path, surroundings))),
-            (None, None) => None,
-        };
-        Ok(Named {
-            place,
-            file: self.shown(),
-            described: format!(
-                "{} line {}: the password of [{name}]",
-                self.shown(),
-                self.line(here)
-            ),
-            password,
-        })
+        Ok(())
     }
 
     /// A section that describes a store; none where it is of a database.

@@ -8,13 +8,14 @@ use arrow::{
 };
 use tonnage::{
     ColumnType, Unload,
-    ledger::{NewRun, RunDetail},
+    ledger::NewRun,
     operation::{Durability, Method, Operation},
     plan::{LedgerPlace, OnError, Plan, RejectsMax, SlotBy, Sort},
     preparation::Preparation,
     table::Table,
     target::WriteColumn,
 };
+use tonnage_contract::ledger::run_detail;
 
 /// A plan of one lane for a writer that is used without the engine.
 pub fn plan(table: Arc<Table>, columns: Vec<WriteColumn>, operation: Operation, method: Method) -> Plan {
@@ -121,27 +122,7 @@ pub fn new_run(table: &Table, run_id: String, identity: String, slots: u16) -> N
     NewRun {
         run_id,
         identity,
-        detail: RunDetail {
-            inputs: Vec::new(),
-            options: Vec::new(),
-            table: table.name.to_string(),
-            table_identity: table.identity.clone(),
-            operation: "insert".to_owned(),
-            key: Vec::new(),
-            columns: vec!["id".to_owned()],
-            block_rows: 65_536,
-            block_bytes: 8 << 20,
-            slots,
-            slot_by: "block".to_owned(),
-            sort: "none".to_owned(),
-            rejects: String::new(),
-            single_transaction: false,
-            prepared_by: None,
-            pending: None,
-            member: None,
-            opening: None,
-            emptied_by_crash: table.is_emptied_by_crash(),
-        },
+        detail: run_detail(table, Vec::new(), &["id"], slots),
         table: table.name.clone(),
         preparation: Preparation::Keep,
     }

@@ -269,11 +269,7 @@ impl Running<'_> {
         }
         let (mut costs, client, log_after) = measured?;
         forgotten?;
-        for setting in changed {
-            if !self.settings_changed.contains(&setting) {
-                self.settings_changed.push(setting);
-            }
-        }
+        self.note_settings(changed);
         if let Some(error) = failed {
             return Err(error);
         }
@@ -286,12 +282,7 @@ impl Running<'_> {
             .hint("--duration gives it more"));
         };
         let done = answered.map_or(committed, |answered| committed.max(answered));
-        // Not known of all where it is not of one.
-        let mut disk_bytes = Some(0);
-        for (of_part, table) in &tables {
-            let disk = instruments(&**of_part)?.disk(table).await?;
-            disk_bytes = disk_bytes.zip(disk).map(|(sum, disk)| sum + disk.bytes);
-        }
+        let disk_bytes = disk_bytes(&tables).await?;
         let offered = offered(rate, &pace);
         // Few writes may be over before the next would be due.
         let least = rate.map_or(0.0, |rate| together.written as f64 / rate as f64);
@@ -339,6 +330,14 @@ impl Running<'_> {
             offered,
             reads,
         })
+    }
+
+    fn note_settings(&mut self, changed: Vec<String>) {
+        for setting in changed {
+            if !self.settings_changed.contains(&setting) {
+                self.settings_changed.push(setting);
+            }
+        }
     }
 
     /// Runs loads until their rows or the time are used up, but for one commit of each at least. One that fails ends the
@@ -402,4 +401,14 @@ fn as_asked(setting: &Setting, prepared: &Prepared) -> Result<()> {
                 .map_or_else(String::new, |note| format!(" ({note})"))
         ))),
     }
+}
+
+/// The bytes that tables take on disk; not known of all where it is not known of one.
+async fn disk_bytes(tables: &[(Arc<dyn Target>, TableName)]) -> Result<Option<u64>> {
+    let mut disk_bytes = Some(0);
+    for (target, table) in tables {
+        let disk = instruments(&**target)?.disk(table).await?;
+        disk_bytes = disk_bytes.zip(disk).map(|(sum, disk)| sum + disk.bytes);
+    }
+    Ok(disk_bytes)
 }

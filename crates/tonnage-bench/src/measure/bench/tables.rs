@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    instruments::{Copied, Keys, Partitions, TableForm},
+    instruments::{Copied, Keys, Partitions, TableForm, Triggers},
     operation::Mode,
     report::{Counted, Grouped},
     table::TableName,
@@ -170,7 +170,7 @@ impl Running<'_> {
             RowKind::Workload(_) => None,
         };
         if let Some(table) = own.and_then(|own| own.table()) {
-            let copied = of_database.copy(table, name, false).await;
+            let copied = of_database.copy(table, name, Triggers::LeftOut).await;
             let Copied {
                 target,
                 table,

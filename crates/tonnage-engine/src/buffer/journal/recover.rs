@@ -267,6 +267,20 @@ pub fn find(directory: &Path, id: JournalId) -> Result<Found> {
     Ok(found)
 }
 
+impl Found {
+    /// Notes that rows are missing from the one that is `due` up to `first`.
+    fn note_missing(&mut self, due: u64, first: u64, segment: &str, offset: u64) {
+        if first > due {
+            self.lost.push(Lost {
+                first: due,
+                last: first - 1,
+                segment: segment.to_owned(),
+                offset,
+            });
+        }
+    }
+}
+
 /// Adds a segment to what was found. `expected` is the row that is due, if that is known.
 fn add(
     found: &mut Found,
@@ -290,14 +304,7 @@ fn add(
         offset = length;
         first = Some(header.first);
         let due = *expected.get_or_insert(header.first);
-        if header.first > due {
-            found.lost.push(Lost {
-                first: due,
-                last: header.first - 1,
-                segment: shown.clone(),
-                offset: 0,
-            });
-        }
+        found.note_missing(due, header.first, &shown, 0);
         *expected = Some(due.max(header.first));
     }
     found.is_headless |= expected.is_none();
@@ -318,14 +325,7 @@ fn add(
             break;
         };
         let due = *expected.get_or_insert(frame.first);
-        if frame.first > due {
-            found.lost.push(Lost {
-                first: due,
-                last: frame.first - 1,
-                segment: shown.clone(),
-                offset: offset as u64,
-            });
-        }
+        found.note_missing(due, frame.first, &shown, offset as u64);
         *expected = Some(due.max(frame.last() + 1));
         if let Some((name, own_first)) = &frame.tag {
             found.producers.note(name, *own_first, frame.count, frame.last());
