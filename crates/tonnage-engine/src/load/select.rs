@@ -30,14 +30,20 @@ use super::{
 };
 use crate::plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Attempt, LedgerPlace, LoadOptions, Plan};
 
+/// The run and the file of a record.
+fn of_record(record: &InputRecord) -> (String, String) {
+    (record.run_id.clone(), record.detail.input.path.clone())
+}
+
 /// What is left of the files.
 pub(super) struct Selection {
     /// Whether nothing is: all were loaded before.
     pub nothing: bool,
     /// What the user should know.
     pub notes: Vec<String>,
-    /// The runs that were known to have taken up any of the files, before this one was put on record.
-    known: HashSet<String>,
+    /// The runs that were known to have taken up files before this one was put on record, each with the path of one. A look
+    /// may see a run that begins with some of its files only, where the ledger is read in several statements.
+    known: HashSet<(String, String)>,
     inputs: Vec<InputIdentity>,
     kind: Use,
 }
@@ -146,7 +152,7 @@ async fn select(
     let (records, unfinished) = on_record(target, &table, &selection).await?;
     selection
         .known
-        .extend(records.iter().map(|(_, record)| record.run_id.clone()));
+        .extend(records.iter().map(|(_, record)| of_record(record)));
 
     if let Some(run) = unfinished {
         let files = of_run(&run, files, options)?;
@@ -398,7 +404,7 @@ impl Selection {
         let records = records(target, &self.inputs).await?;
         let rival = records.into_iter().find(|record| {
             record.run_id != handle.run_id
-                && !self.known.contains(&record.run_id)
+                && !self.known.contains(&of_record(record))
                 && Use::of(record.detail.operation) == self.kind
                 && Into::of(record, &name, &plan.table.identity.object) != Into::Another
                 && self
