@@ -216,7 +216,7 @@ mod tests {
         let output = output.to_string_lossy();
         let words = ["generate"].into_iter().chain(line.split(' '));
         let line = Line::try_parse_from(words.chain(["-o", &output])).unwrap();
-        run(&line.args, true)
+        run(&line.args, Verbosity::Quiet)
     }
 
     #[test]
