@@ -132,7 +132,7 @@ fn what_was_acknowledged_is_there_once_when_the_server_the_database_and_connecti
             1 => {
                 proxy.arm(3);
                 cluster.kill();
-                if number % 2 == 0 {
+                if number.is_multiple_of(2) {
                     faults.kill_server();
                 }
                 cluster.restart();
