@@ -30,14 +30,22 @@ impl Interrupt {
     }
 }
 
-/// Those of Ctrl-C and of SIGTERM, once somebody has waited.
+/// Those of Ctrl-C and of SIGTERM, once somebody has listened.
 static LISTENERS: Mutex<Option<[Option<Signal>; 2]>> = Mutex::const_new(None);
+
+fn listeners() -> [Option<Signal>; 2] {
+    [SignalKind::interrupt(), SignalKind::terminate()].map(|kind| signal(kind).ok())
+}
+
+/// Listens from now on: a request that comes before anybody waits is kept for who waits first, and ends nothing by itself.
+pub async fn listen() {
+    LISTENERS.lock().await.get_or_insert_with(listeners);
+}
 
 /// The next request to stop that nobody has been told of. One waits at a time.
 pub async fn requested() -> Interrupt {
     let mut held = LISTENERS.lock().await;
-    let kinds = [SignalKind::interrupt(), SignalKind::terminate()];
-    let [typed, terminate] = held.get_or_insert_with(|| kinds.map(|kind| signal(kind).ok()));
+    let [typed, terminate] = held.get_or_insert_with(listeners);
     tokio::select! {
         () = next(typed) => Interrupt::Typed,
         () = next(terminate) => Interrupt::Terminate,

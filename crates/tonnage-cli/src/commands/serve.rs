@@ -11,7 +11,11 @@ use tonnage_server::{
     config::{ADDRESS, Config, Listen},
 };
 
-use crate::{Ending, interrupt::requested, progress::Verbosity};
+use crate::{
+    Ending,
+    interrupt::{listen, requested},
+    progress::Verbosity,
+};
 
 /// Answer on the network: take rows in, acknowledge them by name, and give rows out
 #[derive(Debug, Args)]
@@ -119,6 +123,10 @@ pub async fn run(args: &ServeArgs, verbosity: Verbosity) -> Result<Ending> {
         return Ok(Ending::Done);
     }
     let server = Server::start(config, args.config.clone()).await?;
+    // Before anybody is told that it is there, and may send one.
+    listen().await;
+    let mut hangup = signal(SignalKind::hangup())
+        .map_err(|error| Error::config(format!("no signal can be listened for: {error}")))?;
     let urls = server.urls()?;
     if verbosity == Verbosity::Normal {
         for line in server.said() {
@@ -141,8 +149,6 @@ pub async fn run(args: &ServeArgs, verbosity: Verbosity) -> Result<Ending> {
             }
         })
     });
-    let mut hangup = signal(SignalKind::hangup())
-        .map_err(|error| Error::config(format!("no signal can be listened for: {error}")))?;
     let stop = async {
         loop {
             tokio::select! {
