@@ -59,7 +59,8 @@ def updating(target, connection, keys, rows):
 
 
 def adbc_uri():
-    return url if "://" in url else f"file:{url}"
+    """The URL as polars takes it, which leaves three slashes of one of SQLite out."""
+    return url if "://" in url else f"sqlite:///{url}"
 
 
 def adbc():

@@ -69,6 +69,20 @@ impl ColumnType {
     /// Text without a limit.
     pub const TEXT: Self = Self::Text { chars_max: None };
 
+    /// Whether values are numbers.
+    pub fn is_number(&self) -> bool {
+        matches!(
+            self,
+            Self::Int16
+                | Self::Int32
+                | Self::Int64
+                | Self::Float32
+                | Self::Float64
+                | Self::Decimal { .. }
+                | Self::Numeric
+        )
+    }
+
     /// The Arrow type that carries this type through the engine.
     pub fn arrow(&self) -> DataType {
         match self {

@@ -146,23 +146,13 @@ pub fn indexable(columns: &[ColumnSpec], key: &[String]) -> Vec<String> {
         ColumnType::Uuid => true,
         _ => false,
     };
-    let is_number = |column: &ColumnSpec| {
+    let is_time = |ty: &ColumnType| {
         matches!(
-            column.ty,
-            ColumnType::Int16
-                | ColumnType::Int32
-                | ColumnType::Int64
-                | ColumnType::Float32
-                | ColumnType::Float64
-                | ColumnType::Decimal { .. }
-                | ColumnType::Numeric
-                | ColumnType::Date
-                | ColumnType::Time
-                | ColumnType::Timestamp
-                | ColumnType::TimestampTz
+            ty,
+            ColumnType::Date | ColumnType::Time | ColumnType::Timestamp | ColumnType::TimestampTz
         )
     };
-    let numbers = beside().filter(|column| is_number(column));
+    let numbers = beside().filter(|column| column.ty.is_number() || is_time(&column.ty));
     let texts = beside().filter(|column| is_text(column));
     numbers.chain(texts).map(|column| column.name.clone()).collect()
 }

@@ -124,16 +124,7 @@ impl ListColumn {
     }
 
     fn push_json(&self, text: &str, json: &mut String) -> Result<()> {
-        let is_number = matches!(
-            self.element,
-            ColumnType::Int16
-                | ColumnType::Int32
-                | ColumnType::Int64
-                | ColumnType::Float32
-                | ColumnType::Float64
-                | ColumnType::Decimal { .. }
-                | ColumnType::Numeric
-        );
+        let is_number = self.element.is_number();
         for part in Parts::of(text) {
             match part.ok_or_else(|| self.malformed(text))? {
                 Part::Begin => json.push('['),
@@ -160,6 +151,10 @@ impl ListColumn {
         let mut lengths = Vec::with_capacity(texts.len());
         for text in texts {
             let before = items.len();
+            // `[0:1]={1,2}` is no text of an array without bounds; in `{{}}` no item comes before the second list.
+            if text.is_some_and(|text| text.starts_with('[') || text.starts_with("{{")) {
+                return Err(self.has_no_list(text));
+            }
             for part in text.into_iter().flat_map(Parts::of) {
                 match part.ok_or_else(|| self.malformed(text.unwrap_or_default()))? {
                     Part::Begin if items.len() > before => return Err(self.has_no_list(text)),
@@ -167,7 +162,6 @@ impl ListColumn {
                     Part::Begin | Part::End | Part::Next => {}
                 }
             }
-            let is_flat = text.is_none_or(|text| text.starts_with('{') && !text.starts_with("{{"));
             // As the same value alone, which is an error too.
             let is_finite =
                 |item: &Option<Cow<'_, str>>| item.as_ref().is_none_or(|item| !item.ends_with("infinity"));
@@ -175,7 +169,7 @@ impl ListColumn {
                 self.element,
                 ColumnType::Date | ColumnType::Timestamp | ColumnType::TimestampTz
             );
-            if !is_flat || (is_time && !items[before..].iter().all(is_finite)) {
+            if is_time && !items[before..].iter().all(is_finite) {
                 return Err(self.has_no_list(text));
             }
             lengths.push(items.len() - before);

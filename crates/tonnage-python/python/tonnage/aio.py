@@ -16,9 +16,9 @@ from ._tonnage import Stop
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, ParamSpec, TypeVar, Unpack
+    from typing import Any, TypedDict, TypeVar, Unpack
 
     from ._database import Nan, OnProgress, Url
     from ._options import BufferOptions, ExecOptions, GetOptions, LoadOptions, UnloadOptions
@@ -26,7 +26,28 @@ if TYPE_CHECKING:
     from ._stream import Found, Rows
     from ._tonnage import Batch
 
-    P = ParamSpec("P")
+    class SourceRequest(TypedDict, total=False):
+        """What a run is asked for besides its options: see :func:`tonnage.load`."""
+
+        columns: Sequence[str] | None
+        source_id: str | None
+        nan: Nan | None
+        index: bool
+        progress: OnProgress
+        stop: Stop | None
+
+    class LoadRequest(LoadOptions, SourceRequest, total=False):
+        pass
+
+    class ExecRequest(ExecOptions, SourceRequest, total=False):
+        pass
+
+    class UnloadRequest(UnloadOptions, total=False):
+        query: str | None
+        to: str | os.PathLike[str] | None
+        progress: OnProgress
+        stop: Stop | None
+
     T = TypeVar("T")
 
 __all__ = ["Buffer", "Database", "batches", "bulk_put", "connect", "execute", "get", "load", "plan", "unload"]
@@ -37,11 +58,11 @@ async def _away(call: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
 
-async def _stoppable(call: Callable[..., T], options: dict[str, Any]) -> T:
+async def _stoppable(call: Callable[..., T], asked: Mapping[str, object]) -> T:
     """Do a call on another thread; who cancels it stops it, and waits until it has stopped."""
     loop = asyncio.get_running_loop()
-    stop = options.setdefault("stop", None) or Stop()
-    options["stop"] = stop
+    options: dict[str, Any] = dict(asked)
+    stop = options["stop"] = options.get("stop") or Stop()
     told = options.get("progress")
     if callable(told):
         options["progress"] = lambda progress: loop.call_soon_threadsafe(told, progress)
@@ -65,57 +86,29 @@ async def load(
     source: Any,
     url: Url,
     table: str,
-    *,
-    columns: Sequence[str] | None = None,
-    source_id: str | None = None,
-    nan: Nan | None = None,
-    index: bool = False,
-    progress: OnProgress = None,
-    stop: Stop | None = None,
-    **options: Unpack[LoadOptions],
+    **options: Unpack[LoadRequest],
 ) -> Report:
     """Load rows into a table: :func:`tonnage.load`."""
-    given = {
-        **options, "columns": columns, "source_id": source_id, "nan": nan, "index": index,
-        "progress": progress, "stop": stop,
-    }
-    return await _stoppable(partial(_database.load, source, url, table), given)
+    return await _stoppable(partial(_database.load, source, url, table), options)
 
 
 async def execute(
     statement: str,
     source: Any,
     url: Url,
-    *,
-    columns: Sequence[str] | None = None,
-    source_id: str | None = None,
-    nan: Nan | None = None,
-    index: bool = False,
-    progress: OnProgress = None,
-    stop: Stop | None = None,
-    **options: Unpack[ExecOptions],
+    **options: Unpack[ExecRequest],
 ) -> Report:
     """Run a statement for every row: :func:`tonnage.execute`."""
-    given = {
-        **options, "columns": columns, "source_id": source_id, "nan": nan, "index": index,
-        "progress": progress, "stop": stop,
-    }
-    return await _stoppable(partial(_database.execute, statement, source, url), given)
+    return await _stoppable(partial(_database.execute, statement, source, url), options)
 
 
 async def unload(
     url: Url,
     table: str | None = None,
-    *,
-    query: str | None = None,
-    to: str | os.PathLike[str] | None = None,
-    progress: OnProgress = None,
-    stop: Stop | None = None,
-    **options: Unpack[UnloadOptions],
+    **options: Unpack[UnloadRequest],
 ) -> Any:
     """Read a table or a query: :func:`tonnage.unload`. Read the rows with :func:`batches`."""
-    given = {**options, "query": query, "to": to, "progress": progress, "stop": stop}
-    return await _stoppable(partial(_database.unload, url, table), given)
+    return await _stoppable(partial(_database.unload, url, table), options)
 
 
 async def get(
@@ -242,52 +235,27 @@ class Database:
         self,
         source: Any,
         table: str,
-        *,
-        columns: Sequence[str] | None = None,
-        source_id: str | None = None,
-        nan: Nan | None = None,
-        index: bool = False,
-        progress: OnProgress = None,
-        stop: Stop | None = None,
-        **options: Unpack[LoadOptions],
+        **options: Unpack[LoadRequest],
     ) -> Report:
         """Load rows into a table."""
-        return await load(
-            source, self._database, table, columns=columns, source_id=source_id, nan=nan, index=index,
-            progress=progress, stop=stop, **options,
-        )
+        return await load(source, self._database, table, **options)
 
     async def execute(
         self,
         statement: str,
         source: Any,
-        *,
-        columns: Sequence[str] | None = None,
-        source_id: str | None = None,
-        nan: Nan | None = None,
-        index: bool = False,
-        progress: OnProgress = None,
-        stop: Stop | None = None,
-        **options: Unpack[ExecOptions],
+        **options: Unpack[ExecRequest],
     ) -> Report:
         """Run a statement for every row."""
-        return await execute(
-            statement, source, self._database, columns=columns, source_id=source_id, nan=nan, index=index,
-            progress=progress, stop=stop, **options,
-        )
+        return await execute(statement, source, self._database, **options)
 
     async def unload(
         self,
         table: str | None = None,
-        *,
-        query: str | None = None,
-        to: str | os.PathLike[str] | None = None,
-        progress: OnProgress = None,
-        stop: Stop | None = None,
-        **options: Unpack[UnloadOptions],
+        **options: Unpack[UnloadRequest],
     ) -> Any:
         """Read a table or a query."""
-        return await unload(self._database, table, query=query, to=to, progress=progress, stop=stop, **options)
+        return await unload(self._database, table, **options)
 
     async def get(
         self, keys: Any, table: str, *, related: Sequence[str] | str = (), **options: Unpack[GetOptions]

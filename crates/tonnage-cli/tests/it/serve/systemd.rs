@@ -15,18 +15,23 @@ use crate::{
 
 const TABLE: &str = "CREATE TABLE t (id integer PRIMARY KEY)";
 
-#[test]
-fn systemd_hears_of_the_start_of_life_and_of_the_end() {
-    let place = TestDatabase::with(Database::Sqlite, TABLE, &[]);
+/// The service with a socket for systemd and these variables, and who listens there.
+fn started(place: &TestDatabase, variables: &[(&str, &str)]) -> (Serve, UnixDatagram) {
     let socket = place.path("notify");
     let listening = UnixDatagram::bind(&socket).expect("a socket");
     let mut command = tonnage();
     command
-        .args(["serve", &url(&place), "--listen", "127.0.0.1:0", "--state"])
-        .arg(state(&place))
+        .args(["serve", &url(place), "--listen", "127.0.0.1:0", "--state"])
+        .arg(state(place))
         .env("NOTIFY_SOCKET", &socket)
-        .env("WATCHDOG_USEC", "100000");
-    let server = Serve::run(&mut command);
+        .envs(variables.iter().copied());
+    (Serve::run(&mut command), listening)
+}
+
+#[test]
+fn systemd_hears_of_the_start_of_life_and_of_the_end() {
+    let place = TestDatabase::with(Database::Sqlite, TABLE, &[]);
+    let (server, listening) = started(&place, &[("WATCHDOG_USEC", "100000")]);
     let heard = || {
         let mut datagram = [0; 100];
         let count = listening.recv(&mut datagram).expect("a datagram");
@@ -44,17 +49,9 @@ fn systemd_hears_of_the_start_of_life_and_of_the_end() {
 #[test]
 fn who_does_not_ask_for_a_watchdog_hears_none() {
     let place = TestDatabase::with(Database::Sqlite, TABLE, &[]);
-    let socket = place.path("notify");
-    let listening = UnixDatagram::bind(&socket).expect("a socket");
-    let mut command = tonnage();
-    command
-        .args(["serve", &url(&place), "--listen", "127.0.0.1:0", "--state"])
-        .arg(state(&place))
-        .env("NOTIFY_SOCKET", &socket)
-        .env("WATCHDOG_USEC", "1000")
-        // Of another process, which this one was started by.
-        .env("WATCHDOG_PID", "1");
-    Serve::run(&mut command).stop().expect(0);
+    // Of another process, which this one was started by.
+    let (server, listening) = started(&place, &[("WATCHDOG_USEC", "1000"), ("WATCHDOG_PID", "1")]);
+    server.stop().expect(0);
     listening.set_nonblocking(true).expect("a socket");
     let mut datagram = [0; 100];
     let mut all = Vec::new();

@@ -286,12 +286,12 @@ impl Reading {
         };
         let reading = Self::of(&text, whole, dialect, options, found);
         let dialect = reading.found.applied(dialect);
-        let rows = records(behind_lines(&text, reading.found.skip), whole, &dialect);
+        let rows_text = behind_lines(&text, reading.found.skip);
+        let rows = records(rows_text, whole, &dialect);
         let is_table = reading.is_perfect()
             && reading.width >= BLANKS_WIDTH_MIN
             && reading.found.header == HeaderWidth::Equal
             && rows.len() >= BLANKS_RECORDS_MIN;
-        let rows_text = behind_lines(&text, reading.found.skip);
         (is_table && are_typed(rows_text, &rows[1..], reading.width, &dialect)).then_some(reading)
     }
 
