@@ -98,6 +98,11 @@ impl TargetArgs {
         shown.join(", ")
     }
 
+    /// Whether it is a server, to which a connection makes nothing: a file that is connected to may be made.
+    pub fn is_server(&self) -> bool {
+        driver(self.first()).is_ok_and(|driver| driver.extensions.is_empty())
+    }
+
     /// Connects.
     pub async fn connect(&self, password: Option<Password>) -> Result<Arc<dyn Target>> {
         match self.databases.as_slice() {

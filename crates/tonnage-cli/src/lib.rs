@@ -159,7 +159,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             Command::Serve(args) => commands::serve::run(args, verbosity).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Init(args) => or_interrupted(commands::init::run(args)).await,
-            Command::Generate(args) => commands::generate::run(args, verbosity).map(|()| Ending::Done),
+            Command::Generate(args) => commands::generate::run(args, verbosity).await,
             Command::Bench(args) => commands::bench::run(args, verbosity).await,
             Command::Explain(args) => commands::explain::run(args).await,
             Command::Completions(args) => {

@@ -9,8 +9,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use tonnage::{load::Progress, report::Grouped};
+use tonnage::{
+    Error, ErrorKind, Result,
+    load::Progress,
+    report::Grouped,
+    sinks::{Output, Settled, Sink, create_unless},
+    stop::Stop,
+};
 
 /// Between lines that nobody has asked for.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -41,11 +49,60 @@ pub enum Verbosity {
 
 impl Verbosity {
     /// How progress is shown, where `asked` was asked for.
-    pub fn progress(self, asked: Style) -> Style {
+    pub fn progress(self, asked: ProgressArgs) -> Style {
         match self {
             Self::Quiet => Style::None,
-            Self::Normal => asked,
+            Self::Normal => asked.progress,
         }
+    }
+}
+
+/// The option of every command that takes its time.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct ProgressArgs {
+    /// How progress is shown
+    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
+    progress: Style,
+}
+
+/// Rows on their way into a sink, counted as written.
+struct CountedSink {
+    sink: Box<dyn Sink>,
+    progress: Arc<Progress>,
+    stop: Stop,
+}
+
+/// A sink for `output` whose rows are counted in `progress`; writing is `Cancelled` once `stop` is asked for.
+pub fn counted_sink(
+    output: &Output,
+    schema: &SchemaRef,
+    progress: &Arc<Progress>,
+    stop: &Stop,
+) -> Result<Box<dyn Sink>> {
+    Ok(Box::new(CountedSink {
+        sink: create_unless(stop, output, schema)?,
+        progress: progress.clone(),
+        stop: stop.clone(),
+    }))
+}
+
+impl Sink for CountedSink {
+    fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if self.stop.requested() {
+            return Err(Error::new(ErrorKind::Cancelled, "stopped on request"));
+        }
+        self.sink.write(batch)?;
+        let rows = batch.num_rows() as u64;
+        self.progress.written.fetch_add(rows, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn settle(self: Box<Self>) -> Result<Settled> {
+        self.sink.settle()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.sink.is_closed()
     }
 }
 

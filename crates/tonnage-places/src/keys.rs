@@ -6,7 +6,10 @@
 //! changed before the library reads it: such keys are written as something that is a path, and [`original`] gives them
 //! back, so that they can be passed over and named.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex},
+};
 
 use async_trait::async_trait;
 use object_store::{
@@ -15,7 +18,8 @@ use object_store::{
         HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
     },
 };
-use tonnage_core::error::Error;
+use reqwest::header::{HeaderName, HeaderValue};
+use tonnage_core::{error::Error, sync::Lock};
 
 /// What a key that has no path is written with: before it, for a slash, for a point, for a control character. Private
 /// characters of Unicode, which names of files do not have.
@@ -121,13 +125,59 @@ fn rewritten(list: &str) -> String {
 }
 
 /// Connects clients that change lists.
-#[derive(Debug)]
-pub(crate) struct Connector;
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Connector {
+    /// The client that was connected last: of a store, the one of its requests.
+    last: Arc<Mutex<Option<HttpClient>>>,
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let client = ReqwestConnector::default().connect(options)?;
-        Ok(HttpClient::new(Lists(client)))
+        let client = HttpClient::new(Lists(client));
+        *self.last.locked() = Some(client.clone());
+        Ok(client)
+    }
+}
+
+/// Gives the client that another connector has connected, with a header for all of its requests: a client of its own
+/// would read the machine's certificates again, and have connections of its own.
+#[derive(Debug)]
+pub(crate) struct SameWithHeader {
+    connector: Connector,
+    header: (HeaderName, HeaderValue),
+}
+
+impl SameWithHeader {
+    /// That of `connector`, which has connected one.
+    pub(crate) fn of(connector: &Connector, header: (HeaderName, HeaderValue)) -> Self {
+        Self {
+            connector: connector.clone(),
+            header,
+        }
+    }
+}
+
+impl HttpConnector for SameWithHeader {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let known = self.connector.last.locked().clone();
+        let client = match known {
+            Some(client) => client,
+            None => self.connector.connect(options)?,
+        };
+        Ok(HttpClient::new(WithHeader(client, self.header.clone())))
+    }
+}
+
+#[derive(Debug)]
+struct WithHeader(HttpClient, (HeaderName, HeaderValue));
+
+#[async_trait]
+impl HttpService for WithHeader {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (name, value) = self.1.clone();
+        request.headers_mut().insert(name, value);
+        self.0.execute(request).await
     }
 }
 

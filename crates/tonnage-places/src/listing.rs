@@ -156,12 +156,20 @@ async fn of_store_url(
     }
 }
 
-/// Connections that are made while an object is looked at: as many as the first parts of it will need.
+/// Connections that are made while an object is looked at: as many as the first parts of it will need. Those of a Parquet
+/// file are of each of its columns.
 const CONNECTIONS_MADE: usize = 6;
+const CONNECTIONS_MADE_FOR_COLUMNS: usize = 16;
 
 /// The object of one key. Its ends come with it, and are kept: whoever finds an object most often reads it.
 async fn looked_at(located: &Located, path: &Path) -> object_store::Result<Object> {
-    for _ in 0..CONNECTIONS_MADE {
+    let is_parquet = path.as_ref().to_ascii_lowercase().ends_with(".parquet");
+    let connections = if is_parquet {
+        CONNECTIONS_MADE_FOR_COLUMNS
+    } else {
+        CONNECTIONS_MADE
+    };
+    for _ in 0..connections {
         let (store, path) = (located.store.clone(), path.clone());
         // A connection takes a round trip, and over TLS two or three. What the answer says does not matter.
         tokio::spawn(async move { store.head(&path).await.is_ok() });

@@ -118,12 +118,15 @@ impl ObjectReader {
     }
 
     /// Over ranges of it that will be read one after another, within a share.
+    ///
+    /// As many parts as there may be are asked for at once: a block of rows may take several parts of a wide column, which
+    /// is not read before the columns in front of it are there.
     pub fn of_ranges(object: Object, ranges: Vec<Range<u64>>, share: Share) -> Self {
         let mut reader = Self {
             plan: ranges.into(),
             part_bytes: share.part_bytes,
             part_bytes_max: share.part_bytes,
-            parts_ahead: COLUMN_PARTS_AHEAD,
+            parts_ahead: share.parts_ahead,
             parts_ahead_max: share.parts_ahead,
             ..Self::new(object)
         };

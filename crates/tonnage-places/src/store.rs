@@ -16,7 +16,7 @@ use object_store::{
     multipart::MultipartStore,
     path::Path,
 };
-use reqwest::header::{HeaderMap, HeaderValue, IF_NONE_MATCH};
+use reqwest::header::{HeaderValue, IF_NONE_MATCH};
 use tonnage_core::{
     error::{Error, Result},
     sync::Lock,
@@ -160,20 +160,20 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                 builder = builder.with_region(region.map_err(wrong)?);
             }
             let allow_http = value(&builder, "aws_allow_http").is_some_and(|said| said == "true");
-            let options = options().with_allow_http(allow_http);
+            let connector = keys::Connector::default();
             let builder = builder
-                .with_http_connector(keys::Connector)
+                .with_client_options(options().with_allow_http(allow_http))
                 .with_retry(retries())
                 .with_conditional_put(S3ConditionalPut::ETagMatch);
             let store = builder
                 .clone()
-                .with_client_options(options.clone())
+                .with_http_connector(connector.clone())
                 .build()
                 .map_err(wrong)?;
             // The library has no condition for this request. The header is not among those that are signed.
             let header = (IF_NONE_MATCH, HeaderValue::from_static("*"));
             let creating = builder
-                .with_client_options(options.with_default_headers(HeaderMap::from_iter([header])))
+                .with_http_connector(keys::SameWithHeader::of(&connector, header))
                 .with_credentials(store.credentials().clone())
                 .build()
                 .map_err(wrong)?;
@@ -238,7 +238,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
             }
             let allow_http = emulator.is_some() || is_http_endpoint(settings);
             let builder = builder
-                .with_http_connector(keys::Connector)
+                .with_http_connector(keys::Connector::default())
                 .with_client_options(options().with_allow_http(allow_http))
                 .with_retry(retries());
             Store::of(builder.build().map_err(wrong)?)
@@ -316,7 +316,7 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                 ));
             }
             let builder = builder
-                .with_http_connector(keys::Connector)
+                .with_http_connector(keys::Connector::default())
                 .with_client_options(options().with_allow_http(allow_http))
                 .with_retry(retries());
             Store::of(builder.build().map_err(wrong)?)

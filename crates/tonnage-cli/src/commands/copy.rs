@@ -24,7 +24,7 @@ use crate::{
     options::pair,
     output::outln,
     paths::Paths,
-    progress::{self, Style, Verbosity},
+    progress::{self, ProgressArgs, Style, Verbosity},
     report::{after_report, write_report},
 };
 
@@ -102,9 +102,8 @@ pub struct CopyArgs {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "dry_run"], help_heading = "What to show")]
     report: Option<PathBuf>,
 
-    /// How progress is shown
-    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
-    progress: Style,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 /// Copies; a line a table, and the account, go to standard error.

@@ -3,6 +3,7 @@
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
+    sync::Arc,
     thread,
     time::Instant,
 };
@@ -10,7 +11,7 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use tonnage::{
-    Error, Result,
+    Error, ErrorKind, Result,
     generate::{self, Generated, Generation, Workload},
     plan::Bytes,
     report::Grouped,
@@ -20,11 +21,14 @@ use tonnage::{
         parquet::{ParquetCompression, ParquetOptions},
     },
     sources::Format,
+    stop::Stop,
 };
 
 use crate::{
+    Ending,
+    interrupt::requested,
     paths::Paths,
-    progress::Verbosity,
+    progress::{self, ProgressArgs, Verbosity, counted_sink},
     report::{ReportArgs, write_report},
 };
 
@@ -71,6 +75,9 @@ pub struct GenerateArgs {
 
     #[command(flatten)]
     account: ReportArgs,
+
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 /// What was made.
@@ -103,8 +110,9 @@ enum CompressionName {
     Zstd,
 }
 
-/// Makes the rows; a summary goes to standard error, unless nothing is to be said. A reader that closes the pipe ends it quietly.
-pub fn run(args: &GenerateArgs, verbosity: Verbosity) -> Result<()> {
+/// Makes the rows; a summary goes to standard error, unless nothing is to be said. A reader that closes the pipe ends it
+/// quietly; a request to stop leaves no file.
+pub async fn run(args: &GenerateArgs, verbosity: Verbosity) -> Result<Ending> {
     let started = Instant::now();
     let mut paths = Paths::default();
     paths.writes("-o", Some(&args.output));
@@ -124,14 +132,34 @@ pub fn run(args: &GenerateArgs, verbosity: Verbosity) -> Result<()> {
         threads: args.jobs.unwrap_or_else(processors),
     };
     generation.check()?;
-    let sink = sinks::create(&output(args)?, &generation.workload.schema())?;
-    let generated = generate::write(&generation, sink)?;
+    let (progress, stop) = (Arc::default(), Stop::default());
+    let sink = counted_sink(&output(args)?, &generation.workload.schema(), &progress, &stop)?;
+    let mut writing = tokio::task::spawn_blocking({
+        let generation = generation.clone();
+        move || generate::write(&generation, sink)
+    });
+    let written = tokio::select! {
+        written = &mut writing => written,
+        never = progress::show(verbosity.progress(args.progress), progress, None) => match never {},
+        interrupt = requested() => {
+            // The file is taken away; who does not want to wait for that interrupts again.
+            stop.request();
+            tokio::select! {
+                _ = &mut writing => {}
+                _ = requested() => {}
+            }
+            let error = Error::new(ErrorKind::Cancelled, "interrupted while rows were being written");
+            return Ok(Ending::Interrupted(interrupt, error));
+        }
+    };
+    let generated = written
+        .unwrap_or_else(|error| Err(Error::bug(format!("the writing ended unexpectedly: {error}"))))?;
     let seconds = started.elapsed().as_secs_f64();
     if !generated.closed && verbosity == Verbosity::Normal {
         eprintln!("{}", summary(&generation, &generated, seconds));
     }
     let Some(path) = args.account.path() else {
-        return Ok(());
+        return Ok(Ending::Done);
     };
     let report = GenerateReport {
         workload: generation.workload.to_string(),
@@ -143,7 +171,8 @@ pub fn run(args: &GenerateArgs, verbosity: Verbosity) -> Result<()> {
         rows_per_second: generated.rows as f64 / seconds.max(1e-9),
         closed: generated.closed,
     };
-    write_report(path, &report)
+    write_report(path, &report)?;
+    Ok(Ending::Done)
 }
 
 fn output(args: &GenerateArgs) -> Result<Output> {
@@ -216,7 +245,11 @@ mod tests {
         let output = output.to_string_lossy();
         let words = ["generate"].into_iter().chain(line.split(' '));
         let line = Line::try_parse_from(words.chain(["-o", &output])).unwrap();
-        run(&line.args, Verbosity::Quiet)
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime
+            .unwrap()
+            .block_on(run(&line.args, Verbosity::Quiet))
+            .map(|_| ())
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `tonnage get`: rows by their keys.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
-use tokio::sync::watch;
 use tonnage::{
     Error, ErrorKind, Result,
     fetch::{GetOptions, GetReport, Prepared, REQUEST_KEYS, RangeText, With, prepare},
@@ -11,6 +13,7 @@ use tonnage::{
     sinks::{Output, csv::CsvOptions, format_named},
     source::Source,
     sources::{self, Format, TextOptions, csv::records, files::format_of},
+    stop::Stop,
     targets,
 };
 
@@ -21,7 +24,7 @@ use crate::{
     interrupt::{requested, unless_interrupted},
     options::{byte, count},
     paths::Paths,
-    progress::Verbosity,
+    progress::{self, ProgressArgs, Verbosity},
     report::{ReportArgs, write_report},
 };
 
@@ -183,6 +186,9 @@ pub struct GetArgs {
 
     #[command(flatten)]
     account: ReportArgs,
+
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 /// Gets; the summary goes to standard error.
@@ -219,14 +225,15 @@ pub async fn run(args: &GetArgs, verbosity: Verbosity) -> Result<Ending> {
         Ok(prepared) => prepared,
         Err(interrupted) => return interrupted.ending(),
     };
-    let mut files = Files::create(&prepared, &rows, missing.as_ref())?;
+    let (progress, stop) = (Arc::default(), Stop::default());
+    let mut files = Files::create(&prepared, &rows, missing.as_ref(), &progress, &stop)?;
     for setting in &prepared.plan().settings_changed {
         tracing::info!("setting: {setting}");
     }
-    let (stop, stopped) = watch::channel(false);
     let get = prepared.start()?;
+    let stopped = stop.clone();
     let mut writing = tokio::spawn(async move {
-        match files.write(get, stopped).await {
+        match files.write(get, &stopped).await {
             Ok(report) => Ok::<_, Error>((report, files.finish()?)),
             Err(error) => {
                 files.abandon();
@@ -236,9 +243,10 @@ pub async fn run(args: &GetArgs, verbosity: Verbosity) -> Result<Ending> {
     });
     let ended = tokio::select! {
         ended = &mut writing => ended,
+        never = progress::show(verbosity.progress(args.progress), progress, None) => match never {},
         interrupt = requested() => {
             // The files are taken away; who does not want to wait for that interrupts again.
-            let _ = stop.send(true);
+            stop.request();
             tokio::select! {
                 _ = &mut writing => {}
                 _ = requested() => {}

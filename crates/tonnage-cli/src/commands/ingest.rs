@@ -8,11 +8,11 @@ mod lines;
 
 use std::{
     collections::HashSet,
-    io::{BufWriter, Write},
-    path::PathBuf,
+    io::{BufWriter, IsTerminal, Write},
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -23,6 +23,7 @@ use tonnage::{
     Buffer, Error, ErrorKind, Result,
     buffer::{AREA_BYTES_MAX, Ack, BufferOptions, BufferReport, JOURNAL_BYTES_MAX, JournalOptions},
     driver::Connector,
+    load::Progress,
     operation::Durability,
     report::{Counted, Grouped},
     sources::Format,
@@ -36,7 +37,7 @@ use crate::{
     interrupt::{Interrupt, requested, unless_interrupted},
     options::{ModeName, age, count, size},
     paths::Paths,
-    progress::Verbosity,
+    progress::{self, ProgressArgs, Style, Verbosity},
     report::{after_report, write_report},
 };
 
@@ -44,6 +45,8 @@ use crate::{
 const INTERRUPTED_WAIT: Duration = Duration::from_secs(10);
 /// Numbers are printed at most this many at a time.
 const PRINTED_AT_ONCE: u64 = 4_096;
+/// How often progress is brought up to date.
+const FOLLOWED: Duration = Duration::from_millis(200);
 /// Rows of which the own numbers wait to be printed, at most.
 const LABELS_MAX: usize = 1 << 16;
 
@@ -160,9 +163,21 @@ pub struct IngestArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
+    /// Print the account as one JSON object, in the place of acknowledgements
+    #[arg(long, help_heading = "What to show")]
+    json: bool,
+
     /// Write the account as one JSON object to PATH
-    #[arg(long, value_name = "PATH", help_heading = "What to show")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with = "json",
+        help_heading = "What to show"
+    )]
     report: Option<PathBuf>,
+
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -209,7 +224,9 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
         args.producer_field.as_deref(),
         args.sequence_field.as_deref(),
     );
-    let (numbers, printing) = if args.ack == AckName::Accepted {
+    let (numbers, printing) = if args.json {
+        (Numbers::Unwanted, None)
+    } else if args.ack == AckName::Accepted {
         (Numbers::Printed(BufWriter::new(std::io::stdout())), None)
     } else if numbering.is_some() {
         let (labels_in, labels) = mpsc::channel(LABELS_MAX);
@@ -229,7 +246,9 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
         })
     };
     let mut interrupt = None;
+    let mut shown = std::pin::pin!(show(args, verbosity, buffer.clone()));
     let read = tokio::select! {
+        never = &mut shown => match never {},
         read = ended => read.unwrap_or_else(|_| Err(Error::bug("the reader ended unexpectedly"))),
         // A row with this number never comes: the buffer has failed, and the next line may never come either.
         _ = buffer.committed_beyond(u64::MAX - 1) => {
@@ -249,6 +268,7 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
     drop(reading);
     let watched = buffer.clone();
     let closed = tokio::select! {
+        never = &mut shown => match never {},
         closed = buffer.close() => closed,
         found = requested() => {
             interrupt = Some(found);
@@ -269,14 +289,42 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
         Ok(report) => (report, read.err()),
         Err(error) => (watched.stop().await, Some(error)),
     };
-    let written = match &args.report {
-        Some(path) => write_report(path, &report),
-        None => Ok(()),
+    let written = match (args.json, &args.report) {
+        (true, _) => write_report(Path::new("-"), &report),
+        (false, Some(path)) => write_report(path, &report),
+        (false, None) => Ok(()),
     };
     if verbosity == Verbosity::Normal {
         eprint!("{}", summary(&report));
     }
     after_report(finish(args, &report, error, interrupt), written)
+}
+
+/// Shows how far the buffer has come, until it is dropped. A terminal that has the acknowledgements has no bar.
+async fn show(args: &IngestArgs, verbosity: Verbosity, buffer: Buffer) -> std::convert::Infallible {
+    let style = match verbosity.progress(args.progress) {
+        Style::Auto if !args.json && std::io::stdout().is_terminal() => Style::None,
+        style => style,
+    };
+    let progress: Arc<Progress> = Arc::default();
+    let follow = async {
+        loop {
+            let metrics = buffer.metrics();
+            let set = |count: &AtomicU64, value| count.store(value, Ordering::Relaxed);
+            set(&progress.read, metrics.rows_in);
+            set(&progress.bytes_read, metrics.bytes_in);
+            set(&progress.rejected, metrics.rejected.min(metrics.rows_out));
+            set(
+                &progress.written,
+                metrics.rows_out.saturating_sub(metrics.rejected),
+            );
+            tokio::time::sleep(FOLLOWED).await;
+        }
+    };
+    tokio::select! {
+        never = follow => never,
+        never = progress::show(style, progress.clone(), None) => never,
+    }
 }
 
 /// Whether all acknowledgements were printed; a reader that leaves early wanted no more of them.

@@ -1,9 +1,15 @@
 //! What the commands share that take rows from files to a database: how rows are read, how they travel, what becomes
 //! of bad ones, and the run from its plan to its account.
 
-use std::{cell::OnceCell, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    cell::OnceCell,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
+use tokio::task::JoinHandle;
 use tonnage::{
     ColumnType, Error, ErrorKind, Result,
     load::{Ended, Prepared, Progress, prepare, prepare_files},
@@ -22,6 +28,7 @@ use tonnage::{
     unload::{UnloadOptions, source::DatabaseSource},
     verify::AfterLoad,
 };
+use tonnage_places::url_of;
 
 use super::{
     read::{ColumnArgs, ReadArgs},
@@ -34,7 +41,7 @@ use crate::{
     options::{count, rate, size},
     output::out,
     paths::Paths,
-    progress::{self, Style, Verbosity},
+    progress::{self, ProgressArgs, Verbosity},
     report::{ReportArgs, after_report, write_report},
 };
 
@@ -160,9 +167,8 @@ pub struct RowsArgs {
     #[command(flatten)]
     account: ReportArgs,
 
-    /// How progress is shown
-    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
-    progress: Style,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -506,6 +512,8 @@ pub enum RowsFrom {
 pub enum Place {
     /// To be connected to.
     Named(TargetArgs, Option<Password>),
+    /// Being connected to.
+    Connecting(Connecting),
     /// At hand, and what it is called.
     Connected(Arc<dyn Target>, String),
 }
@@ -514,8 +522,31 @@ impl Place {
     async fn connected(self) -> Result<(Arc<dyn Target>, String)> {
         match self {
             Self::Named(place, password) => Ok((place.connect(password).await?, place.shown())),
+            Self::Connecting(connecting) => connecting.done().await,
             Self::Connected(target, shown) => Ok((target, shown)),
         }
+    }
+}
+
+/// A database that is being connected to while something else is done; dropping it ends that.
+pub struct Connecting(JoinHandle<Result<(Arc<dyn Target>, String)>>);
+
+impl Connecting {
+    fn begin(place: TargetArgs, password: Option<Password>) -> Self {
+        Self(tokio::spawn(async move {
+            Ok((place.connect(password).await?, place.shown()))
+        }))
+    }
+
+    async fn done(mut self) -> Result<(Arc<dyn Target>, String)> {
+        let done = (&mut self.0).await;
+        done.unwrap_or_else(|error| Err(Error::bug(format!("the database was not connected to: {error}"))))
+    }
+}
+
+impl Drop for Connecting {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -570,9 +601,23 @@ impl Rows {
             let prepared = prepare_files(target, shown, &inputs, format, &text, options).await;
             return prepared.map(|prepared| (prepared, None));
         }
+        // A store may be as far away as the database: nobody waits for one and then for the other.
+        let is_far = |input: &String| url_of(Path::new(input)).is_some();
+        let place = match place {
+            Place::Named(named, password) if named.is_server() && inputs.iter().any(is_far) => {
+                Place::Connecting(Connecting::begin(named, password))
+            }
+            place => place,
+        };
         let source = match relation {
             Some(relation) => open_database(&inputs, relation, options.jobs).await?,
-            None => sources::open(&inputs, format, &text)?,
+            None => {
+                let (inputs, text) = (inputs.clone(), text.clone());
+                // On a thread of its own, as it waits.
+                let opened = tokio::task::spawn_blocking(move || sources::open(&inputs, format, &text)).await;
+                opened
+                    .unwrap_or_else(|error| Err(Error::bug(format!("the source was not opened: {error}"))))?
+            }
         };
         if verifying == Verifying::Yes && source.identity().is_none() {
             return Err(Error::config(format!(

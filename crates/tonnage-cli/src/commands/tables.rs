@@ -5,17 +5,21 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use arrow::datatypes::SchemaRef;
-use tokio::sync::watch;
 use tonnage::{
     Error, ErrorKind, Result,
     fetch::{Fetched, Get, GetPlan, GetReport, Prepared},
+    load::Progress,
     sinks::{self, Output, Sink, finish_all},
     sources::Format,
+    stop::Stop,
 };
 use tonnage_places::url_of;
+
+use crate::progress::counted_sink;
 
 /// What stands for a table's name.
 const NAME: &str = "{}";
@@ -36,17 +40,18 @@ pub struct Files {
     made: Option<PathBuf>,
 }
 
-fn open(output: &Output, schema: &SchemaRef) -> Result<TableFile> {
-    Ok(TableFile {
-        sink: sinks::create(output, schema)?,
-        path: output.path.clone(),
-    })
-}
-
 impl Files {
     /// Opens them. `rows` is where those of the table go; where other tables come behind it, it is a directory, or a
     /// name with `{}` for the name of the table.
-    pub fn create(prepared: &Prepared, rows: &Output, missing: Option<&Output>) -> Result<Self> {
+    ///
+    /// Rows of the tables are counted in `progress`, and `stop` ends the writing.
+    pub fn create(
+        prepared: &Prepared,
+        rows: &Output,
+        missing: Option<&Output>,
+        progress: &Arc<Progress>,
+        stop: &Stop,
+    ) -> Result<Self> {
         let schemas = prepared.related_schemas();
         let outputs = match schemas.is_empty() {
             true => vec![rows.clone()],
@@ -57,13 +62,20 @@ impl Files {
             _ => None,
         };
         let first = prepared.schema();
+        let open = |output: &Output, schema: &SchemaRef, progress: &Arc<Progress>| {
+            let sink = counted_sink(output, schema, progress, stop)?;
+            let path = output.path.clone();
+            Ok::<_, Error>(TableFile { sink, path })
+        };
+        // Keys without a row are no rows.
+        let uncounted = Arc::default();
         let opened = || -> Result<(Vec<TableFile>, Option<TableFile>)> {
             let all = outputs.iter().zip(std::iter::once(&first).chain(schemas));
             let named = all
-                .map(|(output, schema)| open(output, schema))
+                .map(|(output, schema)| open(output, schema, progress))
                 .collect::<Result<_>>()?;
             let missing = missing
-                .map(|output| open(output, &prepared.key_schema()))
+                .map(|output| open(output, &prepared.key_schema(), &uncounted))
                 .transpose()?;
             Ok((named, missing))
         };
@@ -78,14 +90,12 @@ impl Files {
         })
     }
 
-    /// Writes what comes, until its end or `stopped`.
-    pub async fn write(&mut self, mut get: Get, mut stopped: watch::Receiver<bool>) -> Result<GetReport> {
+    /// Writes what comes, until its end or until `stop` is asked for: `Cancelled`.
+    pub async fn write(&mut self, mut get: Get, stop: &Stop) -> Result<GetReport> {
         loop {
-            let fetched = tokio::select! {
-                fetched = get.next() => fetched?,
-                _ = stopped.changed() => return Err(Error::new(ErrorKind::Cancelled, "stopped on request")),
-            };
-            match fetched {
+            let fetched = stop.unless(get.next()).await;
+            let fetched = fetched.ok_or_else(|| Error::new(ErrorKind::Cancelled, "stopped on request"))?;
+            match fetched? {
                 Some(Fetched::Rows(rows)) => self.rows.sink.write(&rows)?,
                 Some(Fetched::Missing(keys)) => {
                     if let Some(missing) = &mut self.missing {

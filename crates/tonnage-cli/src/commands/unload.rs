@@ -31,7 +31,7 @@ use crate::{
     options::{byte, count},
     output::out,
     paths::Paths,
-    progress::{self, Style, Verbosity},
+    progress::{self, ProgressArgs, Verbosity},
     report::{ReportArgs, write_report},
 };
 
@@ -136,9 +136,8 @@ pub struct UnloadArgs {
     #[command(flatten)]
     account: ReportArgs,
 
-    /// How progress is shown
-    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
-    progress: Style,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -27,7 +27,7 @@ use crate::{
     options::{count, pair},
     output::out,
     paths::Paths,
-    progress::{self, Style, Verbosity},
+    progress::{self, ProgressArgs, Style, Verbosity},
     report::{ReportArgs, write_report},
 };
 
@@ -84,9 +84,8 @@ pub struct VerifyArgs {
     #[command(flatten)]
     account: ReportArgs,
 
-    /// How progress is shown
-    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
-    progress: Style,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 const USAGE: Usage = Usage {

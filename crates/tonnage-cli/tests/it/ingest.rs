@@ -244,6 +244,24 @@ fn what_is_sent_again_is_not_taken_again() {
     }
 }
 
+#[test]
+fn the_account_of_an_ingest_takes_the_place_of_its_acknowledgements() {
+    for database in BOTH {
+        let place = TestDatabase::with(*database, READINGS, &[]);
+        let lines = "{\"id\": 1}\n{\"id\": 2}\n{\"id\": \"two\"}\n";
+        for ack in ["accepted", "committed"] {
+            let command = format!("ingest {{db}} -t readings --json --ack {ack} --rejects bad-{ack}.jsonl");
+            let ran = place.run_with(&command, &[], lines.as_bytes());
+            let report: serde_json::Value =
+                serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+            assert_eq!(report["rows"]["put"], 3, "{ran:?}");
+            assert_eq!(report["rows"]["rejected"], 1, "{ran:?}");
+        }
+        let refused = place.run_with("ingest {db} -t readings --json --report r.json", &[], b"");
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+    }
+}
+
 /// An input that is fed once more from its beginning, longer than it was.
 #[test]
 fn the_lines_of_one_producer_are_counted() {

@@ -114,9 +114,16 @@ fn driver_of_url(target: &str) -> Result<&'static Driver> {
         .iter()
         .find(|d| d.extensions.contains(&ending.as_str()))
         .ok_or_else(|| {
-            Error::config(format!("'{}' names no database", hide(target))).hint(format!(
-                "the database comes last, as in cp, and is named as {}",
-                examples()
+            let hidden = hide(target);
+            // Named like one, were it not for its ending.
+            let as_file = DRIVERS.iter().find(|driver| !driver.extensions.is_empty());
+            let as_file = as_file
+                .and_then(|driver| driver.schemes.first())
+                .map(|scheme| format!("; if '{hidden}' is to be a file of a database: {scheme}:{hidden}"));
+            Error::config(format!("'{hidden}' names no database")).hint(format!(
+                "the database comes last, as in cp, and is named as {}{}",
+                examples(),
+                as_file.unwrap_or_default()
             ))
         })
 }

@@ -129,7 +129,7 @@ pub(super) const DATABASES: &[Mistake] = &[
         says: "error: 'shop' names no database\n\
                hint: the database comes last, as in cp, and is named as sqlite:path.db or \
                  postgresql://user@localhost:5432/database or mariadb://user@localhost:3306/database or \
-                 cassandra://host1,host2/keyspace\n",
+                 cassandra://host1,host2/keyspace; if 'shop' is to be a file of a database: sqlite:shop\n",
         ..Mistake::PLAIN
     },
     Mistake {

@@ -283,6 +283,10 @@ fn uploads_go_on_over_errors_that_pass() {
 #[test]
 fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
     let place = sbtest(200_000);
+    place.write(
+        "keys.csv",
+        "id\n".to_owned() + &(1..=200_000).map(|id| format!("{id}\n")).collect::<String>(),
+    );
     for bucket in Bucket::everywhere() {
         let proxy = Faulty::before(&bucket.endpoint);
         let unload = format!(
@@ -326,7 +330,18 @@ fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
         assert_eq!(bucket.keys(), Vec::<String>::new());
 
         // Killed: nobody can take anything back, but nothing is seen.
-        for signal in ["kill", "interrupt"] {
+        let unload = ["unload", "shop.db", "-t", "sbtest", "--format", "csv"].as_slice();
+        let get = [
+            "get", "shop.db", "-t", "sbtest", "--keys", "keys.csv", "--format", "csv",
+        ]
+        .as_slice();
+        let generate = ["generate", "sbtest", "--rows", "200k"].as_slice();
+        for (signal, arguments, output) in [
+            ("kill", unload, "kill/"),
+            ("interrupt", unload, "interrupt/"),
+            ("interrupt", get, "got.csv"),
+            ("interrupt", generate, "made.csv"),
+        ] {
             // Longer than anything here takes, so that no part arrives before the signal. What was asked before is forgotten.
             proxy.set(&[Rule {
                 part: "partNumber=",
@@ -339,8 +354,7 @@ fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
             command
                 .current_dir(place.path("."))
                 .envs(bucket.environment_by(&proxy.url));
-            command.args(["unload", "shop.db", "-t", "sbtest", "--format", "csv", "-o"]);
-            command.arg(bucket.url(&format!("{signal}/")));
+            command.args(arguments).args(["-o", &bucket.url(output)]);
             let running = Running::start(&mut command);
             while !proxy.requests().iter().any(|line| line.contains("partNumber=")) {
                 std::thread::sleep(Duration::from_millis(5));
@@ -349,12 +363,16 @@ fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
                 "kill" => drop(running.kill()),
                 _ => {
                     running.signal(2);
-                    drop(running.wait());
+                    running.wait().expect(130);
                 }
             }
-            assert_eq!(bucket.keys(), Vec::<String>::new(), "{signal}");
+            assert_eq!(bucket.keys(), Vec::<String>::new(), "{signal} {arguments:?}");
             if signal == "interrupt" {
-                assert_eq!(bucket.uploads(), uploads, "what was uploaded is taken back");
+                assert_eq!(
+                    bucket.uploads(),
+                    uploads,
+                    "what {arguments:?} uploaded is taken back"
+                );
             }
         }
     }
