@@ -26,9 +26,11 @@ pub use self::secrets::arguments;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tonnage::Error;
 use tracing_subscriber::{
-    EnvFilter,
+    EnvFilter, Layer,
     filter::LevelFilter,
     fmt::{format::Writer, time::FormatTime},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
 };
 
 use crate::{
@@ -118,20 +120,20 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     // What a driver warns of is in our own errors, if it matters.
     let others = if cli.verbose > 0 { level } else { LevelFilter::OFF };
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(format!(
-            "{others},tonnage={level},{}",
-            audited(&cli)
-        )))
-        .with_writer(std::io::stderr);
-    match logs_json(&cli) {
-        true => log.json().flatten_event(true).init(),
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = match logs_json(&cli) {
+        true => log.json().flatten_event(true).boxed(),
         false => log
             .with_ansi(std::io::stderr().is_terminal())
             .with_timer(Clock)
             .with_target(false)
-            .init(),
-    }
+            .boxed(),
+    };
+    let filter = EnvFilter::new(format!("{others},tonnage={level},{}", audited(&cli)));
+    let logs = tracing_subscriber::registry().with(filter).with(log);
+    #[cfg(feature = "serve")]
+    let logs = logs.with(tonnage_server::CollectorLayer);
+    logs.init();
     tonnage::targets::use_named_stores();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

@@ -22,8 +22,9 @@ use super::{
 /// Bytes of the parts that follow once the first one, of [`BEGINNING_BYTES`], was read to its end.
 const PART_BYTES: u64 = 4 << 20;
 
-/// Parts under way beside those at hand: what a connection of 70 ms brings in that time at 340 MB/s.
-const PARTS_AHEAD: usize = 6;
+/// Parts under way beside those at hand: what comes at 570 MB/s in a round trip of 70 ms. PostgreSQL takes 250 MB/s of CSV, and
+/// parts come neither at once nor at the same pace.
+const PARTS_AHEAD: usize = 10;
 
 /// Parts at hand: a reader may go a little back.
 const PARTS_HELD: usize = 2;

@@ -18,9 +18,11 @@ mod flight;
 pub mod fuzz;
 mod http;
 mod listen;
+mod logs;
 mod make;
 mod metrics;
 mod openapi;
+mod otlp;
 mod page;
 mod read;
 mod refusal;
@@ -40,6 +42,7 @@ use std::{
 use tokio::sync::watch;
 use tonnage::{Error, Result};
 
+pub use self::logs::{CollectorLayer, flush_logs};
 use self::{
     access::Access, config::Config, listen::Listener, metrics::Counters, tables::Tables, traces::Traces,
 };
@@ -110,6 +113,7 @@ impl Server {
         }
         let said = tables.recover().await;
         let traces = Traces::start()?;
+        logs::start()?;
         let app = Arc::new(App {
             config,
             tables,

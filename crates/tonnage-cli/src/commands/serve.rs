@@ -9,6 +9,7 @@ use tonnage_server::{
     Server,
     access::new_token,
     config::{ADDRESS, Config, Listen},
+    flush_logs,
 };
 
 use crate::{
@@ -183,6 +184,7 @@ pub async fn run(args: &ServeArgs, verbosity: Verbosity) -> Result<Ending> {
     if left.is_empty() && verbosity == Verbosity::Normal {
         args.say("stopped; every row that was taken is in its table or in the rejects");
     }
+    flush_logs().await;
     Ok(Ending::Done)
 }
 

@@ -1,4 +1,4 @@
-//! Traces, as a collector of OpenTelemetry gets them: a scripted one, which notes what is posted to it.
+//! Traces and logs, as a collector of OpenTelemetry gets them: a scripted one, which notes what is posted to it.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -58,7 +58,7 @@ fn collector() -> (String, Posted) {
 }
 
 #[test]
-fn a_collector_gets_a_span_of_every_request() {
+fn a_collector_gets_a_span_of_every_request_and_the_log() {
     let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (id integer PRIMARY KEY)", &[]);
     let (address, posted) = collector();
     let mut command = tonnage();
@@ -84,7 +84,19 @@ fn a_collector_gets_a_span_of_every_request() {
     server.stop().expect(0);
     let posted = posted.lock().expect("no panic");
     let mut spans = Vec::new();
-    for (path, head, body) in posted.iter() {
+    let logs = posted.iter().filter(|(path, ..)| path == "/v1/logs");
+    let lines: Vec<_> = logs
+        .filter_map(|(.., body)| body["resourceLogs"][0]["scopeLogs"][0]["logRecords"].as_array())
+        .flatten()
+        .collect();
+    // The audit's line of the request that was refused, as on standard error.
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["severityText"] == "INFO" && line.to_string().contains("no_table")),
+        "{lines:?}"
+    );
+    for (path, head, body) in posted.iter().filter(|(path, ..)| path != "/v1/logs") {
         assert_eq!(path, "/v1/traces");
         assert!(
             head.contains("x-key: a secret") && head.contains("content-type: application/json"),
