@@ -49,6 +49,7 @@ mod same_files;
 mod serve;
 #[path = "../../../tonnage/tests/it/cassandra/session.rs"]
 mod session;
+mod shapes;
 mod shaping;
 mod sharded;
 mod silent;
