@@ -5,10 +5,24 @@
 
 use std::sync::Arc;
 
-use clap::{ArgAction, Args, Command, error::ContextKind, error::ContextValue, error::ErrorKind};
+use clap::{
+    ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ContextKind, error::ContextValue,
+    error::ErrorKind, parser::ValueSource,
+};
 use tonnage::{
-    Error, Result, buffer::BufferOptions, driver::Connector, fetch::GetOptions, load::Prepared,
-    plan::LoadOptions, source::Source, table::nearest, target::Target, unload::UnloadOptions,
+    Error, Result,
+    buffer::BufferOptions,
+    connected::Connected,
+    driver::Connector,
+    fetch::GetOptions,
+    job::JobReport,
+    load::{PlannedJob, Prepared, Progress},
+    plan::LoadOptions,
+    source::Source,
+    stop::Stop,
+    table::nearest,
+    target::Target,
+    unload::UnloadOptions,
     verify::AfterLoad,
 };
 
@@ -17,12 +31,15 @@ use crate::{
         exec::{self, ExecArgs},
         get::{self, GetArgs},
         ingest::{self, IngestArgs},
+        job,
         load::{self, LoadArgs},
         rows::Place,
         unload::{self, UnloadArgs},
     },
     synonyms,
 };
+
+pub use crate::commands::job::{Asked, PartRun, WantedPart};
 
 /// Rows that are given.
 pub enum Given {
@@ -120,11 +137,73 @@ fn command<A: Args>(name: &'static str) -> Command {
     })
 }
 
-fn parsed<A: Args>(name: &'static str, arguments: &[String]) -> Result<A> {
+pub(crate) fn parsed<A: Args>(name: &'static str, arguments: &[String]) -> Result<A> {
     let matches = command::<A>(name).try_get_matches_from(arguments);
     matches
         .and_then(|matches| A::from_arg_matches(&matches))
         .map_err(|error| refused(name, &error))
+}
+
+/// The arguments of a command, and what was written of them: as others of this module take it.
+#[derive(Debug)]
+pub(crate) struct Written<A> {
+    /// What they mean.
+    pub args: A,
+    /// The options that were given, with their values, in the order of the command's list. Places are left out.
+    pub written: Vec<String>,
+}
+
+impl<A: Args> Written<A> {
+    fn of(matches: &ArgMatches) -> Vec<String> {
+        let mut written = Vec::new();
+        for argument in A::augment_args(Command::new("")).get_arguments() {
+            let id = argument.get_id().as_str();
+            let Some(long) = argument.get_long() else { continue };
+            if matches.value_source(id) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            match argument.get_action() {
+                ArgAction::Set | ArgAction::Append => {
+                    let values = matches.get_raw(id).into_iter().flatten();
+                    written.extend(values.map(|value| format!("--{long}={}", value.to_string_lossy())));
+                }
+                _ => written.push(format!("--{long}")),
+            }
+        }
+        written
+    }
+}
+
+impl<A: Args> FromArgMatches for Written<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self {
+            args: A::from_arg_matches(matches)?,
+            written: Self::of(matches),
+        })
+    }
+
+    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, clap::Error> {
+        let written = Self::of(matches);
+        Ok(Self {
+            args: A::from_arg_matches_mut(matches)?,
+            written,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<A: Args> Args for Written<A> {
+    fn augment_args(command: Command) -> Command {
+        A::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        A::augment_args_for_update(command)
+    }
 }
 
 /// What clap says over several lines, as an error and its hint.
@@ -189,6 +268,39 @@ pub fn put(arguments: &[String]) -> Result<LoadOptions> {
     load::options(&args).map(|(options, _)| options)
 }
 
+/// Plans a job of files, or one of `parts` whose rows are the program's, each like `given`, as `arguments` of `tonnage load` say.
+/// No part is carried out.
+pub async fn job_plan(
+    arguments: &[String],
+    given: Given,
+    asked: job::Asked,
+    database: &Connected,
+) -> Result<PlannedJob> {
+    let args: LoadArgs = parsed("load", &with_places(arguments))?;
+    match given {
+        Given::Inputs(inputs) => job::planned(database, (&args, arguments), &inputs, asked).await,
+        Given::Source { source, .. } => {
+            job::planned_of_program(database, (&args, arguments), source, asked).await
+        }
+    }
+}
+
+/// Carries out a part of a job: its files, or `rows`. Waits until it can be had. The part as it is then, and what ended the attempt
+/// early; none where no part is left.
+pub async fn job_part(
+    database: Connected,
+    (job_id, wanted): (&str, job::WantedPart),
+    rows: Option<Box<dyn Source>>,
+    (progress, stop): (Arc<Progress>, Stop),
+) -> Result<Option<(job::PartRun, Option<Error>)>> {
+    job::part_of_program(database, (job_id, wanted), rows, (progress, stop)).await
+}
+
+/// Finishes a job all of whose parts are done; waits where another process is at it.
+pub async fn job_finish(database: Connected, job_id: &str, lease_seconds: u64) -> Result<JobReport> {
+    job::finished(database, job_id, lease_seconds).await
+}
+
 /// What is unloaded, and where to, as `arguments` of `tonnage unload` say.
 pub fn unload(arguments: &[String]) -> Result<UnloadOptions> {
     unload::options(&parsed::<UnloadArgs>("unload", &with_places(arguments))?)
@@ -214,7 +326,7 @@ pub fn buffer(arguments: &[String], connector: Connector) -> Result<BufferOption
 }
 
 /// The program says by itself what stands in these places.
-fn with_places(arguments: &[String]) -> Vec<String> {
+pub(crate) fn with_places(arguments: &[String]) -> Vec<String> {
     let place = ["--".to_owned(), "database".to_owned()];
     arguments.iter().cloned().chain(place).collect()
 }

@@ -66,6 +66,7 @@ enum Command {
     Ingest(Box<commands::ingest::IngestArgs>),
     #[cfg(feature = "serve")]
     Serve(Box<commands::serve::ServeArgs>),
+    Job(Box<commands::job::JobArgs>),
     Runs(commands::runs::RunsArgs),
     Init(commands::init::InitArgs),
     Generate(commands::generate::GenerateArgs),
@@ -159,6 +160,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             Command::Ingest(args) => commands::ingest::run(args, verbosity).await,
             #[cfg(feature = "serve")]
             Command::Serve(args) => commands::serve::run(args, verbosity).await,
+            Command::Job(args) => commands::job::run(args, verbosity).await,
             Command::Runs(args) => or_interrupted(commands::runs::run(args)).await,
             Command::Init(args) => or_interrupted(commands::init::run(args)).await,
             Command::Generate(args) => commands::generate::run(args, verbosity).await,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use tonnage_core::{
     ErrorKind,
-    ledger::{InputIdentity, NewRun, Opening, RunDetail, RunHandle, RunQuery},
+    ledger::{InputIdentity, NewRun, Opening, RunDetail, RunHandle, RunQuery, jobs::RunRole},
     operation::{Durability, Method, Operation, OperationKind, Split, Support},
     preparation::Preparation,
     reader::{ReadColumn, schema},
@@ -41,6 +41,7 @@ pub fn run_detail(table: &Table, inputs: Vec<InputIdentity>, columns: &[&str], s
         member: None,
         opening: None,
         emptied_by_crash: table.is_emptied_by_crash(),
+        part: None,
     }
 }
 
@@ -59,6 +60,7 @@ pub(crate) fn new_run(table: &Table, identity: &str, input: &str) -> NewRun {
         detail: run_detail(table, vec![input], &["id", "v"], SLOTS),
         table: table.name.clone(),
         preparation: Preparation::Keep,
+        role: RunRole::Alone,
     }
 }
 

@@ -10,11 +10,15 @@
 //! record.
 
 pub mod inputs;
+pub mod jobs;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use self::inputs::InputRecord;
+use self::{
+    inputs::InputRecord,
+    jobs::{Jobs, PartId, RunRole},
+};
 use crate::{
     error::{Error, ErrorKind, Result},
     operation::OperationKind,
@@ -79,6 +83,9 @@ pub struct RunDetail {
     /// Whether a crash of the server empties the table, while the ledger survives: see [`Ledger::emptied`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub emptied_by_crash: bool,
+    /// The part of a job that it carries out, or the job that it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<PartId>,
 }
 
 /// The openings of a buffer's journal, as the ledger's record of its run names them: each has a random name, and names the
@@ -188,6 +195,8 @@ pub struct NewRun {
     pub table: TableName,
     /// What is done to it in the transaction that starts the run, so that a resume never does it again.
     pub preparation: Preparation,
+    /// What it is to jobs.
+    pub role: RunRole,
 }
 
 /// A run as the ledger has it.
@@ -478,4 +487,7 @@ pub trait Ledger: Send + Sync {
     /// transaction, which waits for those in flight. False where the run stays, since another process has taken it over
     /// or a commit whose answer was lost has happened after all.
     async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool>;
+
+    /// The jobs that it can keep; none where it keeps none.
+    fn jobs(&self) -> Option<&dyn Jobs>;
 }

@@ -4,7 +4,7 @@
 //! [`plan`] before, as a pure function. [`unload`] is the way out, [`fetch`] rows by key, [`put`] many streams at once,
 //! [`buffer`] rows that come one by one and are drained in the background. [`sharded`] is several databases of one kind
 //! as one target. [`verify`] compares rows with those of a table, and [`copy`]
-//! takes whole databases from one to another. [`connected`] is a database at hand, from which each of them is begun.
+//! takes whole databases from one to another. [`job`] is one load in parts that many processes carry out. [`connected`] is a database at hand, from which each of them is begun.
 //!
 //! To follow a load, start at [`load::prepare`]; to follow a row, at `load/deal.rs` and `load/lane.rs`.
 
@@ -12,6 +12,7 @@ pub mod buffer;
 pub mod connected;
 pub mod copy;
 pub mod fetch;
+pub mod job;
 pub mod load;
 pub mod plan;
 pub mod progress;

@@ -1,5 +1,5 @@
-//! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
-//! are found.
+//! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, `tonnage_inputs`, the rows by which runs
+//! are found, and `tonnage_parts`, a row a part of a job.
 //!
 //! They are InnoDB tables; [`place`] says in which database. What is done to them is [`tonnage_sql::ledger`]'s, in transactions
 //! that are begun and ended here and span all databases, whichever the rows are in. Numbers of 64 bits are unsigned there as
@@ -116,9 +116,9 @@ impl Place for Control {
         end(conn, done).await.map(Some)
     }
 
-    async fn begin(&self, _: &NewRun, work: Work<RunHandle>) -> Result<RunHandle> {
+    async fn begin(&self, run: &NewRun, work: Work<RunHandle>) -> Result<RunHandle> {
         let conn = &mut *self.session().await?;
-        let tables = setup::made(conn, &self.settings.database, self.asked()).await?;
+        let tables = setup::made(conn, (&self.settings.database, self.asked()), &run.role).await?;
         begin(conn).await?;
         let done = work(&mut InSession::of(conn, &tables), &tables).await;
         end(conn, done).await

@@ -1,5 +1,5 @@
-//! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, and `tonnage_inputs`, the rows by which runs
-//! are found; next to them is `tonnage_unlogged`, for runs into tables that a crash empties ([`crash_marker`]).
+//! The ledger: `tonnage_runs`, a row a run, `tonnage_slots`, a row a slot, `tonnage_inputs`, the rows by which runs
+//! are found, and `tonnage_parts`, a row a part of a job; next to them is `tonnage_unlogged`, for runs into tables that a crash empties ([`crash_marker`]).
 //!
 //! [`place`] says where they are. What is done to them is [`tonnage_sql::ledger`]'s, in transactions that are begun and ended here:
 //! the driver undoes one whose future is dropped. A slot's row is updated in place (fill factor 50, no index on what changes)
@@ -89,10 +89,10 @@ impl Place for Control {
         Ok(Some(done))
     }
 
-    async fn begin(&self, _: &NewRun, work: Work<RunHandle>) -> Result<RunHandle> {
+    async fn begin(&self, run: &NewRun, work: Work<RunHandle>) -> Result<RunHandle> {
         let mut session = self.session().await?;
         let transaction = begin(&mut session).await?;
-        let tables = place::made(&transaction, self.asked()).await?;
+        let tables = place::made(&transaction, self.asked(), &run.role).await?;
         let handle = work(&mut InSession::of(&transaction, &tables), &tables).await?;
         commit(transaction).await?;
         Ok(handle)

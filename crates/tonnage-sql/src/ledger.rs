@@ -1,8 +1,8 @@
 //! The ledger of a SQL database: its vocabulary, its codec, and what is done to it, once for all databases.
 //!
-//! `tonnage_runs` has a row a run, `tonnage_slots` a row a slot of an unfinished run, and `tonnage_inputs` the rows by which
-//! runs are found ([`inputs`](tonnage_core::ledger::inputs)); a ledger of an earlier version gets the last when a run
-//! starts in it. Where the tables are, how they are made, and the compare-and-set of slots among the rows of a write are
+//! `tonnage_runs` has a row a run, `tonnage_slots` a row a slot of an unfinished run, `tonnage_inputs` the rows by which
+//! runs are found ([`inputs`](tonnage_core::ledger::inputs)), and `tonnage_parts` a row a part of a job
+//! ([`jobs`](tonnage_core::ledger::jobs)); a ledger of an earlier version gets the last two when a run, or a job, starts in it. Where the tables are, how they are made, and the compare-and-set of slots among the rows of a write are
 //! each database's own.
 //!
 //! - Statements are written for a [`Dialect`] over [`Tables`]; values are parameters, in the order in which they are named.
@@ -10,12 +10,13 @@
 //! - What becomes of a run is a sequence of statements to a [`Session`], within a transaction that the database's [`Place`]
 //!   begins and ends, as drivers differ in how one is undone whose future is dropped. Its isolation is READ COMMITTED, or one
 //!   writer at a time: a statement that has waited for a lock sees what was committed meanwhile.
-//! - The row of a run is locked before those of its slots, everywhere.
+//! - The row of a run is locked before those of its slots, and before that of the part that it carries out, everywhere.
 
 mod change;
 mod codec;
 mod find;
 mod history;
+mod jobs;
 mod place;
 
 use async_trait::async_trait;
@@ -38,6 +39,8 @@ pub const RUNS: &str = "tonnage_runs";
 pub const SLOTS: &str = "tonnage_slots";
 /// The ledger's table of what runs are found by.
 pub const INPUTS: &str = "tonnage_inputs";
+/// The ledger's table of parts of jobs.
+pub const PARTS: &str = "tonnage_parts";
 
 /// The columns of a slot's state, in the order in which they are read; SQLite's ledger has other names.
 pub const SLOT_COLUMNS: &str =
@@ -153,6 +156,8 @@ pub struct Tables {
     pub slots: String,
     /// See [`INPUTS`]; none in a ledger of an earlier version.
     pub inputs: Option<String>,
+    /// See [`PARTS`]; none in a ledger of an earlier version.
+    pub parts: Option<String>,
 }
 
 impl Tables {
@@ -164,6 +169,7 @@ impl Tables {
             runs: name(RUNS),
             slots: name(SLOTS),
             inputs: Some(name(INPUTS)),
+            parts: Some(name(PARTS)),
         }
     }
 }
@@ -194,6 +200,15 @@ pub trait Session: Send {
 pub fn no_ledger() -> Error {
     Error::new(ErrorKind::Fenced, "this database has no ledger of runs any more")
         .hint("start the load anew with --restart")
+}
+
+/// A ledger of an earlier version, at `place`, in which a job is to be planned by who may not add to it.
+pub fn no_parts(place: &str) -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        format!("the ledger in {place} is of an earlier version and has no table for jobs, which this user may not add"),
+    )
+    .hint("`tonnage init TARGET --execute`, by the ledger's owner, adds it")
 }
 
 /// A run that is to be taken over and is not there, or not unfinished.

@@ -1,7 +1,7 @@
 //! The ledger's tables, in the file that holds the rows or in a file of its own ([`local`](crate::local)).
 //!
 //! `tonnage_runs` has a row a run, `tonnage_slots` a row a slot of an unfinished run, `tonnage_inputs` the rows by which
-//! runs are found; `tonnage_tables` and `tonnage_fence` tell tables apart (see [`identity`]). They are plain tables, not
+//! runs are found, `tonnage_parts` a row a part of a job; `tonnage_tables` and `tonnage_fence` tell tables apart (see [`identity`]). They are plain tables, not
 //! STRICT ones, so that an older SQLite can still open the file. Unsigned 64-bit numbers are stored as the integers of the
 //! same bits.
 //!
@@ -20,7 +20,7 @@ use tonnage_core::{
     ledger::{NewRun, RunDetail, RunHandle},
     slot::{Advance, SlotState},
 };
-use tonnage_sql::ledger::{self, Dialect, INPUTS, Keys, RUNS, Row, Session, Tables, Value};
+use tonnage_sql::ledger::{self, Dialect, INPUTS, Keys, PARTS, RUNS, Row, Session, Tables, Value};
 
 use super::{
     errors::{self, Doing},
@@ -72,6 +72,24 @@ CREATE TABLE IF NOT EXISTS tonnage_inputs (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tonnage_inputs_found ON tonnage_inputs (found_by, run_id)";
 
+const TABLE_OF_PARTS: &str = "
+CREATE TABLE IF NOT EXISTS tonnage_parts (
+  job_id TEXT NOT NULL,
+  part INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  owner TEXT,
+  lease_until INTEGER NOT NULL,
+  connections INTEGER NOT NULL,
+  run_id TEXT,
+  written INTEGER NOT NULL,
+  skipped INTEGER NOT NULL,
+  rejected INTEGER NOT NULL,
+  error TEXT,
+  detail TEXT NOT NULL,
+  PRIMARY KEY (job_id, part)
+) WITHOUT ROWID";
+
 const DIALECT: Dialect = Dialect {
     placeholder: |number| format!("?{number}"),
     now: "unixepoch()",
@@ -102,7 +120,10 @@ pub(super) fn ready<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 
 /// The statements that make the tables.
 pub(super) fn statements() -> Vec<String> {
-    let all = TABLES.split(';').chain(TABLE_OF_INPUTS.split(';'));
+    let all = TABLES
+        .split(';')
+        .chain(TABLE_OF_INPUTS.split(';'))
+        .chain([TABLE_OF_PARTS]);
     all.map(|statement| statement.trim().to_owned()).collect()
 }
 
@@ -115,11 +136,12 @@ pub(super) struct InFile<'c> {
 impl InFile<'_> {
     /// The tables; none where the ledger was never made.
     pub(super) fn tables(&mut self) -> Result<Option<Tables>> {
-        let query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN (?1, ?2)";
-        let found = ready(self.query(query, &[RUNS.into(), INPUTS.into()]))?;
+        let query = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name IN (?1, ?2, ?3)";
+        let found = ready(self.query(query, &[RUNS.into(), INPUTS.into(), PARTS.into()]))?;
         let has = |table: &str| found.iter().any(|row| *row == [Value::from(table)]);
         let mut tables = Tables::within(&DIALECT, "", str::to_owned);
         tables.inputs = tables.inputs.filter(|inputs| has(inputs));
+        tables.parts = tables.parts.filter(|parts| has(parts));
         Ok(has(RUNS).then_some(tables))
     }
 
@@ -129,10 +151,11 @@ impl InFile<'_> {
         let found = self.tables()?;
         if found.is_none() {
             // Left of a ledger that was dropped: what it knew is to be forgotten.
-            let left = format!("DROP TABLE IF EXISTS {INPUTS}");
+            let left = format!("DROP TABLE IF EXISTS {INPUTS}; DROP TABLE IF EXISTS {PARTS}");
             self.connection.execute_batch(&left).map_err(failed)?;
         }
         self.connection.execute_batch(TABLES).map_err(failed)?;
+        self.connection.execute_batch(TABLE_OF_PARTS).map_err(failed)?;
         let tables = Tables::within(&DIALECT, "", str::to_owned);
         if found.is_none_or(|found| found.inputs.is_none()) {
             self.connection.execute_batch(TABLE_OF_INPUTS).map_err(failed)?;

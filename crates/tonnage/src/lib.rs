@@ -123,7 +123,7 @@ pub use tonnage_engine::buffer;
 /// # }
 /// ```
 pub use tonnage_engine::put;
-pub use tonnage_engine::{connected, copy, fetch, load, plan, unload, verify};
+pub use tonnage_engine::{connected, copy, fetch, job, load, plan, unload, verify};
 pub use tonnage_formats::{generate, row, sinks, sources};
 
 pub use self::database::Database;

@@ -27,7 +27,7 @@ pub struct LoadArgs {
     /// Files, globs, directories or URLs (- is standard input), or a database, and the database to load into last: a URL, a
     /// file, or @NAME of targets.toml
     #[arg(value_name = "SOURCE... TARGET", required = true)]
-    places: Vec<String>,
+    pub places: Vec<String>,
 
     /// The table: table, schema.table or "odd.name"
     #[arg(short, long, value_name = "TABLE")]
@@ -96,7 +96,7 @@ pub struct LoadArgs {
     verify: bool,
 
     #[command(flatten)]
-    rows: RowsArgs,
+    pub rows: RowsArgs,
 
     /// Sort rows by primary key: not at all, within each block, or all of them before the first is written (spills
     /// to temporary files) [auto: block where there is a primary key]
@@ -159,7 +159,7 @@ pub fn rows(args: &LoadArgs, given: Given, place: Place) -> Result<Rows> {
 }
 
 /// Reads the arguments.
-fn task(args: &LoadArgs) -> Result<Task> {
+pub fn task(args: &LoadArgs) -> Result<Task> {
     let (options, epochs) = options(args)?;
     Ok(Task {
         options,

@@ -9,6 +9,7 @@ pub mod generate;
 pub mod get;
 pub mod ingest;
 pub mod init;
+pub mod job;
 pub mod load;
 pub mod read;
 pub mod rows;

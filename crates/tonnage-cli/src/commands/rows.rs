@@ -376,16 +376,59 @@ impl RowsArgs {
 
     /// `inputs` as the arguments say that they are read.
     pub fn files(&self, inputs: &[String], task: &Task) -> Result<RowsFrom> {
+        let (format, text) = self.reading(task)?;
+        Ok(RowsFrom::Inputs {
+            inputs: inputs.to_vec(),
+            relation: self.read.relation(inputs)?,
+            format,
+            text: Box::new(text),
+        })
+    }
+
+    /// How files are read.
+    pub fn reading(&self, task: &Task) -> Result<(Option<Format>, TextOptions)> {
         let mut text = self.read.text_options()?;
         text.timezone = task.options.timezone.clone();
         text.scan = task.options.scan;
         text.formats.epochs = task.epochs.clone();
-        Ok(RowsFrom::Inputs {
-            inputs: inputs.to_vec(),
-            relation: self.read.relation(inputs)?,
-            format: self.read.format(),
-            text: Box::new(text),
-        })
+        Ok((self.read.format(), text))
+    }
+
+    /// The files, none of which is a database, and the database that comes last.
+    pub fn files_and_place<'a>(
+        &self,
+        places: &'a [String],
+        usage: Usage,
+    ) -> Result<(&'a [String], TargetArgs)> {
+        let (inputs, databases) = self.read.places(places, &self.shards, usage)?;
+        if self.read.relation(inputs)?.is_some() {
+            return Err(Error::config(format!(
+                "tonnage {} shares files out, and the source is a database",
+                usage.command
+            ))
+            .hint("unload it first: tonnage unload SOURCE -t TABLE -o 'rows-{}.parquet'"));
+        }
+        Ok((inputs, self.shards.place(databases)?))
+    }
+
+    /// The file that the ledger was asked to be in, if it was.
+    pub fn ledger_choice(&self) -> &LedgerChoice {
+        &self.ledger
+    }
+
+    /// How to connect.
+    pub fn connection(&self) -> &ConnectionArgs {
+        &self.connection
+    }
+
+    /// Where the account goes.
+    pub fn account(&self) -> &ReportArgs {
+        &self.account
+    }
+
+    /// Whether nothing is to be written.
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run
     }
 
     /// Whether nothing was asked for that a single transaction does not go with.
@@ -662,7 +705,7 @@ async fn open_database(
 
 /// The first interrupt, which is kept in `first`, lets what is being written finish; the second, or ten seconds, ends
 /// the process.
-async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
+pub async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
     let interrupt = requested().await;
     let _ = first.set(interrupt);
     eprintln!("stopping: what is being written is finished; interrupt again to leave at once");
@@ -689,7 +732,7 @@ fn finish(ended: Ended, verbosity: Verbosity, interrupt: Option<Interrupt>) -> R
 }
 
 /// The account in a few lines.
-fn summary(report: &Report) -> String {
+pub fn summary(report: &Report) -> String {
     let mut text = format!(
         "{} {} {} {}: {} written in {:.2} s, {} rows/s\n",
         report.operation,

@@ -61,16 +61,13 @@ fn described(argument: &Arg) -> String {
     text
 }
 
-/// A command's section. Options that every command has are left out.
-fn section(command: &Command, text: &mut String) {
+/// A command's section, and those of its own commands. Options that every command has are left out.
+fn section((before, command): (&str, &Command), text: &mut String) {
+    let name = format!("{before} {}", command.get_name());
     let about = command.get_long_about().or_else(|| command.get_about());
     let about = about.map(|about| inline(&about.to_string())).unwrap_or_default();
-    text.push_str(&format!("\n## tonnage {}\n\n{about}.\n", command.get_name()));
-    let usage = command
-        .clone()
-        .bin_name(format!("tonnage {}", command.get_name()))
-        .render_usage()
-        .to_string();
+    text.push_str(&format!("\n## {name}\n\n{about}.\n"));
+    let usage = command.clone().bin_name(&name).render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     text.push_str(&format!("\n```text\n{usage}\n```\n"));
     let mut headings: Vec<String> = Vec::new();
@@ -98,6 +95,14 @@ fn section(command: &Command, text: &mut String) {
             text.push_str(&format!("- {}: {}\n", spelling(argument), described(argument)));
         }
     }
+    for command in shown_commands(command) {
+        section((&name, command), text);
+    }
+}
+
+fn shown_commands(command: &Command) -> impl Iterator<Item = &Command> {
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    command.get_subcommands().filter(shown)
 }
 
 #[test]
@@ -115,9 +120,8 @@ fn options() {
     {
         page.push_str(&format!("- {}: {}\n", spelling(argument), described(argument)));
     }
-    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
-    for command in command.get_subcommands().filter(shown) {
-        section(command, &mut page);
+    for command in shown_commands(&command) {
+        section(("tonnage", command), &mut page);
     }
     check("options.md", &page);
 }

@@ -3,17 +3,18 @@
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 use tonnage::{
-    buffer::BufferReport, copy::CopyReport, fetch::GetReport, unload::UnloadReport, verify::VerifyReport,
+    buffer::BufferReport, copy::CopyReport, fetch::GetReport, job::JobReport, unload::UnloadReport,
+    verify::VerifyReport,
 };
 
 use super::{check, description, head, inline, schema};
 use crate::{
-    commands::{generate::GenerateReport, verify::LoadReport},
+    commands::{generate::GenerateReport, job::JobRunReport, verify::LoadReport},
     report::Marked,
 };
 
 /// The reports, by the commands that write them.
-fn reports() -> [(&'static str, &'static str, Value); 7] {
+fn reports() -> [(&'static str, &'static str, Value); 9] {
     fn of<R: JsonSchema + 'static>() -> Value {
         let mut schema = schema::<Marked<'static, R>>().to_value();
         shape(&mut schema);
@@ -51,6 +52,8 @@ fn reports() -> [(&'static str, &'static str, Value); 7] {
         ("verify", "verify", of::<VerifyReport>()),
         ("copy", "copy", of::<CopyReport>()),
         ("ingest", "ingest", of::<BufferReport>()),
+        ("job", "job plan, status and finish", of::<JobReport>()),
+        ("job_run", "job run", of::<JobRunReport>()),
         ("generate", "generate", of::<GenerateReport>()),
     ]
 }

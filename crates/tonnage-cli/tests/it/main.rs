@@ -28,6 +28,7 @@ mod formats;
 mod gets;
 mod ingest;
 mod interrupts;
+mod jobs;
 mod keyspace;
 mod kill;
 mod mistakes;

@@ -241,7 +241,7 @@ fn a_file_that_is_its_own_ledger_has_no_roles() {
         place.sql(
             "SELECT name FROM sqlite_schema WHERE name LIKE 'tonnage%' AND type = 'table' ORDER BY name"
         ),
-        ["tonnage_inputs", "tonnage_runs", "tonnage_slots"]
+        ["tonnage_inputs", "tonnage_parts", "tonnage_runs", "tonnage_slots"]
     );
     assert_eq!(place.run("init {db} --execute").code, Some(0));
     let ran = place.run("init {db} --grant someone");

@@ -45,6 +45,11 @@ fn help() {
         "verify",
         "get",
         "ingest",
+        "job",
+        "job plan",
+        "job run",
+        "job status",
+        "job finish",
         "runs",
         "init",
         "generate",
@@ -57,7 +62,7 @@ fn help() {
         let ran = place.run(&format!("{command} --help"));
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{command} --help");
         let name = if command.is_empty() { "tonnage" } else { command };
-        assert_snapshot!(format!("help_{name}"), ran.stdout);
+        assert_snapshot!(format!("help_{}", name.replace(' ', "_")), ran.stdout);
     }
 }
 

@@ -147,6 +147,10 @@ impl RunDetail {
             found_by: table_key(&self.own_table()),
             detail: String::new(),
         }];
+        if self.part.as_ref().is_some_and(|part| !part.is_whole()) {
+            // The job has them on record.
+            return Ok(rows);
+        }
         let object = object_key(&self.table_identity.object);
         // What is no file, as a buffer, has neither size nor time.
         let is_file = |input: &&InputIdentity| input.bytes > 0 || input.modified_nanos != 0;

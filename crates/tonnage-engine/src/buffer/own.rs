@@ -14,7 +14,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
         Emptied, InputIdentity, NewRun, Opening, RUNS_KEPT, RUNS_PRUNED_MAX, RunDetail, RunHandle, RunQuery,
-        RunRecord,
+        RunRecord, jobs::RunRole,
     },
     preparation::Preparation,
     retry::Attempts,
@@ -102,6 +102,7 @@ pub(super) async fn own(
         identity,
         table: plan.table.name.clone(),
         preparation: Preparation::Keep,
+        role: RunRole::Alone,
         detail: RunDetail {
             opening: journal.map(|_| opening),
             ..detail(plan, journal, &rejects)
@@ -375,5 +376,6 @@ fn detail(plan: &Plan, journal: Option<&Claim<'_>>, rejects: &Path) -> RunDetail
         member: None,
         opening: None,
         emptied_by_crash: plan.table.is_emptied_by_crash(),
+        part: None,
     }
 }

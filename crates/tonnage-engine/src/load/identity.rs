@@ -14,16 +14,18 @@ use tonnage_core::{
     ledger::{
         Emptied, FOUND_MAX, InputIdentity, Ledger, NewRun, OtherLedger, RunDetail, RunHandle, RunQuery,
         RunRecord, Sought,
+        jobs::{NewPart, PartId, RunRole, WHOLE},
     },
     operation::Operation,
     preparation::{Pending, Preparation},
     report::{Counted, Grouped},
-    slot::{Dealing, SlotState},
+    slot::{Counts, Dealing, SlotState},
     table::{TableIdentity, is_making},
 };
 
 use super::{
     earlier::{self, TableRows},
+    jobs::{PartOfJob, no_jobs},
     rejects::{self, RejectsFile},
 };
 use crate::plan::{Attempt, LoadOptions, OnError, Plan, SlotBy};
@@ -149,6 +151,7 @@ pub async fn own(
         identity,
         table: plan.table.name.clone(),
         preparation: preparation(plan),
+        role: RunRole::Alone,
         detail,
     };
     let ownership = start(ledger, plan, run, notes).await?;
@@ -156,6 +159,150 @@ pub async fn own(
         resumable: is_rereadable,
         ..ownership
     })
+}
+
+/// Records a job with its parts, and prepares its table. `Config` where an unfinished run of the same is in the way and
+/// was not to be forgotten.
+pub async fn own_job(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    reading: Reading,
+    (options, parts): (&LoadOptions, Vec<NewPart>),
+) -> Result<Ownership> {
+    let job_id = run_id();
+    let is_of_files = reading.inputs.is_some();
+    let detail = detail(plan, reading, options, &job_id);
+    let (identity, notes) = match is_of_files {
+        false => (
+            format!("pipe {job_id}"),
+            beside(ledger, plan, &detail, options).await?,
+        ),
+        true => match earlier_attempts(ledger, plan, &detail, options).await? {
+            Earlier::Run(_) => return Err(Error::bug("a job was planned in place of a run that goes on")),
+            Earlier::Notes(notes) => (detail.identity(), notes),
+        },
+    };
+    let run = NewRun {
+        identity,
+        table: plan.table.name.clone(),
+        preparation: preparation(plan),
+        role: RunRole::Job(parts),
+        detail: RunDetail {
+            slots: 0,
+            rejects: String::new(),
+            part: Some(PartId {
+                job_id: job_id.clone(),
+                part: WHOLE,
+            }),
+            ..detail
+        },
+        run_id: job_id,
+    };
+    let handle = started(ledger, plan, &run).await?;
+    Ok(Ownership {
+        handle: Some(handle),
+        notes,
+        ..Ownership::unrecorded(plan, options)
+    })
+}
+
+/// Begins the run of a part, or goes on with that of an earlier attempt.
+pub async fn own_part(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    reading: Reading,
+    (options, part): (&LoadOptions, &PartOfJob),
+) -> Result<Ownership> {
+    let of = &part.attempt.of;
+    let new_id = run_id();
+    let is_rereadable = reading.inputs.is_some();
+    let detail = RunDetail {
+        part: Some(of.clone()),
+        ..detail(plan, reading, options, &new_id)
+    };
+    let identity = of.identity();
+    let same = find(ledger, plan, &RunQuery::Identity(identity.clone())).await?;
+    if let Some(run) = same.first() {
+        if run.finished.is_some() {
+            return Ok(Ownership::over(run));
+        }
+        if let Some(ownership) = go_on_with_part(ledger, plan, run, (&detail, part)).await? {
+            return Ok(Ownership {
+                resumable: false,
+                ..ownership
+            });
+        }
+    }
+    let run = NewRun {
+        run_id: new_id,
+        identity,
+        table: plan.table.name.clone(),
+        preparation: Preparation::Keep,
+        role: RunRole::Part(part.attempt.clone()),
+        detail,
+    };
+    if !is_rereadable && !run.detail.single_transaction {
+        return Err(Error::bug(
+            "a part that cannot be read again is not one transaction",
+        ));
+    }
+    let ownership = start(ledger, plan, run, Vec::new()).await?;
+    Ok(Ownership {
+        resumable: false,
+        ..ownership
+    })
+}
+
+/// Takes over what an earlier attempt has left. None where that is nothing, and it is forgotten.
+async fn go_on_with_part(
+    ledger: &dyn Ledger,
+    plan: &Plan,
+    run: &RunRecord,
+    (detail, part): (&RunDetail, &PartOfJob),
+) -> Result<Option<Ownership>> {
+    let change = changed(&run.detail, detail);
+    if let Some(change) = change.as_ref().filter(|_| !run.detail.single_transaction) {
+        return Err(Error::input(change).hint(format!(
+            "`tonnage runs TARGET --forget {}` has the part begin anew; rows that it has written stay",
+            run.run_id
+        )));
+    }
+    let jobs = ledger.jobs().ok_or_else(no_jobs)?;
+    let mut attempts = plan.attempts();
+    let (handle, slots) = loop {
+        match jobs.take_over_part(&part.attempt, &run.run_id).await {
+            Ok(taken) => break taken,
+            Err(error) => attempts.after(error).await?,
+        }
+    };
+    let mut counts = Counts::default();
+    slots.iter().for_each(|slot| counts.add(slot.counts));
+    let mut ownership = Ownership {
+        handle: Some(handle.clone()),
+        slots,
+        rejects: PathBuf::from(&run.detail.rejects),
+        resumed: true,
+        finished: false,
+        resumable: false,
+        notes: vec![format!("going on with run {}", run.run_id)],
+    };
+    if !run.detail.single_transaction {
+        return Ok(Some(ownership));
+    }
+    if counts.total() > 0 {
+        // All of it was committed, and only its end was not recorded.
+        let mut attempts = plan.attempts();
+        while let Err(error) = ledger.finish(&handle, counts).await {
+            attempts.after(error).await?;
+        }
+        ownership.finished = true;
+        return Ok(Some(ownership));
+    }
+    if !ledger.forget_unbegun(&handle).await? {
+        return Err(Error::fenced());
+    }
+    rejects::set_aside(Path::new(&run.detail.rejects))?;
+    Ok(None)
 }
 
 /// What earlier attempts at the same leave to this one.
@@ -189,6 +336,7 @@ async fn earlier_attempts(
     let mut notes = Vec::new();
     match (unfinished, attempt) {
         (Some(run), Attempt::New) => return Err(refuse_unfinished(run)),
+        (Some(run), Attempt::Resume) if run.detail.part.is_some() => return Err(refuse_unfinished(run)),
         (Some(run), Attempt::Resume) => {
             let ownership = resume(ledger, plan, run, detail, options).await?;
             return Ok(Earlier::Run(ownership));
@@ -481,13 +629,7 @@ async fn start(ledger: &dyn Ledger, plan: &Plan, run: NewRun, notes: Vec<String>
         let rival = same.iter().find(|r| r.finished.is_none());
         return Err(rival.map_or(error, refuse_unfinished));
     }
-    let mut attempts = plan.attempts();
-    let handle = loop {
-        match ledger.start(&run).await {
-            Ok(handle) => break handle,
-            Err(error) => attempts.after(error).await?,
-        }
-    };
+    let handle = started(ledger, plan, &run).await?;
     Ok(Ownership {
         handle: Some(handle),
         slots: fresh(plan),
@@ -497,6 +639,17 @@ async fn start(ledger: &dyn Ledger, plan: &Plan, run: NewRun, notes: Vec<String>
         resumable: false,
         notes,
     })
+}
+
+/// Starts a run; again where the ledger could not be asked.
+async fn started(ledger: &dyn Ledger, plan: &Plan, run: &NewRun) -> Result<RunHandle> {
+    let mut attempts = plan.attempts();
+    loop {
+        match ledger.start(run).await {
+            Ok(handle) => return Ok(handle),
+            Err(error) => attempts.after(error).await?,
+        }
+    }
 }
 
 /// The rejects file of a run: needed where bad rows are put aside, and wherever an earlier attempt has put some aside.
@@ -620,6 +773,16 @@ async fn resume(
 }
 
 fn refuse_unfinished(run: &RunRecord) -> Error {
+    if run.detail.part.is_some() {
+        return Error::config(format!(
+            "job {} of these inputs into {} is unfinished",
+            run.run_id, run.detail.table
+        ))
+        .hint(
+            "`tonnage job run` carries out its parts and `tonnage job finish` ends it; --restart forgets it and begins \
+             anew (what it has written stays in the table, unless --truncate)",
+        );
+    }
     let kept = match &run.detail.pending {
         Some(Pending { shadow: Some(_), .. }) => "it has written nothing that readers see",
         _ => "what it has written stays in the table, unless --truncate",
@@ -680,6 +843,7 @@ fn detail(plan: &Plan, reading: Reading, options: &LoadOptions, run_id: &str) ->
         member: None,
         opening: None,
         emptied_by_crash: plan.table.is_emptied_by_crash(),
+        part: None,
     }
 }
 
@@ -720,28 +884,32 @@ fn changed(run: &RunDetail, now: &RunDetail) -> Option<String> {
 
 /// Which file is not as it was.
 fn changed_input(run: &RunDetail, now: &RunDetail) -> Option<String> {
-    let change = |(before, after): (&InputIdentity, &InputIdentity)| {
-        if before.bytes != after.bytes {
-            return Some(format!(
-                "{} has changed since the run began: {} bytes then, {} now",
-                after.path,
-                Grouped(before.bytes),
-                Grouped(after.bytes)
-            ));
-        }
-        if before.modified_nanos != after.modified_nanos {
-            return Some(format!("{} has been written to since the run began", after.path));
-        }
-        // Times of a store are whole seconds, and those of a disk can be set.
-        match (&before.sample, &after.sample) {
-            (Some(before), Some(now)) if before != now => Some(format!(
-                "{} has changed since the run began: it holds something else",
-                after.path
-            )),
-            _ => None,
-        }
-    };
-    run.inputs.iter().zip(&now.inputs).find_map(change)
+    let pairs = run.inputs.iter().zip(&now.inputs);
+    pairs
+        .into_iter()
+        .find_map(|(before, after)| changed_file(before, after, "the run began"))
+}
+
+/// How a file differs from what it was when something else happened, as a sentence.
+pub fn changed_file(before: &InputIdentity, after: &InputIdentity, when: &str) -> Option<String> {
+    let path = &after.path;
+    if before.bytes != after.bytes {
+        return Some(format!(
+            "{path} has changed since {when}: {} bytes then, {} now",
+            Grouped(before.bytes),
+            Grouped(after.bytes)
+        ));
+    }
+    if before.modified_nanos != after.modified_nanos {
+        return Some(format!("{path} has been written to since {when}"));
+    }
+    // Times of a store are whole seconds, and those of a disk can be set.
+    match (&before.sample, &after.sample) {
+        (Some(before), Some(now)) if before != now => Some(format!(
+            "{path} has changed since {when}: it holds something else"
+        )),
+        _ => None,
+    }
 }
 
 fn differs(what: &str, before: &str, after: &str) -> Option<String> {
@@ -799,6 +967,10 @@ fn changed_request(run: &RunDetail, now: &RunDetail) -> Option<String> {
 
 /// What would give rows to other slots, or in another order.
 fn changed_dealing(run: &RunDetail, now: &RunDetail) -> Option<String> {
+    if run.part.as_ref().is_some_and(PartId::is_whole) {
+        // A job deals no rows.
+        return None;
+    }
     if run.sort != now.sort {
         return differs("--sort", run.sort.name(), now.sort.name());
     }

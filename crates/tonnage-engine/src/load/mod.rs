@@ -9,6 +9,7 @@ mod earlier;
 mod fitted;
 mod identity;
 mod isolate;
+mod jobs;
 mod keys;
 mod lane;
 mod preview;
@@ -50,7 +51,8 @@ use tonnage_formats::sources::{added, damage::has_changed, empty};
 pub use self::{
     create::spec as create_spec,
     deal::{Convert, Piece, Segment, reject},
-    identity::check_owned,
+    identity::{changed_file, check_owned},
+    jobs::{NewJob, NewParts, PartOfJob, PlannedJob},
     lane::LaneTask,
     rejects::RejectsFile,
     run::{AfterCommit, RunContext},
@@ -59,7 +61,7 @@ use self::{
     create::{missing_columns, provisional, provisional_column},
     deal::Dealer,
     fitted::{find_fitted, fitting_spec},
-    identity::{Ownership, Reading, own, rejects_file},
+    identity::{Ownership, Reading, own, own_part, rejects_file},
     run::{beside, run},
     select::Selection,
     shards::Shards,
@@ -68,6 +70,7 @@ use self::{
 };
 pub(crate) use self::{
     deal::{Kept, pick},
+    jobs::no_jobs,
     run::truncate,
 };
 pub use self::{preview::Preview, select::prepare_files};
@@ -94,6 +97,8 @@ pub struct Prepared {
     named: Vec<String>,
     /// What `{run}` and `{now}` of an added column are.
     run_start: Arc<added::RunStart>,
+    /// The part of a job that it is.
+    part: Option<PartOfJob>,
 }
 
 /// Told of rows that were put aside, once the commit that skips them is known.
@@ -203,6 +208,7 @@ async fn prepare_source(
         selection: None,
         named,
         run_start,
+        part: None,
     })
 }
 
@@ -332,7 +338,7 @@ impl Destination {
 }
 
 /// Runs the SQL of an option.
-async fn run_scripts(target: &dyn Target, scripts: &[String], option: &str) -> Result<()> {
+pub(crate) async fn run_scripts(target: &dyn Target, scripts: &[String], option: &str) -> Result<()> {
     for script in scripts {
         tracing::info!("{option}: {script}");
         let ran = target.run_script(script).await;
@@ -525,21 +531,42 @@ impl Prepared {
     /// Moves the rows. Errors before the first row are returned as such; one that stops the run later comes with the
     /// account, and the run can then be resumed if its input can. A table that is made for the run is dropped again
     /// where nothing was committed.
-    pub async fn run(mut self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
-        let is_idle = self.selection.as_ref().is_some_and(|selection| selection.nothing);
+    pub async fn run(self, progress: Arc<Progress>, stop: Stop) -> Result<Ended> {
+        if self.selection.as_ref().is_some_and(|selection| selection.nothing) {
+            return self.carry_out(progress, stop).await;
+        }
+        let target = self.target.clone();
+        let (prepared, made) = self.with_table().await?;
+        let ended = prepared.carry_out(progress.clone(), stop).await;
+        let error = match &ended {
+            Ok(ended) => ended.error.as_ref(),
+            Err(error) => Some(error),
+        };
+        if let (Some(error), Some(made)) = (error, made)
+            && !matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt)
+            && !progress.recorded.load(Ordering::Relaxed)
+            && progress.commits.load(Ordering::Relaxed) == 0
+        {
+            drop_made(&*target, &made).await;
+        }
+        ended
+    }
+
+    /// The same load once its table is as the first row is to find it; and the table, where it was made just now and in
+    /// place of none.
+    async fn with_table(mut self) -> Result<(Self, Option<Table>)> {
         let target = self.target.clone();
         let added_columns = std::mem::take(&mut self.added_columns);
-        if !added_columns.is_empty() && !is_idle {
+        if !added_columns.is_empty() {
             let name = self.plan.table.name.clone();
-            let table = target.table(&name).await?;
-            let table = table.ok_or_else(|| Error::schema(format!("table {name} is not there any more")))?;
+            let gone = || Error::schema(format!("table {name} is not there any more"));
+            let table = target.table(&name).await?.ok_or_else(gone)?;
             target.add_columns(&table, &added_columns).await?;
-            let table = target.table(&name).await?;
-            let table = table.ok_or_else(|| Error::schema(format!("table {name} is not there any more")))?;
-            return self.onto_made(table).await?.carry_out(progress, stop).await;
+            let table = target.table(&name).await?.ok_or_else(gone)?;
+            return Ok((self.onto_made(table).await?, None));
         }
-        let Some(spec) = self.create.take().filter(|_| !is_idle) else {
-            return self.carry_out(progress, stop).await;
+        let Some(spec) = self.create.take() else {
+            return Ok((self, None));
         };
         if let Some(replaced) = self
             .replaces
@@ -562,23 +589,15 @@ impl Prepared {
         let table =
             table.ok_or_else(|| Error::bug(format!("table {} is not there once created", spec.name)))?;
         let is_new = self.replaces.is_none();
-        let ended = match self.onto_made(table.clone()).await {
-            Ok(prepared) => prepared.carry_out(progress.clone(), stop).await,
-            Err(error) => Err(error),
-        };
-        let error = match &ended {
-            Ok(ended) => ended.error.as_ref(),
-            Err(error) => Some(error),
-        };
-        if let Some(error) = error
-            && is_new
-            && !matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt)
-            && !progress.recorded.load(Ordering::Relaxed)
-            && progress.commits.load(Ordering::Relaxed) == 0
-        {
-            drop_made(&*target, &table).await;
+        match self.onto_made(table.clone()).await {
+            Ok(prepared) => Ok((prepared, is_new.then_some(table))),
+            Err(error) => {
+                if is_new && !matches!(error.kind(), ErrorKind::Fenced | ErrorKind::InDoubt) {
+                    drop_made(&*target, &table).await;
+                }
+                Err(error)
+            }
         }
-        ended
     }
 
     /// The same load into the table that was made for it.
@@ -618,6 +637,7 @@ impl Prepared {
             between,
             selection,
             run_start,
+            part,
             ..
         } = self;
         if let Some(selection) = selection.as_ref().filter(|selection| selection.nothing) {
@@ -639,7 +659,10 @@ impl Prepared {
             inputs: source.identity(),
             options: source.options(),
         };
-        let mut ownership = own_run(&*target, &plan, reading, &options).await?;
+        let mut ownership = match &part {
+            Some(part) => own_part(target.ledger(), &plan, reading, (&options, part)).await?,
+            None => own_run(&*target, &plan, reading, &options).await?,
+        };
         let handle = ownership.handle.as_ref();
         let run_id = handle.map_or_else(identity::run_id, |handle| handle.run_id.clone());
         // Nobody else sets it.
@@ -666,6 +689,7 @@ impl Prepared {
             context: &context,
             plan: &plan,
             ownership: &ownership,
+            part: part.as_ref(),
             progress: &progress,
             stop: &stop,
         };
@@ -749,6 +773,7 @@ struct Beginning<'a> {
     context: &'a ParseContext,
     plan: &'a Arc<Plan>,
     ownership: &'a Ownership,
+    part: Option<&'a PartOfJob>,
     progress: &'a Arc<Progress>,
     stop: &'a Stop,
 }
@@ -761,6 +786,17 @@ struct Begun {
 }
 
 impl Beginning<'_> {
+    /// The table that rows go into in place of the one that is named.
+    fn shadow(&self) -> Option<TableName> {
+        match (self.part, self.plan.preparation, &self.ownership.handle) {
+            (Some(part), ..) => part.shadow.clone(),
+            (None, Preparation::Recreate, Some(handle)) => {
+                Some(shadow(&self.plan.table.name, &handle.run_id))
+            }
+            _ => None,
+        }
+    }
+
     /// Does what comes before the first row, and goes to where the run goes on.
     async fn begin(&self, mut source: Box<dyn Source>, mut dealer: Dealer) -> Result<Begun> {
         let Self {
@@ -781,7 +817,7 @@ impl Beginning<'_> {
         let source = sought(source, ownership, plan, (self.progress, self.stop)).await?;
         dealer.resume(&ownership.slots);
         let context = RunContext::new(
-            destination(&**target, plan, ownership).await?,
+            destination(&**target, plan, self.shadow()).await?,
             target.clone(),
             ownership.handle.clone(),
             rejects.map(Arc::new),
@@ -830,11 +866,10 @@ fn stopped(
 }
 
 /// The plan of the writers: into the shadow, where there is one.
-async fn destination(target: &dyn Target, plan: &Arc<Plan>, ownership: &Ownership) -> Result<Arc<Plan>> {
-    let (Preparation::Recreate, Some(handle)) = (plan.preparation, &ownership.handle) else {
+async fn destination(target: &dyn Target, plan: &Arc<Plan>, shadow: Option<TableName>) -> Result<Arc<Plan>> {
+    let Some(name) = shadow else {
         return Ok(plan.clone());
     };
-    let name = shadow(&plan.table.name, &handle.run_id);
     let mut attempts = plan.attempts();
     let found = loop {
         match target.table(&name).await {

@@ -16,7 +16,9 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::{
         Emptied, Ledger, MemberDetail, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup,
-        Sought, inputs::InputRecord,
+        Sought,
+        inputs::InputRecord,
+        jobs::{Jobs, RunRole},
     },
     preparation::Preparation,
     slot::{Counts, SlotState},
@@ -518,6 +520,7 @@ impl Ledger for ShardedTarget {
                     false => Preparation::Keep,
                 },
                 detail: known.detail.clone(),
+                role: RunRole::Alone,
             };
             handles.push(Some(self.start_in(at, &run, &[]).await?));
             let own = (0..known.detail.slots).filter(|slot| usize::from(*slot) % members == at);
@@ -671,5 +674,10 @@ impl Ledger for ShardedTarget {
             all &= forgotten.map_err(|error| error.at(&member.name))?;
         }
         Ok(all)
+    }
+
+    /// A part would have to be claimed in every member, and be done in all or none.
+    fn jobs(&self) -> Option<&dyn Jobs> {
+        None
     }
 }

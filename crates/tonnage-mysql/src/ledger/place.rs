@@ -6,7 +6,7 @@ use tonnage_core::{
     error::{Error, Result},
     ledger::{OtherLedger, Sought},
 };
-use tonnage_sql::ledger::{self, INPUTS, RUNS, SLOTS, Tables};
+use tonnage_sql::ledger::{self, INPUTS, PARTS, RUNS, SLOTS, Tables};
 
 use super::{
     literal,
@@ -23,10 +23,11 @@ pub(super) fn within(database: &str) -> Tables {
     Tables::within(&DIALECT, database, |name| format!("{}.{name}", quote(database)))
 }
 
-/// Those of a ledger, which has no inputs if it is of an earlier version.
-fn of_ledger(database: &str, has_inputs: bool) -> Tables {
+/// Those of a ledger that has `names`, among which neither inputs nor parts are if it is of an earlier version.
+fn of_ledger(database: &str, names: &[&str]) -> Tables {
     let mut tables = within(database);
-    tables.inputs = tables.inputs.filter(|_| has_inputs);
+    tables.inputs = tables.inputs.filter(|_| names.contains(&INPUTS));
+    tables.parts = tables.parts.filter(|_| names.contains(&PARTS));
     tables
 }
 
@@ -39,17 +40,16 @@ pub(super) async fn found(conn: &mut Conn, asked: Option<&str>) -> Result<Option
     let found: Vec<(String, String)> = conn
         .query(format!(
             "SELECT table_schema, table_name FROM information_schema.tables WHERE {within} \
-             AND table_name IN ('{RUNS}', '{INPUTS}') ORDER BY table_schema = database() DESC"
+             AND table_name IN ('{RUNS}', '{INPUTS}', '{PARTS}') ORDER BY table_schema = database() DESC"
         ))
         .await
         .map_err(errors::statement)?;
     let Some((database, _)) = found.iter().find(|(_, table)| table == RUNS) else {
         return Ok(None);
     };
-    let has_inputs = found
-        .iter()
-        .any(|(other, table)| other == database && table == INPUTS);
-    Ok(Some(of_ledger(database, has_inputs)))
+    let own = found.iter().filter(|(other, _)| other == database);
+    let names: Vec<_> = own.map(|(_, table)| table.as_str()).collect();
+    Ok(Some(of_ledger(database, &names)))
 }
 
 /// The tables, which must be fit to move with rows. `Fenced` where there are none.
@@ -76,7 +76,7 @@ pub(super) async fn check_engines(conn: &mut Conn, tables: &Tables) -> Result<()
     let plain: Option<(String, String)> = conn
         .query_first(format!(
             "SELECT table_name, coalesce(engine, 'none') FROM information_schema.tables t \
-             WHERE table_schema = {} AND table_name IN ('{RUNS}', '{SLOTS}', '{INPUTS}') AND NOT EXISTS \
+             WHERE table_schema = {} AND table_name IN ('{RUNS}', '{SLOTS}', '{INPUTS}', '{PARTS}') AND NOT EXISTS \
                  (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES')",
             literal(&tables.schema)
         ))
@@ -119,7 +119,8 @@ pub(super) async fn elsewhere(
             format!("database {database}"),
             format!("?ledger_schema={database} in the URL"),
         );
-        let tables = of_ledger(&database, has_inputs);
+        let names: &[&str] = if has_inputs { &[INPUTS] } else { &[] };
+        let tables = of_ledger(&database, names);
         match ledger::other(&mut InSession::of(conn, &tables), &tables, named, sought).await {
             Ok(other) => others.extend(Some(other).filter(OtherLedger::has_any)),
             // One that this user may see and not read.

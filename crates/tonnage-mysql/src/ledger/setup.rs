@@ -5,9 +5,9 @@
 use mysql_async::{Conn, prelude::Queryable};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    ledger::Setup,
+    ledger::{Setup, jobs::RunRole},
 };
-use tonnage_sql::ledger::{self, INPUTS, Tables};
+use tonnage_sql::ledger::{self, INPUTS, PARTS, Tables};
 
 use super::{
     literal,
@@ -60,11 +60,23 @@ fn inputs(table: &str) -> String {
     )
 }
 
+/// The statement that makes the rows of jobs.
+fn parts(table: &str) -> String {
+    format!(
+        "CREATE TABLE IF NOT EXISTS {table} (\
+             job_id varchar(64) NOT NULL, part bigint NOT NULL, state varchar(16) NOT NULL, attempt bigint NOT NULL, \
+             owner text NULL, lease_until bigint NOT NULL, connections bigint NOT NULL, run_id varchar(64) NULL, \
+             written bigint unsigned NOT NULL, skipped bigint unsigned NOT NULL, rejected bigint unsigned NOT NULL, \
+             error text NULL, detail longtext NOT NULL, PRIMARY KEY (job_id, part)) {TABLE_OPTIONS}"
+    )
+}
+
 /// The statements that make the tables. The runs last: who finds them finds all.
 fn statements(tables: &Tables) -> Vec<String> {
     let Tables { runs, slots, .. } = tables;
     vec![
         inputs(inputs_name(tables)),
+        parts(parts_name(tables)),
         format!(
             "CREATE TABLE IF NOT EXISTS {slots} (\
                  run_id varchar(64) NOT NULL, slot int NOT NULL, epoch bigint NOT NULL, \
@@ -91,11 +103,20 @@ fn statements(tables: &Tables) -> Vec<String> {
 /// Adds the table of inputs to a ledger that was made before there was one, with the rows of the runs that it has; under
 /// a lock. Without it where this user may not. The table gets its name when it has all rows, so that one that was left half
 /// filled is never taken for whole.
-async fn add(conn: &mut Conn, earlier: Tables) -> Result<Tables> {
+async fn add(conn: &mut Conn, mut earlier: Tables) -> Result<Tables> {
+    let tables = within(&earlier.schema);
+    if earlier.parts.is_none() {
+        match conn.query_drop(parts(parts_name(&tables))).await {
+            Ok(()) => earlier.parts.clone_from(&tables.parts),
+            Err(failure) => match errors::number(&failure) {
+                Some(1044 | 1142 | 1227) => {}
+                _ => return Err(errors::statement(failure)),
+            },
+        }
+    }
     if earlier.inputs.is_some() {
         return Ok(earlier);
     }
-    let tables = within(&earlier.schema);
     let (runs, all) = (&tables.runs, inputs_name(&tables));
     let unfilled = format!("{all}_unfilled");
     let create = inputs(&unfilled);
@@ -119,29 +140,44 @@ async fn add(conn: &mut Conn, earlier: Tables) -> Result<Tables> {
     conn.query_drop(format!("RENAME TABLE {unfilled} TO {all}"))
         .await
         .map_err(errors::statement)?;
-    Ok(tables)
+    Ok(Tables {
+        parts: earlier.parts,
+        ..tables
+    })
 }
 
 fn inputs_name(tables: &Tables) -> &str {
     tables.inputs.as_deref().unwrap_or_default()
 }
 
-/// The statement that removes what is left of a ledger that was dropped: what it knew is to be forgotten.
-async fn left(conn: &mut Conn, tables: &Tables) -> Result<Option<String>> {
-    let found: Option<u8> = conn
-        .query_first(format!(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = {} AND table_name = '{INPUTS}'",
+fn parts_name(tables: &Tables) -> &str {
+    tables.parts.as_deref().unwrap_or_default()
+}
+
+/// The statements that remove what is left of a ledger that was dropped: what it knew is to be forgotten.
+async fn left(conn: &mut Conn, tables: &Tables) -> Result<Vec<String>> {
+    let found: Vec<String> = conn
+        .query(format!(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = {} \
+             AND table_name IN ('{INPUTS}', '{PARTS}')",
             literal(&tables.schema)
         ))
         .await
         .map_err(errors::statement)?;
-    Ok(found.map(|_| format!("DROP TABLE {}", inputs_name(tables))))
+    let drop = |name: &String| format!("DROP TABLE {}.{}", quote(&tables.schema), quote(name));
+    Ok(found.iter().map(drop).collect())
 }
 
-/// Makes the tables where they are missing, and refuses those that cannot move with rows.
-pub(super) async fn made(conn: &mut Conn, own: &str, asked: Option<&str>) -> Result<Tables> {
+/// Makes the tables where they are missing, and refuses those that cannot move with rows; that of parts is needed only
+/// where a job is to be planned.
+pub(super) async fn made(
+    conn: &mut Conn,
+    (own, asked): (&str, Option<&str>),
+    role: &RunRole,
+) -> Result<Tables> {
+    let needs_parts = matches!(role, RunRole::Job(_));
     let tables = match found(conn, asked).await? {
-        Some(tables) if tables.inputs.is_some() => tables,
+        Some(tables) if tables.inputs.is_some() && (tables.parts.is_some() || !needs_parts) => tables,
         other => {
             let database = other.map_or_else(|| asked.unwrap_or(own).to_owned(), |tables| tables.schema);
             locked(conn, &database, async |conn| match found(conn, asked).await? {
@@ -151,6 +187,9 @@ pub(super) async fn made(conn: &mut Conn, own: &str, asked: Option<&str>) -> Res
             .await?
         }
     };
+    if needs_parts && tables.parts.is_none() {
+        return Err(ledger::no_parts(&format!("database {}", tables.schema)));
+    }
     check_engines(conn, &tables).await?;
     Ok(tables)
 }
@@ -195,7 +234,7 @@ pub(super) async fn setup(conn: &mut Conn, asked: Option<&str>, grantees: &[Stri
         notes: Vec::new(),
     };
     let tables = match found(conn, asked).await? {
-        Some(tables) if tables.inputs.is_some() => {
+        Some(tables) if tables.inputs.is_some() && tables.parts.is_some() => {
             setup.statements = statements(&tables);
             tables
         }
@@ -229,10 +268,15 @@ pub(super) async fn setup(conn: &mut Conn, asked: Option<&str>, grantees: &[Stri
     };
     setup.place = format!("database {}", tables.schema);
     let Tables {
-        runs, slots, inputs, ..
+        runs,
+        slots,
+        inputs,
+        parts,
+        ..
     } = &tables;
+    let all = [Some(runs), Some(slots), inputs.as_ref(), parts.as_ref()];
     for grantee in grantees {
-        for table in [Some(runs), Some(slots), inputs.as_ref()].into_iter().flatten() {
+        for table in all.into_iter().flatten() {
             setup.statements.push(format!(
                 "GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {}",
                 account(grantee)

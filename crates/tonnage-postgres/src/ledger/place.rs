@@ -5,9 +5,9 @@
 use tokio_postgres::{Client, GenericClient, Row};
 use tonnage_core::{
     error::{Error, Result},
-    ledger::{OtherLedger, Sought},
+    ledger::{OtherLedger, Sought, jobs::RunRole},
 };
-use tonnage_sql::ledger::{self, INPUTS, RUNS, SLOTS, Tables};
+use tonnage_sql::ledger::{self, INPUTS, PARTS, RUNS, SLOTS, Tables};
 
 use super::{
     session::{DIALECT, InSession},
@@ -36,11 +36,12 @@ pub(super) fn witnesses(tables: &Tables) -> String {
     table(&tables.schema, UNLOGGED)
 }
 
-/// Those of a schema, and whether it has inputs, which a ledger of an earlier version has not.
+/// Those of a schema, and whether it has inputs and parts, which a ledger of an earlier version has not.
 fn of_ledger(row: &Row) -> Result<Tables> {
     let mut tables = within(get(row, 0)?);
-    let has_inputs: bool = get(row, 1)?;
+    let (has_inputs, has_parts): (bool, bool) = (get(row, 1)?, get(row, 2)?);
     tables.inputs = tables.inputs.filter(|_| has_inputs);
+    tables.parts = tables.parts.filter(|_| has_parts);
     Ok(tables)
 }
 
@@ -49,7 +50,9 @@ pub(super) async fn found(client: &impl GenericClient, asked: Option<&str>) -> R
     let row = client
         .query_opt(
             "SELECT n.nspname::text, EXISTS (SELECT FROM pg_catalog.pg_class i \
-                 WHERE i.relname = $2 AND i.relkind = 'r' AND i.relnamespace = n.oid) \
+                 WHERE i.relname = $2 AND i.relkind = 'r' AND i.relnamespace = n.oid), \
+                 EXISTS (SELECT FROM pg_catalog.pg_class p \
+                 WHERE p.relname = $5 AND p.relkind = 'r' AND p.relnamespace = n.oid) \
              FROM pg_catalog.pg_class c \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
              WHERE c.relname = $1 AND c.relkind = 'r' AND CASE WHEN $3::text IS NULL \
@@ -57,7 +60,7 @@ pub(super) async fn found(client: &impl GenericClient, asked: Option<&str>) -> R
                      OR (n.nspname::text = $4 AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')) \
                  ELSE n.nspname::text = $3 END \
              ORDER BY pg_catalog.pg_table_is_visible(c.oid) DESC LIMIT 1",
-            &[&RUNS, &INPUTS, &asked, &SCHEMA],
+            &[&RUNS, &INPUTS, &asked, &SCHEMA, &PARTS],
         )
         .await
         .map_err(errors::statement)?;
@@ -69,11 +72,24 @@ pub(super) async fn existing(client: &impl GenericClient, asked: Option<&str>) -
     found(client, asked).await?.ok_or_else(ledger::no_ledger)
 }
 
-/// The tables, made where they are missing, in the transaction that is to start a run.
-pub(super) async fn made(client: &(impl GenericClient + Sync), asked: Option<&str>) -> Result<Tables> {
+/// The tables, made where they are missing, in the transaction that is to start a run; that of parts only where it is
+/// to plan a job.
+pub(super) async fn made(
+    client: &(impl GenericClient + Sync),
+    asked: Option<&str>,
+    role: &RunRole,
+) -> Result<Tables> {
+    let needs_parts = matches!(role, RunRole::Job(_));
     match found(client, asked).await? {
-        Some(tables) if tables.inputs.is_some() => return Ok(tables),
-        Some(tables) if !setup::may_add(client, &tables.runs).await? => return Ok(tables),
+        Some(tables) if tables.inputs.is_some() && (tables.parts.is_some() || !needs_parts) => {
+            return Ok(tables);
+        }
+        Some(tables) if !setup::may_add(client, &tables.runs).await? => {
+            return match needs_parts && tables.parts.is_none() {
+                true => Err(ledger::no_parts(&format!("schema {}", tables.schema))),
+                false => Ok(tables),
+            };
+        }
         _ => {}
     }
     setup::lock(client).await?;
@@ -120,7 +136,7 @@ pub(super) async fn elsewhere(
     let used = found(client, asked).await?.map(|used| used.schema);
     let schemas = client
         .query(
-            "SELECT n.nspname::text, i.oid IS NOT NULL FROM pg_catalog.pg_class c \
+            "SELECT n.nspname::text, i.oid IS NOT NULL, false FROM pg_catalog.pg_class c \
              JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
              JOIN pg_catalog.pg_class s ON s.relnamespace = n.oid AND s.relname = $3 AND s.relkind = 'r' \
              LEFT JOIN pg_catalog.pg_class i ON i.relnamespace = n.oid AND i.relname = $4 AND i.relkind = 'r' \

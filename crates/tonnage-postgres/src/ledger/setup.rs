@@ -7,7 +7,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::Setup,
 };
-use tonnage_sql::ledger::{self, INPUTS, Tables};
+use tonnage_sql::ledger::{self, INPUTS, PARTS, Tables};
 
 use super::{
     crash_marker,
@@ -31,9 +31,14 @@ pub(super) async fn lock(client: &impl GenericClient) -> Result<()> {
 /// The statements that make the tables.
 pub(super) fn statements(tables: &Tables) -> Vec<String> {
     let Tables {
-        runs, slots, inputs, ..
+        runs,
+        slots,
+        inputs,
+        parts,
+        ..
     } = tables;
     let inputs = inputs.as_deref().unwrap_or_default();
+    let parts = parts.as_deref().unwrap_or_default();
     vec![
         format!(
             "CREATE TABLE IF NOT EXISTS {runs} (\
@@ -64,6 +69,13 @@ pub(super) fn statements(tables: &Tables) -> Vec<String> {
                  PRIMARY KEY (run_id, number))"
         ),
         format!("CREATE INDEX IF NOT EXISTS tonnage_inputs_found ON {inputs} (found_by, run_id)"),
+        format!(
+            "CREATE TABLE IF NOT EXISTS {parts} (\
+                 job_id text NOT NULL, part bigint NOT NULL, state text NOT NULL, attempt bigint NOT NULL, \
+                 owner text, lease_until bigint NOT NULL, connections bigint NOT NULL, run_id text, \
+                 written bigint NOT NULL, skipped bigint NOT NULL, rejected bigint NOT NULL, \
+                 error text, detail text NOT NULL, PRIMARY KEY (job_id, part)) WITH (fillfactor = 50)"
+        ),
     ]
 }
 
@@ -81,9 +93,10 @@ pub(super) async fn may_add(client: &impl GenericClient, runs: &str) -> Result<b
     get(&row, 0)
 }
 
-/// Adds the table of inputs to a ledger that was made before there was one, with the rows of the runs that it has.
+/// Adds the tables that a ledger lacks which was made before there were such: of inputs, with the rows of the runs that it
+/// has, and of parts.
 pub(super) async fn add(client: &(impl GenericClient + Sync), earlier: Tables) -> Result<Tables> {
-    if earlier.inputs.is_some() {
+    if earlier.inputs.is_some() && earlier.parts.is_some() {
         return Ok(earlier);
     }
     let tables = within(&earlier.schema);
@@ -91,9 +104,14 @@ pub(super) async fn add(client: &(impl GenericClient + Sync), earlier: Tables) -
         let added = client.batch_execute(&statement).await;
         added.map_err(errors::statement)?;
     }
-    let inputs = tables.inputs.as_deref().unwrap_or_default();
-    grant(client, &tables.runs, inputs).await?;
-    ledger::fill(&mut InSession::of(client, &tables), &tables, inputs).await?;
+    if earlier.parts.is_none() {
+        grant(client, &tables.runs, tables.parts.as_deref().unwrap_or_default()).await?;
+    }
+    if earlier.inputs.is_none() {
+        let inputs = tables.inputs.as_deref().unwrap_or_default();
+        grant(client, &tables.runs, inputs).await?;
+        ledger::fill(&mut InSession::of(client, &tables), &tables, inputs).await?;
+    }
     Ok(tables)
 }
 
@@ -129,11 +147,21 @@ fn grants(tables: &Tables, role: &str) -> Vec<String> {
         false => quote(role),
     };
     let Tables {
-        runs, slots, inputs, ..
+        runs,
+        slots,
+        inputs,
+        parts,
+        ..
     } = tables;
     let witnesses = witnesses(tables);
     let witnesses = inputs.is_some().then_some(&witnesses);
-    let all = [Some(runs), Some(slots), inputs.as_ref(), witnesses];
+    let all = [
+        Some(runs),
+        Some(slots),
+        inputs.as_ref(),
+        parts.as_ref(),
+        witnesses,
+    ];
     let mut grants = vec![format!(
         "GRANT USAGE ON SCHEMA {} TO {role}",
         quote(&tables.schema)
@@ -217,7 +245,7 @@ pub(super) async fn setup(
         notes: Vec::new(),
     };
     let tables = match found(client, asked).await? {
-        Some(tables) if tables.inputs.is_some() => {
+        Some(tables) if tables.inputs.is_some() && tables.parts.is_some() => {
             setup.statements = statements(&tables);
             setup.statements.push(crash_marker::definition(&tables));
             tables
@@ -250,18 +278,28 @@ pub(super) async fn setup(
     Ok(setup)
 }
 
-/// The statement that removes what is left of a ledger that was dropped: what it knew is to be forgotten.
-pub(super) async fn left(client: &impl GenericClient, tables: &Tables) -> Result<Option<String>> {
-    let row = client
-        .query_one(
-            "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-             WHERE c.relname = $1 AND n.nspname::text = $2)",
-            &[&INPUTS, &tables.schema],
-        )
-        .await
-        .map_err(errors::statement)?;
-    let inputs = tables.inputs.as_deref().unwrap_or_default();
-    Ok(get::<bool>(&row, 0)?.then(|| format!("DROP TABLE {inputs}")))
+/// The statements that remove what is left of a ledger that was dropped: what it knew is to be forgotten.
+pub(super) async fn left(client: &impl GenericClient, tables: &Tables) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    for (name, table) in [(INPUTS, &tables.inputs), (PARTS, &tables.parts)] {
+        let row = client
+            .query_one(
+                "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c \
+                 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+                 WHERE c.relname = $1 AND n.nspname::text = $2)",
+                &[&name, &tables.schema],
+            )
+            .await
+            .map_err(errors::statement)?;
+        let is_left: bool = get(&row, 0)?;
+        left.extend(
+            table
+                .iter()
+                .filter(|_| is_left)
+                .map(|table| format!("DROP TABLE {table}")),
+        );
+    }
+    Ok(left)
 }
 
 /// Runs what [`setup`] returns, in a transaction.

@@ -2,7 +2,7 @@
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    ledger::{NewRun, Opening, RunDetail, RunHandle},
+    ledger::{NewRun, Opening, RunDetail, RunHandle, jobs::RunRole},
     slot::{Counts, SlotState},
 };
 
@@ -11,7 +11,7 @@ use super::{
     codec::{self, Columns, odd},
     find::{slots, states},
     history::{put_on_record, take_off_record},
-    insert, no_run, taken_over,
+    insert, jobs, no_run, taken_over,
 };
 
 /// Records the run and its slots, and prepares its table: [`Ledger::start`](tonnage_core::ledger::Ledger::start).
@@ -35,6 +35,11 @@ pub async fn start(session: &mut dyn Session, tables: &Tables, run: &NewRun) -> 
         };
     }
     record_slots(session, tables, run).await?;
+    match &run.role {
+        RunRole::Alone => {}
+        RunRole::Job(parts) => jobs::put(session, tables, &run.run_id, parts).await?,
+        RunRole::Part(attempt) => jobs::begin(session, tables, attempt, &run.run_id).await?,
+    }
     let mut detail = run.detail.clone();
     session.prepare(run, &mut detail).await?;
     if detail != run.detail {
@@ -132,7 +137,7 @@ pub async fn take_over(
 }
 
 /// The row of an unfinished run, which is locked; under `epoch`, where one is given.
-async fn lock(
+pub(super) async fn lock(
     session: &mut dyn Session,
     tables: &Tables,
     run_id: &str,
@@ -209,6 +214,7 @@ pub async fn finish(
     let owned = lock(session, tables, run_id, Some(handle.epoch)).await?;
     // A table that took the place of another has another identity, and the run with it.
     let mut replaced = (String::new(), String::new());
+    let mut part = None;
     if let Some(row) = owned {
         let found = codec::detail(run_id, &row)?;
         let mut detail = found.clone();
@@ -217,6 +223,7 @@ pub async fn finish(
             rewrite(session, tables, run_id, &detail).await?;
         }
         replaced = (found.identity(), detail.identity());
+        part = found.part;
     }
     let dialect = tables.dialect;
     let [before, after, written, skipped, rejected, id, epoch] = dialect.given();
@@ -242,7 +249,11 @@ pub async fn finish(
     if session.execute(&update, &values).await? != 1 {
         return Err(taken_over(run_id));
     }
-    remove_slots(session, tables, run_id).await
+    remove_slots(session, tables, run_id).await?;
+    match part {
+        Some(part) => jobs::done(session, tables, &part, counts).await,
+        None => Ok(()),
+    }
 }
 
 async fn remove_slots(session: &mut dyn Session, tables: &Tables, run_id: &str) -> Result<()> {
@@ -254,6 +265,12 @@ async fn remove_slots(session: &mut dyn Session, tables: &Tables, run_id: &str) 
 /// Removes the run: [`Ledger::forget`](tonnage_core::ledger::Ledger::forget).
 pub async fn forget(session: &mut dyn Session, tables: &Tables, run_id: &str) -> Result<bool> {
     let unfinished = lock(session, tables, run_id, None).await?;
+    // Those of a job's parts go with it.
+    for part in jobs::unfinished_runs(session, tables, run_id).await? {
+        let unfinished = lock(session, tables, &part, None).await?;
+        remove(session, tables, &part, unfinished).await?;
+    }
+    jobs::remove(session, tables, &[run_id.into()]).await?;
     remove(session, tables, run_id, unfinished).await
 }
 

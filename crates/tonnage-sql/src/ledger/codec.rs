@@ -4,11 +4,16 @@ use std::fmt;
 
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    ledger::{RunDetail, RunQuery, RunRecord, RunStatus, inputs::InputRecord, unreadable},
+    ledger::{
+        RunDetail, RunQuery, RunRecord, RunStatus,
+        inputs::InputRecord,
+        jobs::{PartRecord, PartState},
+        unreadable,
+    },
     slot::{BlockMark, Counts, Position, SlotState},
 };
 
-use super::{INPUTS, RUNS, SLOTS, Value};
+use super::{INPUTS, PARTS, RUNS, SLOTS, Value};
 
 /// A column that does not hold what it should: another hand may write anything.
 #[derive(Debug)]
@@ -69,6 +74,14 @@ impl<'r> Columns<'r> {
     pub(super) fn text(&mut self) -> Result<&'r str, Malformed> {
         self.take(|value| match value {
             Value::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    fn text_if_any(&mut self) -> Result<Option<&'r str>, Malformed> {
+        self.take(|value| match value {
+            Value::Null => Some(None),
+            Value::Text(text) => Some(Some(text.as_str())),
             _ => None,
         })
     }
@@ -160,6 +173,39 @@ pub(super) fn detail(run_id: &str, row: &[Value]) -> Result<RunDetail> {
         .text()
         .map_err(|cause| unreadable(run_id, cause))?;
     RunDetail::from_json(run_id, text)
+}
+
+/// A part of a job: part, state, attempt, owner, end of its lease, the time now, connections, run, account, error and
+/// detail.
+pub(super) fn part(row: &[Value]) -> Result<PartRecord> {
+    let read = |columns: &mut Columns<'_>| {
+        let part = columns.integer()?;
+        let state = columns.take(|value| match value {
+            Value::Text(name) => PartState::by_name(name),
+            _ => None,
+        })?;
+        let attempt = columns.integer()?;
+        let owner = columns.text_if_any()?.map(str::to_owned);
+        let (until, now) = (columns.integer()?, columns.integer()?);
+        Ok(PartRecord {
+            part,
+            state,
+            attempt,
+            owner,
+            lease_seconds: until.saturating_sub(now),
+            connections: columns.bits()?,
+            run_id: columns.text_if_any()?.map(str::to_owned),
+            counts: columns.counts()?,
+            error: columns.text_if_any()?.map(str::to_owned),
+            detail: columns.text()?.to_owned(),
+        })
+    };
+    read(&mut Columns::of(row)).map_err(odd(PARTS))
+}
+
+/// A number, the only column of `row` of a query of `table`.
+pub(super) fn number(row: &[Value], table: &str) -> Result<i64> {
+    Columns::of(row).integer().map_err(odd(table))
 }
 
 /// An id, the only column of `row`.

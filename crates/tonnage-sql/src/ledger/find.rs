@@ -13,7 +13,7 @@ use tonnage_core::{
 use super::{
     Keys, RUNS, Session, Tables, Value,
     codec::{self, Columns, odd},
-    history,
+    history, jobs,
 };
 
 /// The runs that `query` asks for: [`Ledger::runs`](tonnage_core::ledger::Ledger::runs).
@@ -230,6 +230,7 @@ pub async fn prune(session: &mut dyn Session, tables: &Tables, bound: &Bound, li
         session.execute(&delete, ids).await?;
         let delete = format!("DELETE FROM {inputs} WHERE number = 0 AND run_id IN ({given})");
         session.execute(&delete, ids).await?;
+        jobs::remove(session, tables, ids).await?;
     }
     Ok(ids.len() as u64)
 }

@@ -7,11 +7,12 @@ use tonnage_core::{
     ledger::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
+        jobs::{ClaimRequest, Jobs, PartAttempt, PartClaim, PartId, PartRecord, no_job},
     },
     slot::{Counts, SlotState},
 };
 
-use super::{Session, Tables, change, find, no_ledger};
+use super::{Session, Tables, change, find, jobs, no_ledger};
 
 /// Attempts at a take-over that meets a deadlock with an owner that is still at work.
 const TAKE_OVER_ATTEMPTS: usize = 10;
@@ -171,5 +172,74 @@ impl<P: Place> Ledger for SqlLedger<P> {
 
     async fn conclude(&self, _: &str) -> Result<()> {
         Ok(())
+    }
+
+    fn jobs(&self) -> Option<&dyn Jobs> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<P: Place> Jobs for SqlLedger<P> {
+    async fn parts(&self, job_id: &str) -> Result<Vec<PartRecord>> {
+        let job_id = job_id.to_owned();
+        let asked = work(|on, tables| Box::pin(async move { jobs::all(on, tables, &job_id).await }));
+        Ok(self.0.ask(asked).await?.unwrap_or_default())
+    }
+
+    async fn part(&self, of: &PartId) -> Result<Option<PartRecord>> {
+        let of = of.clone();
+        let asked = work(|on, tables| Box::pin(async move { jobs::one(on, tables, &of).await }));
+        Ok(self.0.ask(asked).await?.flatten())
+    }
+
+    async fn claim(&self, request: &ClaimRequest) -> Result<PartClaim> {
+        let request = request.clone();
+        let missing = no_job(&request.job_id);
+        let claimed = work(|on, tables| Box::pin(async move { jobs::claim(on, tables, &request).await }));
+        self.0.change(claimed).await?.ok_or(missing)
+    }
+
+    async fn renew(&self, attempt: &PartAttempt, lease_seconds: u64) -> Result<bool> {
+        let attempt = attempt.clone();
+        let renewed = work(move |on, tables| {
+            Box::pin(async move { jobs::renew(on, tables, &attempt, lease_seconds).await })
+        });
+        Ok(self.0.change(renewed).await?.unwrap_or(false))
+    }
+
+    async fn release(&self, attempt: &PartAttempt, error: Option<&str>) -> Result<()> {
+        let (attempt, error) = (attempt.clone(), error.map(str::to_owned));
+        let released = work(|on, tables| {
+            Box::pin(async move { jobs::release(on, tables, &attempt, error.as_deref()).await })
+        });
+        self.0.change(released).await.map(|_| ())
+    }
+
+    async fn take_over_part(
+        &self,
+        attempt: &PartAttempt,
+        run_id: &str,
+    ) -> Result<(RunHandle, Vec<SlotState>)> {
+        self.0.check().await?;
+        let mut tries = 1;
+        loop {
+            let (attempt, run_id) = (attempt.clone(), run_id.to_owned());
+            let taken = work(|on, tables| {
+                Box::pin(async move { jobs::take_over(on, tables, &attempt, &run_id).await })
+            });
+            match self.0.change(taken).await {
+                Err(error) if error.kind() == ErrorKind::Overloaded && tries < TAKE_OVER_ATTEMPTS => {
+                    tries += 1
+                }
+                taken => return taken?.ok_or_else(no_ledger),
+            }
+        }
+    }
+
+    async fn disagreeing(&self, job_id: &str) -> Result<Vec<i64>> {
+        let job_id = job_id.to_owned();
+        let asked = work(|on, tables| Box::pin(async move { jobs::disagreeing(on, tables, &job_id).await }));
+        Ok(self.0.ask(asked).await?.unwrap_or_default())
     }
 }

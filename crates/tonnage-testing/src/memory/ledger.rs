@@ -7,6 +7,7 @@ use tonnage_core::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, RunStatus, Setup,
         Sought,
         inputs::{self, InputRecord},
+        jobs::{Jobs, RunRole},
     },
     preparation::{IndexDefinition, Pending, Preparation, not_empty, shadow},
     slot::{Counts, SlotState},
@@ -97,6 +98,9 @@ impl State {
             self.undo(pending);
         }
         self.slots.remove(run_id);
+        for part in self.forget_job(run_id) {
+            self.forget(&part);
+        }
         true
     }
 
@@ -109,6 +113,42 @@ impl State {
             stored
                 .indexes
                 .extend(pending.indexes.into_iter().map(|index| index.name));
+        }
+    }
+}
+
+impl Memory {
+    /// Takes a run over where `check` lets it, once no transaction holds its slots.
+    pub(super) async fn take_over_if(
+        &self,
+        run_id: &str,
+        check: impl Fn(&mut State) -> Result<()> + Send,
+    ) -> Result<(RunHandle, Vec<SlotState>)> {
+        self.call()?;
+        loop {
+            let released = self.released.notified();
+            {
+                let mut state = self.lock();
+                check(&mut state)?;
+                let is_free = !state.locks.keys().any(|(run, _)| run == run_id);
+                let unfinished = |r: &&mut RunRecord| r.run_id == run_id && r.finished.is_none();
+                let Some(run) = state.runs.iter_mut().find(unfinished) else {
+                    return Err(Error::new(
+                        ErrorKind::Fenced,
+                        format!("run {run_id} is finished or forgotten"),
+                    ));
+                };
+                if is_free {
+                    run.epoch += 1;
+                    let handle = RunHandle {
+                        run_id: run_id.to_owned(),
+                        epoch: run.epoch,
+                    };
+                    let slots = state.slots.get(run_id).cloned().unwrap_or_default();
+                    return Ok((handle, slots));
+                }
+            }
+            released.await;
         }
     }
 }
@@ -208,8 +248,14 @@ impl Ledger for Memory {
             }
             None => {}
         }
+        if let RunRole::Part(attempt) = &run.role {
+            state.begin_part(attempt, &run.run_id)?;
+        }
         let mut detail = run.detail.clone();
         detail.pending = state.prepare(run)?;
+        if let RunRole::Job(parts) = &run.role {
+            state.put_job(&run.run_id, parts);
+        }
         state.runs.push(RunRecord {
             run_id: run.run_id.clone(),
             identity: run.identity.clone(),
@@ -236,31 +282,7 @@ impl Ledger for Memory {
     }
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
-        self.call()?;
-        loop {
-            let released = self.released.notified();
-            {
-                let mut state = self.lock();
-                let is_free = !state.locks.keys().any(|(run, _)| run == run_id);
-                let unfinished = |r: &&mut RunRecord| r.run_id == run_id && r.finished.is_none();
-                let Some(run) = state.runs.iter_mut().find(unfinished) else {
-                    return Err(Error::new(
-                        ErrorKind::Fenced,
-                        format!("run {run_id} is finished or forgotten"),
-                    ));
-                };
-                if is_free {
-                    run.epoch += 1;
-                    let handle = RunHandle {
-                        run_id: run_id.to_owned(),
-                        epoch: run.epoch,
-                    };
-                    let slots = state.slots.get(run_id).cloned().unwrap_or_default();
-                    return Ok((handle, slots));
-                }
-            }
-            released.await;
-        }
+        self.take_over_if(run_id, |_| Ok(())).await
     }
 
     /// Its tables and its ledger go together.
@@ -298,9 +320,14 @@ impl Ledger for Memory {
                     }
                 }
                 let run = &mut state.runs[at];
+                let is_first = run.finished.is_none();
                 run.finished = Some(0);
                 run.counts = counts;
+                let part = run.detail.part.clone();
                 state.slots.remove(&handle.run_id);
+                if let Some(part) = part.filter(|_| is_first) {
+                    state.end_part(&part, counts);
+                }
                 Ok(())
             }
             None => Err(Error::fenced()),
@@ -334,5 +361,9 @@ impl Ledger for Memory {
 
     async fn conclude(&self, _: &str) -> Result<()> {
         Ok(())
+    }
+
+    fn jobs(&self) -> Option<&dyn Jobs> {
+        Some(self)
     }
 }

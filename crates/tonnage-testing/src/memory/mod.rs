@@ -5,6 +5,7 @@
 //! by the transaction that moves them, and who waits for one sees the truth afterwards.
 
 mod getter;
+mod jobs;
 mod ledger;
 mod reader;
 mod view;
@@ -26,7 +27,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     extent::Extent,
     getter::{GetRequest, Getter, ReadSnapshot},
-    ledger::{Ledger, RunHandle, RunRecord},
+    ledger::{Ledger, RunHandle, RunRecord, jobs::PartRecord},
     operation::{Durability, Method, Operation, Support},
     preparation::{Preparation, PreparationEffects},
     reader::{ScanRequest, Snapshot},
@@ -88,6 +89,10 @@ struct State {
     /// Runs that were pruned: what is left on record is their inputs.
     pruned: Vec<RunRecord>,
     slots: HashMap<String, Vec<SlotState>>,
+    /// Rows of jobs, by job and number.
+    parts: BTreeMap<(String, i64), StoredPart>,
+    /// The time by which leases go, in seconds, where it is not that of the machine.
+    clock: Option<i64>,
     /// Ledger rows moved by an open transaction, with its number.
     locks: HashMap<(String, u16), u64>,
     transactions: u64,
@@ -103,6 +108,12 @@ struct State {
     rows_max: Option<usize>,
     writers_max: Option<usize>,
     calls: u64,
+}
+
+/// A row of a job.
+struct StoredPart {
+    record: PartRecord,
+    lease_until: i64,
 }
 
 struct Stored {
@@ -160,6 +171,11 @@ impl Memory {
     pub fn bear(&self, rows: Option<usize>, writers: Option<usize>) {
         let mut state = self.lock();
         (state.rows_max, state.writers_max) = (rows, writers);
+    }
+
+    /// Has leases go by a time of the test's own, in seconds.
+    pub fn set_clock(&self, seconds: i64) {
+        self.lock().clock = Some(seconds);
     }
 
     /// Calls made so far.

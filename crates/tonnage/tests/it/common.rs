@@ -8,7 +8,7 @@ use arrow::{
 };
 use tonnage::{
     ColumnType, Unload,
-    ledger::NewRun,
+    ledger::{NewRun, jobs::RunRole},
     operation::{Durability, Method, Operation},
     plan::{LedgerPlace, OnError, Plan, RejectsMax, SlotBy, Sort},
     preparation::Preparation,
@@ -125,5 +125,6 @@ pub fn new_run(table: &Table, run_id: String, identity: String, slots: u16) -> N
         detail: run_detail(table, Vec::new(), &["id"], slots),
         table: table.name.clone(),
         preparation: Preparation::Keep,
+        role: RunRole::Alone,
     }
 }
