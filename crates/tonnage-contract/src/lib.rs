@@ -15,6 +15,7 @@ pub mod claims;
 pub mod faults;
 pub mod faulty;
 pub mod get;
+pub mod jobs;
 pub mod ledger;
 pub mod model;
 pub mod operations;
@@ -163,6 +164,11 @@ macro_rules! suites {
             a_commit_comes_about_or_its_run_is_forgotten, first_runs_at_once_make_one_ledger,
             a_slot_that_is_elsewhere_is_not_moved, counts_are_what_the_commit_says, a_start_is_on_record,
             a_table_is_emptied_with_the_start_or_not_at_all,
+        ]);
+        $crate::suites!(@suite $fixture, jobs: [
+            a_part_has_one_attempt_at_a_time, an_attempt_that_lost_its_part_does_nothing, a_lease_ends,
+            a_part_is_done_with_its_run, a_job_is_finished_once_all_parts_are, connections_have_a_bound,
+            a_job_is_forgotten_with_its_parts,
         ]);
         $crate::suites!(@suite $fixture, transactions: [
             what_is_not_committed_is_not_there, a_table_that_was_altered_is_not_written,

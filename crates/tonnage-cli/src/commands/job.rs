@@ -289,7 +289,7 @@ pub(crate) async fn finished(database: Connected, job_id: &str, lease_seconds: u
     let options = part_load(&job)?.options;
     loop {
         match job.finish(&claimant, &options).await? {
-            Finish::Done(report) => return Ok(report),
+            Finish::Done(report) => return Ok(*report),
             Finish::Busy(busy) => {
                 tokio::time::sleep(pause(&busy)).await;
             }
@@ -305,7 +305,7 @@ async fn finish(args: &FinishArgs, verbosity: Verbosity) -> Result<Ending> {
         let job = place.open().await?;
         let options = part_load(&job)?.options;
         match job.finish(&claimant, &options).await? {
-            Finish::Done(report) => break report,
+            Finish::Done(report) => break *report,
             Finish::Busy(busy) => {
                 if verbosity == Verbosity::Normal && !told {
                     eprintln!("waiting: {}", busy.why);

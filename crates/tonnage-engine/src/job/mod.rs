@@ -93,7 +93,7 @@ pub struct Claimant {
 #[derive(Debug)]
 pub enum Finish {
     /// By this one, or by another before.
-    Done(JobReport),
+    Done(Box<JobReport>),
     /// Another one is at it.
     Busy(Busy),
 }
@@ -286,7 +286,7 @@ impl Job {
             attempt: held.attempt.clone(),
             shadow,
         };
-        prepared.as_part(part).run(progress, stop).await
+        prepared.for_part(part).run(progress, stop).await
     }
 
     /// Refuses a table that was made anew since the job was planned.
@@ -313,7 +313,9 @@ impl Job {
         {
             PartClaim::Held(held) => held,
             PartClaim::Busy(busy) => return Ok(Finish::Busy(busy)),
-            PartClaim::Done(_) | PartClaim::NothingLeft => return Ok(Finish::Done(self.report().await?)),
+            PartClaim::Done(_) | PartClaim::NothingLeft => {
+                return Ok(Finish::Done(Box::new(self.report().await?)));
+            }
         };
         let lease = Lease::keep(
             self.database.target().clone(),
@@ -326,7 +328,7 @@ impl Job {
             self.release(&held.attempt, &error).await;
             return Err(error);
         }
-        Ok(Finish::Done(self.report().await?))
+        Ok(Finish::Done(Box::new(self.report().await?)))
     }
 
     async fn settle(&self, held: &HeldPart, options: &LoadOptions) -> Result<()> {

@@ -104,7 +104,7 @@ fn check(options: &LoadOptions) -> Result<()> {
 impl Prepared {
     /// This load as a part of a job. What belongs to the job is to be left out of its options:
     /// [`part_options`](crate::job::part_options).
-    pub(crate) fn as_part(mut self, part: PartOfJob) -> Self {
+    pub(crate) fn for_part(mut self, part: PartOfJob) -> Self {
         self.part = Some(part);
         self
     }
