@@ -53,19 +53,19 @@ pub enum Rows {
 
 /// What a database is connected by.
 #[derive(Clone)]
-struct Connection {
+pub(crate) struct Connection {
     places: Vec<String>,
     shard_by: Vec<String>,
     target: Arc<Mutex<Option<Arc<dyn Target>>>>,
 }
 
 impl Connection {
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let shown: Vec<_> = self.places.iter().map(|place| redact(place)).collect();
         shown.join(", ")
     }
 
-    async fn target(&self) -> Result<Arc<dyn Target>> {
+    pub(crate) async fn target(&self) -> Result<Arc<dyn Target>> {
         let known = self.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(target) = known {
             return Ok(target);
@@ -157,7 +157,7 @@ fn tell(py: Python<'_>, call: Option<&Py<PyAny>>, progress: &Progress, bytes: Op
 }
 
 impl Database {
-    fn connection(&self) -> Connection {
+    pub(crate) fn connection(&self) -> Connection {
         Connection {
             places: self.places.clone(),
             shard_by: self.shard_by.clone(),
@@ -165,7 +165,7 @@ impl Database {
         }
     }
 
-    fn given(
+    pub(crate) fn given(
         py: Python<'_>,
         rows: &Rows,
         in_one: bool,

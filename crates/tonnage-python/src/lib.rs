@@ -12,6 +12,7 @@ mod acknowledged;
 mod buffer;
 mod database;
 mod errors;
+mod jobs;
 mod log;
 mod rows;
 mod runtime;
@@ -67,6 +68,7 @@ mod _tonnage {
     use super::{
         buffer::Buffer,
         database::Database,
+        jobs::Jobs,
         log::log_debug,
         main, options, redact,
         runtime::Stop,

@@ -29,6 +29,7 @@ from ._errors import (
     RejectedError,
     SchemaError,
 )
+from ._jobs import Job, JobReport, PartReport, plan_job
 from ._report import BufferReport, GetReport, Plan, PutReport, Report, RowCounts, UnloadReport
 from ._stream import Found, Rows
 from ._tonnage import Stop, __version__
@@ -61,6 +62,9 @@ __all__ = [
     "GetReport",
     "InputError",
     "InterruptedError",
+    "Job",
+    "JobReport",
+    "PartReport",
     "Plan",
     "Progress",
     "PutReport",
@@ -78,5 +82,6 @@ __all__ = [
     "get",
     "load",
     "plan",
+    "plan_job",
     "unload",
 ]
