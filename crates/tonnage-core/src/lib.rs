@@ -34,6 +34,7 @@ pub mod source;
 pub mod spill;
 pub mod statement;
 pub mod stop;
+pub mod student;
 pub mod sync;
 pub mod table;
 pub mod target;

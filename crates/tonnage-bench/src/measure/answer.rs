@@ -5,7 +5,9 @@
 //!   ones the smallest wins: fewest jobs, then fewest rows a write, then the faster.
 //! - A mix with reads is only compared with the same mix, whose share of reads is exact: what writes most reads most.
 //! - A setting is only compared with others that promise as much: a weaker durability is reported next to the answer.
-//! - Where the cell that was measured again and again varied too much, nothing is recommended.
+//! - Where the cell that was measured again and again varied too much, or the fastest setting did, only what is decided
+//!   nevertheless is recommended ([`decided`](super::decided)): a method, a batch size, a number of jobs.
+//! - Loads are only compared with loads: what a buffer promises when it answers is something else, and so is what it is for.
 //! - Settings that the generator of rows held back say nothing about the database, and the answer says so.
 //! - Where rows were offered at a rate, the answer is about the time that they take at it (`offered`).
 
@@ -13,14 +15,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tonnage_core::{
-    operation::{Durability, Method},
+    operation::{Durability, Mode},
     report::{Counted, Grouped},
 };
 
 use super::{
+    decided::{Decided, Noise, candidates, decide, fastest, order, regret},
     figures::{Bound, Cell},
     offered,
-    setting::{Kind, RuledOut, Setting},
+    setting::{Kind, RuledOut, Setting, Way},
     statistics::{Estimate, Steadiness},
 };
 
@@ -39,7 +42,7 @@ pub struct Answer {
     pub kind: Kind,
     /// What the commits of the recommended setting promise.
     pub durability: Durability,
-    /// The setting; none where the run was too noisy to tell.
+    /// The setting; none where the run was too noisy to tell one.
     pub recommended: Option<Setting>,
     /// All of it in one sentence, without a full stop.
     pub sentence: String,
@@ -49,8 +52,16 @@ pub struct Answer {
     pub ruled_out: Vec<String>,
     /// What weaker promises would give, a line each.
     pub costs: Vec<String>,
-    /// The options of `tonnage load`; none where nothing is recommended.
+    /// The options of `tonnage load`, of a buffer those of `tonnage ingest`; where the run was too noisy to tell a setting
+    /// those that are decided nevertheless; none where nothing is.
     pub flags: Option<String>,
+    /// What is decided of methods, batch sizes and jobs, and what is not.
+    #[serde(default)]
+    pub order: Vec<Decided>,
+    /// Whether whoever has single rows should put them into a buffer, a line an acknowledgement; empty where none was
+    /// measured.
+    #[serde(default)]
+    pub buffer: Vec<String>,
 }
 
 /// What [`answers`] decides from.
@@ -61,6 +72,8 @@ pub struct Evidence<'a> {
     pub ruled_out: &'a [RuledOut],
     /// How the reference varied.
     pub steadiness: Option<Steadiness>,
+    /// What its runs came to, in order.
+    pub reference: &'a [f64],
     /// Levels of durability, weakest first.
     pub durability_levels: &'a [Durability],
     /// Rows a second that were offered, whoever kept up with them; none where each run was as fast as it could be.
@@ -103,7 +116,17 @@ fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
     let of_kind = |s: &Setting| s.kind() == kind;
     let Levels { group, others } = levels(evidence, kind)?;
     let durability = group.first()?.setting.durability;
-    let fastest = fastest(&group)?;
+    let is_load = |cell: &&Cell| !cell.setting.method.is_buffer();
+    let buffers: Vec<&Cell> = group.iter().copied().filter(|cell| !is_load(cell)).collect();
+    let (group, others): (Vec<&Cell>, Vec<&Cell>) = match group.iter().any(is_load) {
+        true => (
+            group.into_iter().filter(is_load).collect(),
+            others.into_iter().filter(is_load).collect(),
+        ),
+        false => (group, others),
+    };
+    let shared = Noise::of(evidence.cells, evidence.reference);
+    let fastest = fastest(group.iter().copied())?;
     let mut equal: Vec<&Cell> = group.iter().copied().filter(|c| is_equal(c, fastest)).collect();
     equal.sort_by(|a, b| {
         let size = |c: &Cell| (c.setting.jobs, c.setting.batch_rows);
@@ -114,9 +137,13 @@ fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
 
     let noise = evidence.steadiness.map_or(0.0, |s| s.noise);
     let too_noisy = noise > NOISE_MAX || fastest.rows_per_second.spread() > SPREAD_MAX;
-    let sentence = match too_noisy {
-        true => noisy(evidence.steadiness, fastest),
-        false => sentence(best, fastest, &group),
+    let found = match too_noisy {
+        true => in_part(&group, shared, evidence.steadiness),
+        false => Found {
+            recommended: Some(best.setting),
+            sentence: sentence(best, fastest, &group),
+            flags: Some(best.setting.flags()),
+        },
     };
     let mut ruled_out = match too_noisy {
         true => Vec::new(),
@@ -128,8 +155,8 @@ fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
     Some(Answer {
         kind,
         durability,
-        recommended: (!too_noisy).then_some(best.setting),
-        sentence,
+        recommended: found.recommended,
+        sentence: found.sentence,
         plateau: equal.iter().map(|c| c.setting).collect(),
         ruled_out,
         costs: if too_noisy {
@@ -137,13 +164,10 @@ fn answer(evidence: &Evidence, kind: Kind) -> Option<Answer> {
         } else {
             costs(best, fastest, &others, evidence)
         },
-        flags: (!too_noisy).then(|| best.setting.flags()),
+        flags: found.flags,
+        order: order(&group, shared),
+        buffer: buffered(&buffers, &group, shared),
     })
-}
-
-fn fastest<'a>(cells: &[&'a Cell]) -> Option<&'a Cell> {
-    let by_median = |a: &&&Cell, b: &&&Cell| a.rows_per_second.median.total_cmp(&b.rows_per_second.median);
-    cells.iter().max_by(by_median).copied()
 }
 
 fn is_within(cell: &Cell, fastest: &Cell) -> bool {
@@ -167,9 +191,9 @@ fn sentence(best: &Cell, fastest: &Cell, group: &[&Cell]) -> String {
     if best.bound_by() == Bound::Generator {
         text.push_str(", so the database may bear more");
     }
-    let singles = group.iter().filter(|c| c.setting.method == Method::Single);
+    let singles = group.iter().filter(|c| c.setting.method == Way::Single);
     let single = singles.min_by_key(|c| c.setting.jobs.abs_diff(setting.jobs));
-    if let Some(single) = single.filter(|_| setting.method != Method::Single) {
+    if let Some(single) = single.filter(|_| !setting.method.is_row_by_row()) {
         let times = Times(best.rows_per_second.median / single.rows_per_second.median.max(f64::MIN_POSITIVE));
         text.push_str(&format!("; {times} single-row {}s", setting.operation.name()));
         if single.setting.jobs != setting.jobs {
@@ -197,7 +221,7 @@ fn beside_reads(cell: &Cell) -> Option<String> {
 /// What other batch sizes of the same method and jobs do, where the method has any.
 fn plateau(best: &Cell, fastest: &Cell, group: &[&Cell]) -> Option<String> {
     let setting = &best.setting;
-    if setting.method == Method::Single {
+    if setting.method.is_row_by_row() {
         return None;
     }
     let alike = |c: &&&Cell| (c.setting.method, c.setting.jobs) == (setting.method, setting.jobs);
@@ -226,28 +250,139 @@ fn plateau(best: &Cell, fastest: &Cell, group: &[&Cell]) -> Option<String> {
     ))
 }
 
-fn noisy(steadiness: Option<Steadiness>, fastest: &Cell) -> String {
-    let mut text = "too noisy to tell".to_owned();
+/// What is recommended and said.
+struct Found {
+    recommended: Option<Setting>,
+    sentence: String,
+    flags: Option<String>,
+}
+
+/// What is decided although the runs vary so much that no setting is told from those next to it.
+fn in_part(group: &[&Cell], shared: Option<Noise>, steadiness: Option<Steadiness>) -> Found {
+    let left = candidates(group, shared);
+    let Some(first) = left.first() else {
+        return Found {
+            recommended: None,
+            sentence: "nothing was measured".to_owned(),
+            flags: None,
+        };
+    };
+    let is_decided = left.len() < group.len();
+    let chosen = first.setting;
+    let all = |alike: fn(&Setting, &Setting) -> bool| left.iter().all(|cell| alike(&cell.setting, &chosen));
+    let method = all(|a, b| a.method == b.method);
+    let rows = method && all(|a, b| a.batch_rows == b.batch_rows);
+    let jobs = all(|a, b| a.jobs == b.jobs);
+    let mut known = Vec::new();
+    let mut flags = Vec::new();
+    if method {
+        known.push(chosen.method.to_string());
+        flags.push(format!("--method {}", chosen.method));
+    }
+    if rows && !chosen.method.is_row_by_row() {
+        known.push(Counted(chosen.batch_rows as u64, "row").to_string());
+        flags.push(format!("--batch-rows {}", chosen.batch_rows));
+    }
+    if jobs {
+        known.push(Counted(chosen.jobs as u64, chosen.jobs_are()).to_string());
+        flags.push(format!("--jobs {}", chosen.jobs_a_table()));
+    }
+    let is_known = is_decided && !known.is_empty();
+    let mut text = match (is_known, left.len()) {
+        (true, count) if count > 1 => known.join(", "),
+        (_, 1) => chosen.to_string(),
+        _ => "too noisy to tell one setting".to_owned(),
+    };
+    if left.len() > 1 {
+        let among = match is_decided {
+            true => format!("{} of {} settings", left.len(), group.len()),
+            false => Counted(left.len() as u64, "setting").to_string(),
+        };
+        text.push_str(&format!(
+            "; among {among} that may be the best the fastest seen is {chosen}"
+        ));
+    }
+    text.push_str(&format!(" at {}", Measured(first)));
+    match regret(&left, shared) {
+        Some(most) if left.len() > 1 => {
+            text.push_str(&format!(", and none is more than {} faster", Faster(most)));
+        }
+        _ => {}
+    }
+    if group.len() == 1 {
+        text.push_str("; no other setting was measured");
+    }
     if let Some(steadiness) = steadiness.filter(|s| s.noise > NOISE_MAX) {
         text.push_str(&format!(
-            ": the same cell varied by {} over {}",
+            "; the same cell varied by {} over {}",
             Within(steadiness.noise),
             Counted(steadiness.samples as u64, "run")
         ));
     }
-    text.push_str(&format!(
-        "; fastest seen is {} at {}; more --repeat, a longer --duration or a quieter machine would tell",
-        fastest.setting,
-        Measured(fastest)
-    ));
-    text
+    let mode = chosen.operation;
+    Found {
+        recommended: (left.len() == 1).then_some(chosen),
+        sentence: text,
+        flags: match left.len() {
+            1 => Some(chosen.flags()),
+            _ => is_known.then(|| match mode {
+                Mode::Insert => flags.join(" "),
+                mode => format!("--mode {} {}", mode.name(), flags.join(" ")),
+            }),
+        },
+    }
+}
+
+/// How much faster at most: `12%`, `2.2x`.
+struct Faster(f64);
+
+impl fmt::Display for Faster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            times if times >= 2.0 => write!(f, "{}", Times(times)),
+            times => write!(f, "{:.0}%", (times - 1.0) * 100.0),
+        }
+    }
+}
+
+/// Whether a buffer is worth it for whoever has single rows: its fastest cell of each acknowledgement, compared with single
+/// rows and with the fastest load.
+fn buffered(buffers: &[&Cell], loads: &[&Cell], shared: Option<Noise>) -> Vec<String> {
+    let mut ways: Vec<Way> = Vec::new();
+    for cell in buffers {
+        if !ways.contains(&cell.setting.method) {
+            ways.push(cell.setting.method);
+        }
+    }
+    let singles = loads.iter().copied().filter(|c| c.setting.method == Way::Single);
+    let single = fastest(singles);
+    let line = |way: Way| {
+        let best = fastest(buffers.iter().copied().filter(|c| c.setting.method == way))?;
+        let mut text = format!("{}: {} in the table", best.setting, Measured(best));
+        if let Some(rate) = best.median(|run| Some(run.acknowledged.as_ref()?.rows_per_second)) {
+            text.push_str(&format!(", answered at {} rows/s", Short(rate)));
+        }
+        if let Some(seconds) = best.median(|run| run.write_seconds.get(2).copied()) {
+            text.push_str(&format!(", 99% of the puts within {}", Time(seconds)));
+        }
+        if let Some(single) = single {
+            let (faster, slower) = match best.rows_per_second.median >= single.rows_per_second.median {
+                true => (best, single),
+                false => (single, best),
+            };
+            let what = format!("{} over {}", faster.setting.method, slower.setting.method);
+            text.push_str(&format!("; {}", decide(shared, what, faster, slower)));
+        }
+        Some(text)
+    };
+    ways.into_iter().filter_map(line).collect()
 }
 
 /// The best cell of each other method and of each other number of jobs, and what it lacks.
 fn slower(best: &Cell, group: &[&Cell], equal: &[&Cell]) -> Vec<String> {
     let chosen = &best.setting;
     let mut lines = Vec::new();
-    let mut methods: Vec<Method> = Vec::new();
+    let mut methods: Vec<Way> = Vec::new();
     let mut jobs: Vec<usize> = Vec::new();
     for cell in group {
         let setting = &cell.setting;
@@ -259,7 +394,9 @@ fn slower(best: &Cell, group: &[&Cell], equal: &[&Cell]) -> Vec<String> {
         }
     }
     let mut tell = |name: String, cells: Vec<&Cell>| {
-        let Some(other) = fastest(&cells) else { return };
+        let Some(other) = fastest(cells.iter().copied()) else {
+            return;
+        };
         let told = format!("{name}: {} at best ({})", Measured(other), other.setting);
         lines.push(
             match cells.iter().any(|c| equal.iter().any(|e| e.setting == c.setting)) {
@@ -301,7 +438,9 @@ fn costs(best: &Cell, fastest_here: &Cell, others: &[&Cell], evidence: &Evidence
             .filter(|c| c.setting.durability == *level)
             .copied()
             .collect();
-        let Some(other) = fastest(&cells) else { continue };
+        let Some(other) = fastest(cells.iter().copied()) else {
+            continue;
+        };
         let told = format!("{level}: {} at best ({})", Measured(other), other.setting);
         let median = |c: &Cell| c.rows_per_second.median;
         lines.push(

@@ -11,9 +11,11 @@
 //! - How rows reach the log is looked at once all is timed, so that it costs no run anything.
 
 mod bounds;
+mod buffering;
 mod probe;
 mod reading;
 mod run;
+mod sure;
 mod tables;
 mod ways;
 
@@ -32,7 +34,8 @@ use tonnage_core::{
     target::Target,
 };
 
-use self::{bounds::RoundTrips, tables::Made, ways::Ways};
+pub use self::sure::{Goal, Until};
+use self::{bounds::RoundTrips, sure::Left, tables::Made, ways::Ways};
 use super::{
     answer::{Evidence, answers},
     figures::{BenchReport, Cell, REPORT_VERSION, Reference, Run},
@@ -41,11 +44,13 @@ use super::{
     own::{Own, OwnRows},
     rows::{AllRows, Rows},
     setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
-    statistics::{Estimate, Steadiness},
+    statistics::Estimate,
 };
 
 /// Runs of other cells between two of the reference.
 const REFERENCE_EVERY: usize = 5;
+/// Rounds of what is measured until it is sure, at most.
+const ROUNDS_MAX: usize = 1_000;
 /// The longest way: beyond it connections are given up.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 
@@ -70,6 +75,9 @@ pub struct BenchOptions {
     /// Rows a second that each run is offered whether or not it keeps up, to measure the time that they take; none for as
     /// many as it takes.
     pub rate: Option<u64>,
+    /// Measures until it is sure which setting is best for a goal, of one kind and durability; none for as many runs of each
+    /// as the budget says.
+    pub until: Option<Until>,
 }
 
 impl BenchOptions {
@@ -183,6 +191,7 @@ impl Bench {
         let obstacle = |setting: &Setting| {
             obstacles
                 .to(setting)
+                .or_else(|| buffering::not_buffered(setting, &options))
                 .or_else(|| bounds::too_seldom(&options, setting))
         };
         let cells = options
@@ -208,9 +217,17 @@ impl Bench {
         Ok(instruments(&*self.target)?.place(&self.prefix))
     }
 
+    /// Whether any of them goes through a buffer, which keeps its position in the ledger, whose tables stay.
+    pub fn buffers(&self) -> bool {
+        self.cells.run.iter().any(|setting| setting.method.is_buffer())
+    }
+
     /// Runs in all, if every cell can be run.
     pub fn runs(&self) -> usize {
         let budget = &self.options.budget;
+        if self.options.until.is_some() {
+            return self.cells.run.len() * sure::ROUNDS_LEAST;
+        }
         let counted = self.cells.run.len() * (budget.repeats + budget.warm_up);
         counted + counted.div_ceil(REFERENCE_EVERY) + 1
     }
@@ -243,8 +260,16 @@ impl Bench {
             shortest: RoundTrips::new(),
             databases: 1,
         };
-        let (mut cells, reference) = running.all().await?;
-        running.write_paths(&mut cells).await?;
+        let (mut cells, reference, left) = match &self.options.until {
+            Some(until) => running.until_sure(until).await?,
+            None => {
+                let (cells, reference) = running.all().await?;
+                (cells, reference, None)
+            }
+        };
+        if left.is_none() {
+            running.write_paths(&mut cells).await?;
+        }
         let Running {
             rows,
             ruled_out,
@@ -256,13 +281,27 @@ impl Bench {
         } = running;
         let capabilities = self.target.capabilities();
         let steadiness = reference.steadiness;
-        let answers = answers(&Evidence {
+        let rates: Vec<f64> = reference.runs.iter().map(|(_, rate)| *rate).collect();
+        let evidence = Evidence {
             cells: &cells,
             ruled_out: &ruled_out,
             steadiness,
+            reference: &rates,
             durability_levels: capabilities.durability,
             rate: self.options.rate.map(|rate| rate as f64),
-        });
+        };
+        let answers = match (&left, &self.options.until) {
+            (Some(left), Some(until)) => sure::answer(&evidence, left, until).into_iter().collect(),
+            _ => answers(&evidence),
+        };
+        if self.buffers() {
+            notes.push(
+                "rows of a buffer are put as JSON, made on the producer's thread, each put waiting for its answer; they are \
+                 counted once they are in the table. Its position is kept in the ledger, whose tables stay, and its journal \
+                 in a directory here, which is removed"
+                    .to_owned(),
+            );
+        }
         if !self.options.ledger {
             notes.push(
                 "runs kept no ledger, as tonnage load --ledger none: a load writes its positions with every commit, \
@@ -383,22 +422,63 @@ impl Running<'_> {
             }
         }
         self.again(&reference, &mut repeated).await?;
-        let rates: Vec<f64> = repeated.iter().map(|(_, rate)| *rate).collect();
-        let reference = Reference {
-            setting: reference,
-            steadiness: Steadiness::of(&rates),
-            runs: repeated,
+        Ok((cells_of(settings, runs), Reference::of(reference, repeated)))
+    }
+
+    /// Rounds of what may still be the best, until that is known or time is over.
+    async fn until_sure(&mut self, until: &Until) -> Result<(Vec<Cell>, Reference, Option<Left>)> {
+        let began = Instant::now();
+        let settings = &self.bench.cells.run;
+        let mut runs: Vec<Vec<Run>> = vec![Vec::new(); settings.len()];
+        let mut left: Option<Left> = None;
+        let mut longest = Duration::ZERO;
+        let all = rounds(settings.len(), ROUNDS_MAX, self.bench.options.seed);
+        'rounds: for (round, order) in all.iter().enumerate() {
+            for at in order {
+                let setting = settings[*at];
+                let is_out = self.ruled_out.iter().any(|out| out.setting == setting);
+                if is_out
+                    || left
+                        .as_ref()
+                        .is_some_and(|left| !left.settings.contains(&setting))
+                {
+                    continue;
+                }
+                if !until.has_time(round, began.elapsed(), longest) {
+                    break 'rounds;
+                }
+                let run_began = Instant::now();
+                if let Some(run) = self.once(&setting).await? {
+                    runs[*at].push(run);
+                }
+                longest = longest.max(run_began.elapsed());
+            }
+            let cells = cells_of(settings, runs.clone());
+            let is_left = |cell: &&Cell| {
+                left.as_ref()
+                    .is_none_or(|left| left.settings.contains(&cell.setting))
+            };
+            let measured: Vec<&Cell> = cells.iter().filter(is_left).collect();
+            let found = sure::left(&measured, until.goal);
+            let is_over = found.open.is_empty() && round + 1 >= sure::ROUNDS_LEAST;
+            left = Some(found);
+            if is_over {
+                break;
+            }
+        }
+        let cells = cells_of(settings, runs);
+        let Some(first) = cells.first() else {
+            let why = self.ruled_out.first().map(|out| out.why.clone());
+            return Err(Error::config(format!(
+                "nothing could be measured: {}",
+                why.unwrap_or_default()
+            )));
         };
-        let cell = |(setting, runs): (&Setting, Vec<Run>)| {
-            let rates: Vec<f64> = runs.iter().map(|run| run.rows_per_second).collect();
-            Some(Cell {
-                setting: *setting,
-                rows_per_second: Estimate::of(&rates)?,
-                runs,
-                write_path: None,
-            })
-        };
-        Ok((settings.iter().zip(runs).filter_map(cell).collect(), reference))
+        // The one that was measured most often shows how runs vary.
+        let often = cells.iter().max_by_key(|cell| cell.runs.len()).unwrap_or(first);
+        let repeated = often.runs.iter().map(|run| (run.at_seconds, run.rows_per_second));
+        let reference = Reference::of(often.setting, repeated.collect());
+        Ok((cells, reference, left))
     }
 
     /// The first of those that may be one that can be run; that run does not count.
@@ -463,7 +543,7 @@ impl Running<'_> {
             tables => (1..=tables).map(|table| format!("{name}_{table}")).collect(),
         };
         let ran = match self.make_all(setting, &names).await {
-            Ok(made) => self.on_tables(setting, made).await,
+            Ok(made) => self.on_made(setting, made).await,
             Err(error) => Err(error),
         };
         let mut discarded = Ok(());
@@ -480,6 +560,16 @@ impl Running<'_> {
         Ok(run)
     }
 
+    async fn on_made(&mut self, setting: &Setting, mut made: Vec<Made>) -> Result<Run> {
+        match (setting.method.ack(), made.pop()) {
+            (Some(ack), Some(only)) if made.is_empty() => self.by_buffer(setting, ack, only).await,
+            (_, last) => {
+                made.extend(last);
+                self.on_tables(setting, made).await
+            }
+        }
+    }
+
     async fn make_all(&mut self, setting: &Setting, names: &[String]) -> Result<Vec<Made>> {
         let mut all = Vec::with_capacity(names.len());
         for (index, name) in names.iter().enumerate() {
@@ -490,6 +580,20 @@ impl Running<'_> {
         }
         Ok(all)
     }
+}
+
+/// The cells that were run, in the order of their settings.
+fn cells_of(settings: &[Setting], runs: Vec<Vec<Run>>) -> Vec<Cell> {
+    let cell = |(setting, runs): (&Setting, Vec<Run>)| {
+        let rates: Vec<f64> = runs.iter().map(|run| run.rows_per_second).collect();
+        Some(Cell {
+            setting: *setting,
+            rows_per_second: Estimate::of(&rates)?,
+            runs,
+            write_path: None,
+        })
+    };
+    settings.iter().zip(runs).filter_map(cell).collect()
 }
 
 fn stopped() -> Error {

@@ -42,7 +42,8 @@ pub fn forms(report: &BenchReport) -> Vec<Forms<'_>> {
         let cells = report
             .cells
             .iter()
-            .filter(|cell| cell.setting.kind() == kind && cell.setting.durability == answer.durability);
+            .filter(|cell| cell.setting.kind() == kind && cell.setting.durability == answer.durability)
+            .filter(|cell| !cell.setting.method.is_buffer());
         let by_median = |a: &&Cell, b: &&Cell| a.rows_per_second.median.total_cmp(&b.rows_per_second.median);
         let Some(fastest) = cells.max_by(by_median) else {
             continue;

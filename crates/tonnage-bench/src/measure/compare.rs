@@ -160,10 +160,11 @@ mod tests {
         figures::{Bound, Offered, REPORT_VERSION, Reference, Run},
         statistics::Estimate,
         touch::Touch,
+        way::Way,
     };
     use tonnage_core::{
         instruments::TableForm,
-        operation::{Durability, Method, Mode},
+        operation::{Durability, Mode},
     };
     use tonnage_formats::generate::Workload;
 
@@ -174,7 +175,7 @@ mod tests {
             operation: Mode::Insert,
             touch: Touch::Each,
             reads: 0,
-            method: Method::Array,
+            method: Way::Array,
             batch_rows,
             jobs: 1,
             durability: Durability::Durable,

@@ -196,6 +196,16 @@ pub struct Reads {
     pub request_seconds: [f64; 4],
 }
 
+/// How puts into a buffer were answered, while its drain wrote rows to the table.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Acknowledged {
+    /// Rows over the seconds from the first put to the last answer: faster than the table takes them as long as the
+    /// buffer has room.
+    pub rows_per_second: f64,
+    /// Seconds from the last answer to when all rows were in the table.
+    pub behind_seconds: f64,
+}
+
 /// A figure that no run has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unmeasured {
@@ -217,7 +227,8 @@ pub struct Run {
     pub seconds: f64,
     /// Rows over seconds.
     pub rows_per_second: f64,
-    /// Seconds of a write, from its begin to its commit, at most: half of them, 95 %, 99 %, all.
+    /// Seconds of a write, from its begin to its commit, of a put into a buffer to its answer, at most: half of them, 95 %,
+    /// 99 %, all.
     pub write_seconds: [f64; 4],
     /// Processor seconds of this process; none where the system does not tell.
     pub client_cpu_seconds: Option<f64>,
@@ -248,6 +259,9 @@ pub struct Run {
     /// What was read between the writes; none of no mix.
     #[serde(default)]
     pub reads: Option<Reads>,
+    /// How puts into a buffer were answered; none of a load.
+    #[serde(default)]
+    pub acknowledged: Option<Acknowledged>,
 }
 
 /// How rows of a cell reach the pages and the log, looked at once on a table of its own.
@@ -361,6 +375,18 @@ pub struct Reference {
     pub runs: Vec<(f64, f64)>,
     /// How they varied; none of fewer than two runs.
     pub steadiness: Option<Steadiness>,
+}
+
+impl Reference {
+    /// Of runs in the order in which they were made.
+    pub(super) fn of(setting: Setting, runs: Vec<(f64, f64)>) -> Self {
+        let rates: Vec<f64> = runs.iter().map(|(_, rate)| *rate).collect();
+        Self {
+            setting,
+            steadiness: Steadiness::of(&rates),
+            runs,
+        }
+    }
 }
 
 /// Everything that was measured.

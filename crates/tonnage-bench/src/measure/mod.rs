@@ -9,6 +9,7 @@ pub mod answer;
 mod bench;
 pub mod beside;
 pub mod compare;
+pub mod decided;
 pub mod explain;
 pub mod figures;
 pub mod form;
@@ -28,12 +29,14 @@ pub mod setting;
 pub mod statistics;
 pub mod touch;
 pub mod verdict;
+pub mod way;
 
 pub use self::{
     answer::Answer,
-    bench::{Bench, BenchOptions, Event},
+    bench::{Bench, BenchOptions, Event, Goal, Until},
     explain::{Explain, ExplainOptions, Explained},
     figures::BenchReport,
     own::OwnRows,
     setting::{Budget, Kind, Matrix, RowKind, Setting},
+    way::Way,
 };

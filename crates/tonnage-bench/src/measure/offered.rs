@@ -5,15 +5,12 @@
 //! - Of the others the one wins whose slowest hundredth of the writes takes least. Those within 5 % of it are as good, as
 //!   are those whose intervals overlap its own, and of equal ones the smallest is recommended.
 
-use tonnage_core::{
-    operation::Method,
-    report::{Counted, Grouped},
-};
+use tonnage_core::report::{Counted, Grouped};
 
 use super::{
     answer::{Answer, Evidence, Short, Time, Times, WITHIN, by_reason, levels, reliance},
     figures::{Cell, Offered},
-    setting::{Kind, RuledOut, Setting},
+    setting::{Kind, RuledOut, Setting, Way},
     statistics::{Estimate, quantile, sorted},
 };
 
@@ -92,6 +89,8 @@ pub(super) fn answer(evidence: &Evidence, kind: Kind, rate: f64) -> Option<Answe
         sentence,
         flags: best.as_ref().map(|best| best.cell.setting.flags()),
         plateau: best.map_or_else(Vec::new, |best| best.equal),
+        order: Vec::new(),
+        buffer: Vec::new(),
         ruled_out,
         costs,
     })
@@ -149,7 +148,7 @@ fn sentence(best: &Best, holding: &[Holding], group: &[&Cell], rate: f64) -> Str
         reliance(&best.slowest),
         Time(half)
     );
-    if setting.method != Method::Single && setting.batch_rows > 1 {
+    if setting.method != Way::Single && setting.batch_rows > 1 {
         let fills = (setting.batch_rows - 1) as f64 / rate;
         text.push_str(&format!(
             "; before, a row waits up to {} for its write to be full",

@@ -518,6 +518,12 @@ impl Rows {
         }
     }
 
+    /// `rows` of all rows of a run, in batches.
+    pub fn batches(self: &Arc<Self>, rows: Range<u64>) -> Batches {
+        let all = self.clone();
+        self.cut(rows, move |index| all.at_hand(index))
+    }
+
     /// A source of `rows` of all rows of a run.
     pub fn source(self: &Arc<Self>, rows: Range<u64>) -> BatchSource<Batches> {
         let all = self.clone();
@@ -576,14 +582,23 @@ impl Rows {
         Ok(self.fed(schema, rows, of))
     }
 
-    /// A source of `rows` of all that batches have. A workload ends with its first empty one, and its batches are equally
-    /// long unless all of them are asked for.
+    /// A source of `rows` of all that batches have.
     fn fed(
         &self,
         schema: SchemaRef,
         rows: Range<u64>,
         batch: impl Fn(u64) -> Result<RecordBatch> + Send + 'static,
     ) -> BatchSource<Batches> {
+        let source = BatchSource::new(&self.from.name(), schema, self.cut(rows, batch));
+        match &self.from {
+            RowsFrom::Own(own) => source.beyond_arrow(own.beyond_arrow),
+            RowsFrom::Workload { .. } => source,
+        }
+    }
+
+    /// `rows` of all that batches have. A workload ends with its first empty one, and its batches are equally
+    /// long unless all of them are asked for.
+    fn cut(&self, rows: Range<u64>, batch: impl Fn(u64) -> Result<RecordBatch> + Send + 'static) -> Batches {
         let length = match (self.which.operation, &self.from) {
             (_, RowsFrom::Own(_)) => None,
             (Mode::Upsert, _) => Some(2 * self.half()),
@@ -607,17 +622,12 @@ impl Rows {
                 // Of one that is passed as a whole nothing is taken, and it is not the end.
                 (taken + passing > 0).then(|| batch.slice(passing as usize, taken as usize))
             });
-        let batches: Batches = Box::new(batches);
-        let source = BatchSource::new(&self.from.name(), schema, batches);
-        match &self.from {
-            RowsFrom::Own(own) => source.beyond_arrow(own.beyond_arrow),
-            RowsFrom::Workload { .. } => source,
-        }
+        Box::new(batches)
     }
 }
 
 /// Batches one after another.
-type Batches = Box<dyn Iterator<Item = RecordBatch> + Send>;
+pub type Batches = Box<dyn Iterator<Item = RecordBatch> + Send>;
 
 #[cfg(test)]
 mod tests;

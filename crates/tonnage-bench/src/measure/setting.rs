@@ -6,16 +6,17 @@ use serde::{Deserialize, Serialize};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{Keys, Storage, TableForm},
-    operation::{Durability, Method, Mode},
+    operation::{Durability, Mode},
     report::{Counted, Grouped},
     target::Capabilities,
 };
+use tonnage_engine::buffer::Ack;
 use tonnage_formats::generate::{
     Workload,
     random::{Random, base},
 };
 
-pub use super::touch::Touch;
+pub use super::{touch::Touch, way::Way};
 
 /// Rows of a batch where none are asked for. A decade apart: the published optimum is near the middle one.
 const BATCH_ROWS: [usize; 3] = [100, 1_000, 10_000];
@@ -103,11 +104,11 @@ pub struct Setting {
     /// Of a hundred operations, a row that is written or a key that is read, so many are reads; 0 for none.
     #[serde(default)]
     pub reads: u8,
-    /// How rows travel.
-    pub method: Method,
-    /// The most rows of a write; 1 for [`Method::Single`].
+    /// How rows are brought.
+    pub method: Way,
+    /// The most rows of a write; 1 where rows are brought [one at a time](Way::is_row_by_row).
     pub batch_rows: usize,
-    /// Connections that write at once, to all tables together.
+    /// Connections that write at once, to all tables together; of a buffer the producers that put at once.
     pub jobs: usize,
     /// What a commit promises.
     pub durability: Durability,
@@ -167,13 +168,13 @@ impl fmt::Display for RoundTrip {
 }
 
 impl fmt::Display for Setting {
-    /// Without what is its [`Kind`] and its durability: `array, 1,000 rows, 2 jobs`.
+    /// Without what is its [`Kind`] and its durability: `array, 1,000 rows, 2 jobs`; `buffer-journaled, 8 producers`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, ", self.method)?;
-        if self.method != Method::Single {
+        if !self.method.is_row_by_row() {
             write!(f, "{}, ", Counted(self.batch_rows as u64, "row"))?;
         }
-        write!(f, "{}", Counted(self.jobs as u64, "job"))
+        write!(f, "{}", Counted(self.jobs as u64, self.jobs_are()))
     }
 }
 
@@ -198,19 +199,37 @@ impl Setting {
         }
     }
 
+    /// What one of its jobs is.
+    pub(super) fn jobs_are(&self) -> &'static str {
+        match self.method.is_buffer() {
+            true => "producer",
+            false => "job",
+        }
+    }
+
     /// Connections that write to each table.
     pub fn jobs_a_table(&self) -> usize {
         self.jobs / self.table.tables.max(1)
     }
 
-    /// The options of `tonnage load` that ask for it; of several tables those of the load of each.
+    /// The options of `tonnage load` that ask for it, of a buffer those of `tonnage ingest`; of several tables those of the
+    /// load of each.
     pub fn flags(&self) -> String {
         let mut flags = match self.operation {
             Mode::Insert => String::new(),
             mode => format!("--mode {} ", mode.name()),
         };
-        flags.push_str(&format!("--method {}", self.method));
-        if self.method != Method::Single {
+        match self.method.ack() {
+            Some(ack) => {
+                flags.push_str(&format!("--ack {ack}"));
+                if ack == Ack::Journaled {
+                    flags.push_str(" --journal DIR");
+                }
+                return flags;
+            }
+            None => flags.push_str(&format!("--method {}", self.method)),
+        }
+        if self.method != Way::Single {
             flags.push_str(&format!(" --batch-rows {}", self.batch_rows));
         }
         flags.push_str(&format!(" --jobs {}", self.jobs_a_table()));
@@ -249,8 +268,8 @@ pub struct Matrix {
     pub operations: Vec<Mode>,
     /// What a round trip takes longer, in whole microseconds; empty for the way as it is.
     pub round_trips: Vec<Duration>,
-    /// None for all that the database has.
-    pub methods: Option<Vec<Method>>,
+    /// None for all that loads have into the database.
+    pub methods: Option<Vec<Way>>,
     /// None for 100, 1,000 and 10,000.
     pub batch_rows: Option<Vec<usize>>,
     /// None for 1, 2 and 4, as far as they can be dealt over the tables; 1 where the database has one writer.
@@ -298,7 +317,12 @@ impl Matrix {
     /// kind.
     pub fn cells(&self, capabilities: &Capabilities, budget: &Budget, obstacle: Obstacle) -> Result<Cells> {
         budget.check()?;
-        let methods = self.methods.as_deref().unwrap_or(capabilities.methods);
+        let of_loads: Vec<Way> = capabilities
+            .methods
+            .iter()
+            .map(|method| (*method).into())
+            .collect();
+        let methods = self.methods.as_deref().unwrap_or(&of_loads);
         let batch_rows = self.batch_rows.as_deref().unwrap_or(&BATCH_ROWS);
         let strongest = capabilities.durability.last().copied();
         let durability = match &self.durability {
@@ -346,7 +370,7 @@ impl Matrix {
                                     touch: kind.touch,
                                     reads: kind.reads,
                                     method: *method,
-                                    batch_rows: if *method == Method::Single { 1 } else { *rows },
+                                    batch_rows: if method.is_row_by_row() { 1 } else { *rows },
                                     jobs: *jobs,
                                     durability: *durability,
                                     round_trip_micros: kind.round_trip_micros,
@@ -496,7 +520,7 @@ impl Cells {
         let tables = setting.table.tables;
         let rows = budget.rows / tables.max(1) as u64;
         let why = match capabilities.writers_max {
-            Some(most) if setting.jobs > most => {
+            Some(most) if setting.jobs > most && !setting.method.is_buffer() => {
                 let several = match tables > most {
                     true => format!(", and {tables} tables take one each"),
                     false => String::new(),
@@ -537,7 +561,8 @@ impl Cells {
             let distance = (s.batch_rows as f64).log10() - 3.0;
             (
                 Some((s.kind(), s.durability)) != first,
-                s.method != Method::Array,
+                s.method.is_buffer(),
+                s.method != Way::Array,
                 s.jobs,
                 (distance.abs() * 1e3) as u64,
             )

@@ -4,7 +4,7 @@ mod files;
 mod html;
 mod overlay;
 mod svg;
-mod text;
+pub(super) mod text;
 
 use std::{
     cell::OnceCell,
@@ -18,10 +18,11 @@ use std::{
 use clap::Args;
 use tonnage::{
     Error, ErrorKind, Result,
+    buffer::Ack,
     generate::Workload,
     instruments::{Keys, Storage},
     measure::{
-        Bench, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind,
+        Answer, Bench, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind, Way,
         answer::{Short, Time},
         compare::{Comparison, compare},
         figures::REPORT_VERSION,
@@ -107,15 +108,21 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PERCENT,..", value_delimiter = ',', value_parser = percent, help_heading = "What to measure")]
     reads: Vec<u8>,
 
-    /// single, batch, array, native [default: all that the database has]
-    #[arg(long, value_name = "M,..", value_delimiter = ',', value_parser = method, help_heading = "What to measure")]
-    method: Vec<Method>,
+    /// single, batch, array, native [default: all that the database has]; buffer: single rows put into a buffer, whose drain
+    /// writes them in the background
+    #[arg(long, value_name = "M,..", value_delimiter = ',', value_parser = asked_method, help_heading = "What to measure")]
+    method: Vec<AskedMethod>,
+
+    /// When a put into a buffer is answered: accepted (in memory), journaled (fsynced here), committed [default: all of
+    /// them]
+    #[arg(long, value_name = "A,..", value_delimiter = ',', value_parser = ack, help_heading = "What to measure")]
+    ack: Vec<Ack>,
 
     /// Rows of a write at most [default: 100,1000,10000]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What to measure")]
     batch_rows: Vec<u64>,
 
-    /// Connections that write at once, to all tables together [default: 1,2,4, of these what can be dealt over --tables, or
+    /// Connections that write at once, to all tables together; of a buffer the producers that put at once [default: 1,2,4, of these what can be dealt over --tables, or
     /// one a table; 1 where the database has one writer]
     #[arg(short, long, value_name = "N,..", value_delimiter = ',', value_parser = count, help_heading = "What to measure")]
     jobs: Vec<u64>,
@@ -276,8 +283,45 @@ pub async fn run(args: &BenchArgs, verbosity: Verbosity) -> Result<Ending> {
             bench.looks()
         );
     }
-    if let Err(interrupted) = confirm::allowed("tonnage bench", &bench.place()?, consent).await {
-        return interrupted.ending();
+    let report = match measured(bench, "tonnage bench", consent, verbosity).await? {
+        Ok(report) => report,
+        Err(ending) => return Ok(ending),
+    };
+    if let Some(directory) = &args.output {
+        files::write(directory, &report)?;
+    }
+    match args.account.path() {
+        Some(path) if path == Path::new("-") => write_report(path, &report)?,
+        path => {
+            if let Some(path) = path {
+                write_report(path, &report)?;
+            }
+            out!("{}", text::answer(&report, place, "TABLE"))?;
+        }
+    }
+    if let Some(directory) = args.output.as_deref().filter(|_| verbosity == Verbosity::Normal) {
+        eprintln!(
+            "{} has report.html, cells.csv and report.json",
+            directory.display()
+        );
+    }
+    Ok(Ending::Done)
+}
+
+/// Asks whether tables may be made, and measures; how it ended where it was interrupted. `command` is asked for.
+pub(super) async fn measured(
+    bench: Bench,
+    command: &str,
+    consent: Consent,
+    verbosity: Verbosity,
+) -> Result<std::result::Result<BenchReport, Ending>> {
+    if bench.buffers() {
+        eprintln!(
+            "a buffer keeps its position in the ledger: its tables are made where they are missing, and stay"
+        );
+    }
+    if let Err(interrupted) = confirm::allowed(command, &bench.place()?, consent).await {
+        return interrupted.ending().map(Err);
     }
     let stop = Stop::default();
     let first = OnceCell::new();
@@ -290,37 +334,18 @@ pub async fn run(args: &BenchArgs, verbosity: Verbosity) -> Result<Ending> {
         ran = bench.run(stop.clone(), &watch) => ran,
         interrupt = interrupted(stop, &first) => {
             let error = Error::new(ErrorKind::Cancelled, "interrupted; tables tonnage_bench_* may be left");
-            return Ok(Ending::Interrupted(interrupt, error));
+            return Ok(Err(Ending::Interrupted(interrupt, error)));
         }
     };
     if verbosity == Verbosity::Normal && std::io::stderr().is_terminal() {
         eprint!("\r\x1b[K");
     }
-    let report = match (ran, first.get()) {
+    match (ran, first.get()) {
         (Err(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
-            return Ok(Ending::Interrupted(*interrupt, error));
+            Ok(Err(Ending::Interrupted(*interrupt, error)))
         }
-        (ran, _) => ran?,
-    };
-    if let Some(directory) = &args.output {
-        files::write(directory, &report)?;
+        (ran, _) => ran.map(Ok),
     }
-    match args.account.path() {
-        Some(path) if path == Path::new("-") => write_report(path, &report)?,
-        path => {
-            if let Some(path) = path {
-                write_report(path, &report)?;
-            }
-            out!("{}", text::answer(&report, place))?;
-        }
-    }
-    if let Some(directory) = args.output.as_deref().filter(|_| verbosity == Verbosity::Normal) {
-        eprintln!(
-            "{} has report.html, cells.csv and report.json",
-            directory.display()
-        );
-    }
-    Ok(Ending::Done)
 }
 
 /// What was written, and into which tables.
@@ -356,6 +381,19 @@ async fn remove(target: &dyn Target, consent: Consent) -> Result<(), Interrupted
     Ok(())
 }
 
+/// Methods, and a buffer for each of the acknowledgements.
+fn ways(methods: &[AskedMethod], acks: &[Ack]) -> Vec<Way> {
+    let acks = match acks {
+        [] => &ACKS[..],
+        asked => asked,
+    };
+    let of = |method: &AskedMethod| match method {
+        AskedMethod::Load(method) => vec![Way::from(*method)],
+        AskedMethod::Buffer => acks.iter().copied().map(Way::Buffer).collect(),
+    };
+    methods.iter().flat_map(of).collect()
+}
+
 fn options(args: &BenchArgs) -> Result<BenchOptions> {
     let sizes = |numbers: &[u64]| -> Result<Option<Vec<usize>>> {
         let sizes = numbers.iter().map(|n| {
@@ -364,6 +402,12 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         let sizes: Vec<usize> = sizes.collect::<Result<_>>()?;
         Ok((!sizes.is_empty()).then_some(sizes))
     };
+    if !args.ack.is_empty() && !args.method.contains(&AskedMethod::Buffer) {
+        return Err(
+            Error::config("--ack says when puts into a buffer are answered, and none is measured")
+                .hint("--method buffer measures one"),
+        );
+    }
     let some = |empty: bool| !empty;
     let own = match (&args.table, args.rows_from.is_empty()) {
         (None, true) => None,
@@ -394,7 +438,7 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
             partitions: sizes(&args.partitions)?.unwrap_or_default(),
             several: sizes(&args.tables)?.unwrap_or_default(),
             operations: args.operation.clone(),
-            methods: some(args.method.is_empty()).then(|| args.method.clone()),
+            methods: some(args.method.is_empty()).then(|| ways(&args.method, &args.ack)),
             batch_rows: sizes(&args.batch_rows)?,
             jobs: sizes(&args.jobs)?,
             durability: some(args.durability.is_empty()).then(|| args.durability.clone()),
@@ -412,6 +456,7 @@ fn options(args: &BenchArgs) -> Result<BenchOptions> {
         single_transaction: args.single_transaction,
         bandwidth: args.bandwidth,
         rate: args.rate,
+        until: None,
     })
 }
 
@@ -518,6 +563,41 @@ pub fn mode(they_are: &str, modes: &[Mode], text: &str) -> Result<Mode, String> 
     let wanted = text.trim().to_ascii_lowercase();
     let found = modes.iter().find(|mode| mode.name() == wanted);
     found.copied().ok_or_else(|| they_are.to_owned())
+}
+
+const ACKS: [Ack; 3] = [Ack::Accepted, Ack::Journaled, Ack::Committed];
+
+fn ack(text: &str) -> Result<Ack, String> {
+    named("acknowledgements", &ACKS, text)
+}
+
+/// What `--method` may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AskedMethod {
+    /// Of a load.
+    Load(Method),
+    /// The buffer.
+    Buffer,
+}
+
+fn asked_method(text: &str) -> Result<AskedMethod, String> {
+    match text.trim().eq_ignore_ascii_case("buffer") {
+        true => Ok(AskedMethod::Buffer),
+        false => method(text)
+            .map(AskedMethod::Load)
+            .map_err(|they_are| format!("{they_are}, buffer")),
+    }
+}
+
+/// The command that an answer's options are of.
+fn command(answer: &Answer, (place, table): (&str, &str), flags: &str) -> String {
+    match answer
+        .recommended
+        .is_some_and(|setting| setting.method.is_buffer())
+    {
+        true => format!("tonnage ingest {place} -t {table} {flags}"),
+        false => format!("tonnage load SOURCE {place} -t {table} {flags}"),
+    }
 }
 
 /// A method by its name.

@@ -1,5 +1,6 @@
 //! `tonnage bench`: what it measures, what it says, and what it leaves behind.
 
+mod buffer;
 mod left;
 mod mixes;
 mod offered;
@@ -234,7 +235,7 @@ fn the_answer_comes_first_with_the_command_to_run() {
         let recommended = &answer["recommended"];
         let cells = report["cells"].as_array().expect("cells");
         assert!(
-            cells.iter().any(|cell| &cell["setting"] == recommended),
+            recommended.is_null() || cells.iter().any(|cell| &cell["setting"] == recommended),
             "what is recommended was measured"
         );
         place.write("rows.csv", "id,k,c,pad\n1,2,c,pad\n");

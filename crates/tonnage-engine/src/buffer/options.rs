@@ -1,6 +1,6 @@
 //! A buffer as it is asked for.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use tonnage_core::{
     driver::Connector,
@@ -29,7 +29,7 @@ pub const REJECTS_MAX: u64 = 1_000_000;
 pub const AREA_BYTES_LEAST: usize = 64 << 10;
 
 /// When a put is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ack {
     /// Once the row is in memory: lost if the process dies before it is journaled or drained.
     Accepted,
@@ -37,6 +37,16 @@ pub enum Ack {
     Journaled,
     /// Once the row is durable in the table or in the rejects.
     Committed,
+}
+
+impl fmt::Display for Ack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accepted => "accepted",
+            Self::Journaled => "journaled",
+            Self::Committed => "committed",
+        })
+    }
 }
 
 /// What a put does for which there is no room.

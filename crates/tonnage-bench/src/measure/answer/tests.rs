@@ -1,17 +1,18 @@
 //! The rules, on made-up numbers.
 
 use tonnage_core::{instruments::TableForm, operation::Mode};
+use tonnage_engine::buffer::Ack;
 use tonnage_formats::generate::Workload;
 
 use super::*;
 use crate::measure::{
-    figures::{Costs, Reads, Run},
+    figures::{Acknowledged, Costs, Reads, Run},
     touch::Touch,
 };
 
 pub(in crate::measure) const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];
 
-pub(in crate::measure) fn cell(method: Method, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell {
+pub(in crate::measure) fn cell(method: Way, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell {
     Cell {
         setting: Setting {
             workload: Workload::Sbtest.into(),
@@ -26,7 +27,13 @@ pub(in crate::measure) fn cell(method: Method, batch_rows: usize, jobs: usize, s
             round_trip_micros: 0,
         },
         rows_per_second: Estimate::of(samples).unwrap(),
-        runs: vec![run(Bound::Database)],
+        runs: samples
+            .iter()
+            .map(|rate| Run {
+                rows_per_second: *rate,
+                ..run(Bound::Database)
+            })
+            .collect(),
         write_path: None,
     }
 }
@@ -50,6 +57,7 @@ pub(in crate::measure) fn run(bound_by: Bound) -> Run {
         costs: Costs::default(),
         offered: None,
         reads: None,
+        acknowledged: None,
     }
 }
 
@@ -63,10 +71,13 @@ fn with_noise(cells: &[Cell], noise: f64) -> Answer {
         drift: 0.0,
         samples: 9,
     });
+    let varied = |at| if at % 2 == 0 { 1.0 - noise } else { 1.0 + noise };
+    let reference: Vec<f64> = (0..9).map(varied).collect();
     let evidence = Evidence {
         cells,
         ruled_out: &[],
         steadiness,
+        reference: &reference,
         durability_levels: LEVELS,
         rate: None,
     };
@@ -89,13 +100,13 @@ fn about(rate: f64) -> [f64; 3] {
 #[test]
 fn the_smallest_setting_within_five_percent_of_the_fastest_wins() {
     let cells = [
-        cell(Method::Single, 1, 1, &about(8_750.0)),
-        cell(Method::Array, 100, 1, &about(150_000.0)),
-        cell(Method::Array, 500, 1, &about(203_000.0)),
-        cell(Method::Array, 1_000, 1, &about(210_000.0)),
-        cell(Method::Array, 10_000, 1, &about(205_000.0)),
-        cell(Method::Array, 50_000, 1, &about(170_000.0)),
-        cell(Method::Array, 1_000, 2, &about(213_000.0)),
+        cell(Way::Single, 1, 1, &about(8_750.0)),
+        cell(Way::Array, 100, 1, &about(150_000.0)),
+        cell(Way::Array, 500, 1, &about(203_000.0)),
+        cell(Way::Array, 1_000, 1, &about(210_000.0)),
+        cell(Way::Array, 10_000, 1, &about(205_000.0)),
+        cell(Way::Array, 50_000, 1, &about(170_000.0)),
+        cell(Way::Array, 1_000, 2, &about(213_000.0)),
     ];
     let answer = decide(&cells);
     assert_eq!(shown(&answer), "array, 500 rows, 1 job");
@@ -125,7 +136,7 @@ fn what_is_recommended_was_measured() {
     let sizes = [(10, 50.0), (30, 80.0), (3_000, 100.0), (90_000, 97.0)];
     let cells: Vec<Cell> = sizes
         .iter()
-        .map(|(rows, rate)| cell(Method::Native, *rows, 3, &about(*rate)))
+        .map(|(rows, rate)| cell(Way::Native, *rows, 3, &about(*rate)))
         .collect();
     let answer = decide(&cells);
     assert!(cells.iter().any(|c| Some(c.setting) == answer.recommended));
@@ -141,8 +152,8 @@ fn what_is_recommended_was_measured() {
 #[test]
 fn overlapping_intervals_are_called_equal() {
     let cells = [
-        cell(Method::Array, 100, 1, &[80.0, 90.0, 101.0]),
-        cell(Method::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
+        cell(Way::Array, 100, 1, &[80.0, 90.0, 101.0]),
+        cell(Way::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
     ];
     let answer = decide(&cells);
     assert_eq!(shown(&answer), "array, 100 rows, 1 job");
@@ -154,49 +165,137 @@ fn overlapping_intervals_are_called_equal() {
         answer.sentence
     );
     let apart = [
-        cell(Method::Array, 100, 1, &[80.0, 90.0, 95.0]),
-        cell(Method::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
+        cell(Way::Array, 100, 1, &[80.0, 90.0, 95.0]),
+        cell(Way::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
     ];
     assert_eq!(shown(&decide(&apart)), "array, 1,000 rows, 1 job");
 }
 
 #[test]
-fn a_run_too_noisy_to_tell_says_so_and_recommends_nothing() {
+fn a_noisy_run_is_answered_as_far_as_it_is_decided() {
     let cells = [
-        cell(Method::Array, 100, 1, &about(100.0)),
-        cell(Method::Array, 1_000, 1, &about(300.0)),
+        cell(Way::Array, 100, 1, &about(100.0)),
+        cell(Way::Array, 1_000, 1, &about(500.0)),
     ];
     let answer = with_noise(&cells, 0.4);
-    assert_eq!((answer.recommended, answer.flags), (None, None));
+    assert_eq!(answer.recommended, Some(cells[1].setting));
     assert_eq!(
         answer.sentence,
-        "too noisy to tell: the same cell varied by ±40% over 9 runs; fastest seen is array, 1,000 rows, 1 job at \
-         300 rows/s ±0.1%; more --repeat, a longer --duration or a quieter machine would tell"
+        "array, 1,000 rows, 1 job at 500 rows/s ±0.1%; the same cell varied by ±40% over 9 runs"
     );
-    let wide = [cell(Method::Array, 100, 1, &[10.0, 100.0, 400.0])];
-    assert_eq!(decide(&wide).recommended, None);
+    // Of two sizes nothing is known, but of the method.
+    let cells = [
+        cell(Way::Single, 1, 1, &[8.0, 13.0, 10.0]),
+        cell(Way::Native, 1_000, 1, &[700.0, 1_400.0, 1_000.0]),
+        cell(Way::Native, 10_000, 1, &[1_600.0, 900.0, 1_100.0]),
+    ];
+    let answer = with_noise(&cells, 0.4);
+    assert_eq!(answer.recommended, None);
+    assert_eq!(answer.flags.as_deref(), Some("--method native --jobs 1"));
+    assert!(
+        answer.sentence.starts_with(
+            "native, 1 job; among 2 of 3 settings that may be the best the fastest seen is native, 10,000 rows, 1 job at \
+             1.10k rows/s ±32%, and none is more than "
+        ),
+        "{}",
+        answer.sentence
+    );
+    let lines: Vec<String> = answer.order.iter().map(ToString::to_string).collect();
+    assert!(
+        lines[0].starts_with("native over single: yes, ") && lines[0].contains("x or more (1"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with("10,000 over 1,000 rows: cannot tell, "),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_run_that_decides_nothing_says_so_and_recommends_nothing() {
+    let cells = [
+        cell(Way::Array, 100, 1, &[10.0, 100.0, 400.0]),
+        cell(Way::Native, 1_000, 2, &[300.0, 50.0, 110.0]),
+    ];
+    let answer = decide(&cells);
+    assert_eq!((answer.recommended, answer.flags), (None, None));
+    assert!(
+        answer.sentence.starts_with(
+            "too noisy to tell one setting; among 2 settings that may be the best the fastest seen is "
+        ),
+        "{}",
+        answer.sentence
+    );
+    // Of one alone there is nothing to tell.
+    let wide = [cell(Way::Array, 100, 1, &[10.0, 100.0, 400.0])];
+    assert_eq!(decide(&wide).recommended, Some(wide[0].setting));
+}
+
+#[test]
+fn a_buffer_is_answered_apart_and_compared_with_single_rows() {
+    let put = |ack, rate: f64| {
+        let mut cell = cell(Way::Buffer(ack), 1, 4, &about(rate));
+        for run in &mut cell.runs {
+            run.write_seconds = [0.000_01, 0.000_1, 0.000_2, 0.01];
+            run.acknowledged = Some(Acknowledged {
+                rows_per_second: 2.0 * rate,
+                behind_seconds: 0.5,
+            });
+        }
+        cell
+    };
+    let cells = [
+        cell(Way::Single, 1, 4, &about(1_000.0)),
+        cell(Way::Array, 1_000, 4, &about(50_000.0)),
+        put(Ack::Accepted, 90_000.0),
+        put(Ack::Committed, 800.0),
+    ];
+    let answer = decide(&cells);
+    assert_eq!(answer.recommended, Some(cells[1].setting));
+    assert!(
+        answer.ruled_out.iter().all(|line| !line.contains("buffer")),
+        "{:?}",
+        answer.ruled_out
+    );
+    assert_eq!(answer.buffer.len(), 2);
+    let told = &answer.buffer[0];
+    assert!(
+        told.starts_with(
+            "buffer-accepted, 4 producers: 90k rows/s ±0.1% in the table, answered at 180k rows/s, 99% of the puts within \
+             0.20ms; buffer-accepted over single: yes, "
+        ),
+        "{told}"
+    );
+    assert!(
+        answer.buffer[1].contains("; single over buffer-committed: yes, "),
+        "{:?}",
+        answer.buffer
+    );
+    // By themselves they are what there is to choose among.
+    let answer = decide(&cells[2..]);
+    assert_eq!(answer.flags.as_deref(), Some("--ack accepted"));
 }
 
 #[test]
 fn weaker_promises_are_told_of_and_never_recommended() {
-    let mut relaxed = cell(Method::Array, 100, 1, &about(300.0));
+    let mut relaxed = cell(Way::Array, 100, 1, &about(300.0));
     relaxed.setting.durability = Durability::Relaxed;
-    let cells = [relaxed, cell(Method::Array, 100, 1, &about(100.0))];
+    let cells = [relaxed, cell(Way::Array, 100, 1, &about(100.0))];
     let answer = decide(&cells);
     assert_eq!(answer.durability, Durability::Durable);
     assert_eq!(
         answer.costs,
         ["relaxed: 300 rows/s ±0.1% at best (array, 100 rows, 1 job), 3.0x"]
     );
-    let mut alike = cell(Method::Array, 100, 1, &about(100.05));
+    let mut alike = cell(Way::Array, 100, 1, &about(100.05));
     alike.setting.durability = Durability::Relaxed;
-    let cells = [alike, cell(Method::Array, 100, 1, &about(100.0))];
+    let cells = [alike, cell(Way::Array, 100, 1, &about(100.0))];
     assert!(decide(&cells).costs[0].ends_with("a weaker promise gains nothing"));
 }
 
 #[test]
 fn what_the_generator_held_back_is_labelled() {
-    let mut cells = [cell(Method::Native, 100, 1, &about(100.0))];
+    let mut cells = [cell(Way::Native, 100, 1, &about(100.0))];
     cells[0].runs = vec![run(Bound::Generator), run(Bound::Generator), run(Bound::Database)];
     let sentence = decide(&cells).sentence;
     assert!(
@@ -211,11 +310,11 @@ fn what_the_generator_held_back_is_labelled() {
 
 #[test]
 fn kinds_are_answered_apart_and_reasons_once() {
-    let mut upsert = cell(Method::Array, 100, 1, &about(50.0));
+    let mut upsert = cell(Way::Array, 100, 1, &about(50.0));
     upsert.setting.operation = Mode::Upsert;
-    let mut single = cell(Method::Single, 1, 1, &about(5.0));
+    let mut single = cell(Way::Single, 1, 1, &about(5.0));
     single.setting.operation = Mode::Upsert;
-    let cells = [cell(Method::Array, 100, 1, &about(100.0)), upsert, single];
+    let cells = [cell(Way::Array, 100, 1, &about(100.0)), upsert, single];
     let out = |jobs| RuledOut {
         setting: Setting {
             jobs,
@@ -227,6 +326,7 @@ fn kinds_are_answered_apart_and_reasons_once() {
         cells: &cells,
         ruled_out: &[out(2), out(4)],
         steadiness: None,
+        reference: &[],
         durability_levels: LEVELS,
         rate: None,
     });
@@ -249,7 +349,7 @@ fn kinds_are_answered_apart_and_reasons_once() {
 #[test]
 fn a_mix_is_answered_apart_and_tells_of_its_reads() {
     let mixed = |batch_rows, rate: f64| {
-        let mut cell = cell(Method::Array, batch_rows, 1, &about(rate));
+        let mut cell = cell(Way::Array, batch_rows, 1, &about(rate));
         cell.setting.reads = 95;
         cell.runs[0].reads = Some(Reads {
             keys: 19_000,
@@ -263,7 +363,7 @@ fn a_mix_is_answered_apart_and_tells_of_its_reads() {
         cell
     };
     let cells = [
-        cell(Method::Array, 100, 1, &about(90_000.0)),
+        cell(Way::Array, 100, 1, &about(90_000.0)),
         mixed(100, 900.0),
         mixed(1_000, 1_000.0),
     ];
@@ -271,6 +371,7 @@ fn a_mix_is_answered_apart_and_tells_of_its_reads() {
         cells: &cells,
         ruled_out: &[],
         steadiness: None,
+        reference: &[],
         durability_levels: LEVELS,
         rate: None,
     });
@@ -288,7 +389,7 @@ fn a_mix_is_answered_apart_and_tells_of_its_reads() {
 
 #[test]
 fn the_flags_for_several_tables_are_those_of_the_load_of_each() {
-    let mut four = cell(Method::Native, 100, 8, &about(500.0));
+    let mut four = cell(Way::Native, 100, 8, &about(500.0));
     four.setting.table.tables = 4;
     let answer = decide(&[four]);
     assert_eq!(

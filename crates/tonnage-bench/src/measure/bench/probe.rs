@@ -14,7 +14,7 @@ use crate::measure::{
     figures::{Cell, WritePath},
     judge::judge,
     look::look,
-    setting::{RowKind, Setting},
+    setting::{RowKind, Setting, Way},
     touch::Touch,
     verdict::Taken,
 };
@@ -25,7 +25,7 @@ const ROWS: std::ops::RangeInclusive<u64> = 1_000..=10_000;
 const SINGLE_ROWS: u64 = 200;
 
 /// What decides on how rows are written, of all that settings differ in.
-type What = (RowKind, TableForm, Mode, Touch, Method, usize);
+type What = (RowKind, TableForm, Mode, Touch, Way, usize);
 
 fn what(setting: &Setting) -> What {
     (
@@ -41,7 +41,12 @@ fn what(setting: &Setting) -> What {
 impl Bench {
     /// Looks at how rows are taken, small loads that follow once all is timed.
     pub fn looks(&self) -> usize {
-        let ways: HashSet<What> = self.cells.run.iter().map(what).collect();
+        let loads = self
+            .cells
+            .run
+            .iter()
+            .filter(|setting| !setting.method.is_buffer());
+        let ways: HashSet<What> = loads.map(what).collect();
         ways.len()
     }
 }
@@ -50,7 +55,8 @@ impl Running<'_> {
     /// Looks once at each way of writing that any cell has, and tells all cells of it.
     pub(super) async fn write_paths(&mut self, cells: &mut [Cell]) -> Result<()> {
         let mut known: Vec<(What, WritePath)> = Vec::new();
-        for cell in cells {
+        // What a drain writes is a load like any other.
+        for cell in cells.iter_mut().filter(|cell| !cell.setting.method.is_buffer()) {
             let what = what(&cell.setting);
             let found = known.iter().find(|(of, _)| *of == what);
             let path = match found {
@@ -97,7 +103,11 @@ impl Running<'_> {
         } = self
             .make(setting, name, 0..self.bench.options.budget.rows)
             .await?;
-        let rows = match setting.method {
+        let method = setting
+            .method
+            .of_load()
+            .ok_or_else(|| Error::bug("a look at a buffer"))?;
+        let rows = match method {
             Method::Single => SINGLE_ROWS,
             _ => (setting.batch_rows as u64).clamp(*ROWS.start(), *ROWS.end()),
         };
@@ -121,9 +131,9 @@ impl Running<'_> {
         let columns = self.columns(setting, setting.operation).unwrap_or_else(all);
         let instruments = instruments(&*target)?;
         let causes = instruments
-            .causes(&table, setting.operation, setting.method, &columns)
+            .causes(&table, setting.operation, method, &columns)
             .await?;
         let seen = look(instruments, &table, setting.operation, prepared, &self.stop).await?;
-        Ok(judge(setting.operation, setting.method, seen, &causes).into())
+        Ok(judge(setting.operation, method, seen, &causes).into())
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use futures::future::join_all;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
-    operation::{Method, Mode},
+    operation::Mode,
     report::{LaneReport, Report},
     stop::Stop,
     table::TableName,
@@ -40,7 +40,7 @@ use crate::measure::{
 /// How often a run is asked whether it is over.
 const LOOK: Duration = Duration::from_millis(20);
 /// How many times its time a run is waited for that has not committed anything.
-const PATIENCE: u32 = 30;
+pub(super) const PATIENCE: u32 = 30;
 
 /// The load into one of the tables of a run.
 struct Part {
@@ -138,7 +138,7 @@ impl Running<'_> {
         let is_kept = table.is_none_or(|table| table.less_durable.is_none());
         let asked = LoadOptions {
             mode: setting.operation,
-            method: Some(setting.method),
+            method: setting.method.of_load(),
             batch_rows: Some(setting.batch_rows),
             jobs: Some(setting.jobs_a_table()),
             durability: is_kept.then_some(setting.durability),
@@ -329,10 +329,11 @@ impl Running<'_> {
             costs,
             offered,
             reads,
+            acknowledged: None,
         })
     }
 
-    fn note_settings(&mut self, changed: Vec<String>) {
+    pub(super) fn note_settings(&mut self, changed: Vec<String>) {
         for setting in changed {
             if !self.settings_changed.contains(&setting) {
                 self.settings_changed.push(setting);
@@ -375,7 +376,7 @@ impl Running<'_> {
     }
 }
 
-async fn log(target: &dyn Target) -> Result<Option<u64>> {
+pub(super) async fn log(target: &dyn Target) -> Result<Option<u64>> {
     match target.instruments() {
         Some(instruments) => Ok(instruments.log().await?.map(|mark| mark.bytes)),
         None => Ok(None),
@@ -388,7 +389,7 @@ fn as_asked(setting: &Setting, prepared: &Prepared) -> Result<()> {
     let jobs = setting.jobs_a_table();
     let differs = (plan.jobs != jobs).then_some(("jobs", jobs, plan.jobs));
     let differs = differs.or_else(|| {
-        let rows = setting.method != Method::Single && plan.batch_rows != setting.batch_rows;
+        let rows = !setting.method.is_row_by_row() && plan.batch_rows != setting.batch_rows;
         rows.then_some(("rows a write", setting.batch_rows, plan.batch_rows))
     });
     match differs {
@@ -404,7 +405,7 @@ fn as_asked(setting: &Setting, prepared: &Prepared) -> Result<()> {
 }
 
 /// The bytes that tables take on disk; not known of all where it is not known of one.
-async fn disk_bytes(tables: &[(Arc<dyn Target>, TableName)]) -> Result<Option<u64>> {
+pub(super) async fn disk_bytes(tables: &[(Arc<dyn Target>, TableName)]) -> Result<Option<u64>> {
     let mut disk_bytes = Some(0);
     for (target, table) in tables {
         let disk = instruments(&**target)?.disk(table).await?;

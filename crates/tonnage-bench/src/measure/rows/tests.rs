@@ -2,13 +2,12 @@
 
 use arrow::datatypes::Int32Type;
 use tonnage_core::{
-    operation::Method,
     source::{ReadRequest, Source},
     types::ColumnType,
 };
 
 use super::*;
-use crate::measure::answer::tests::cell;
+use crate::measure::{answer::tests::cell, way::Way};
 
 fn made(operation: Mode, rows: u64) -> Arc<Rows> {
     touching(operation, Touch::Each, rows)
@@ -152,7 +151,7 @@ fn setting(operation: Mode, touch: Touch, reads: u8) -> Setting {
         operation,
         touch,
         reads,
-        ..cell(Method::Array, 100, 1, &[1.0]).setting
+        ..cell(Way::Array, 100, 1, &[1.0]).setting
     }
 }
 

@@ -115,6 +115,12 @@ const COLUMNS: &[Column] = &[
     ("write_seconds_max", |cell| {
         of(cell, |run| Some(run.write_seconds[3]))
     }),
+    ("acknowledged_rows_per_second", |cell| {
+        of(cell, |run| run.acknowledged.map(|put| put.rows_per_second))
+    }),
+    ("acknowledged_behind_seconds", |cell| {
+        of(cell, |run| run.acknowledged.map(|put| put.behind_seconds))
+    }),
     ("client_cpu_seconds", |cell| {
         of(cell, |run| run.client_cpu_seconds)
     }),

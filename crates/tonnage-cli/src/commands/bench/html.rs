@@ -2,15 +2,12 @@
 
 use std::fmt::Write;
 
-use tonnage::{
-    measure::{
-        BenchReport, Kind, Setting,
-        answer::{Answer, Short, Time, Within},
-        beside::{Beside, forms, unmeasured},
-        figures::{Cell, Run},
-        published::{Chart, Over},
-    },
-    operation::Method,
+use tonnage::measure::{
+    BenchReport, Kind, Setting, Way,
+    answer::{Answer, Short, Time, Within},
+    beside::{Beside, forms, unmeasured},
+    figures::{Cell, Run},
+    published::{Chart, Over},
 };
 
 use super::{
@@ -22,9 +19,9 @@ use super::{
 /// Colours of text, ground and methods: light, and dark where the reader's system is.
 const STYLE: &str = "\
 :root{--fg:#1d2330;--bg:#fff;--soft:#5d6675;--line:#d8dde6;--mark:#eef3fb;\
---single:#c2410c;--batch:#9333ea;--array:#15803d;--native:#2563c9}\
+--single:#c2410c;--batch:#9333ea;--array:#15803d;--native:#2563c9;--buffer:#b45309}\
 @media(prefers-color-scheme:dark){:root{--fg:#e6e9ef;--bg:#14171d;--soft:#9aa4b5;--line:#333a46;--mark:#1e2633;\
---single:#fb923c;--batch:#c084fc;--array:#4ade80;--native:#7aa7f7}}\
+--single:#fb923c;--batch:#c084fc;--array:#4ade80;--native:#7aa7f7;--buffer:#fbbf24}}\
 body{font:15px/1.5 system-ui,sans-serif;color:var(--fg);background:var(--bg);max-width:62rem;margin:2rem auto;\
 padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.2rem;margin-top:2.2rem}h3{font-size:1rem;margin:1.4rem 0 .3rem}\
 .answer{font-size:1.15rem;background:var(--mark);padding:.8rem 1rem;border-left:4px solid var(--soft)}\
@@ -36,7 +33,7 @@ svg{width:100%;height:auto;max-width:720px;display:block}svg text{font:12px syst
 svg .end{text-anchor:end}svg .middle{text-anchor:middle}svg .grid{stroke:var(--line)}\
 svg polyline{fill:none;stroke-width:2}svg g line{stroke-width:1.5}\
 .published polyline,.published line{stroke-dasharray:4 3}.published circle{fill:var(--bg)}\
-.single{--of:var(--single)}.batch{--of:var(--batch)}.array{--of:var(--array)}.native{--of:var(--native)}\
+.single{--of:var(--single)}.batch{--of:var(--batch)}.array{--of:var(--array)}.native{--of:var(--native)}.buffer{--of:var(--buffer)}\
 .plain{--of:var(--soft)}svg g{stroke:var(--of);fill:var(--of)}\
 .key{display:inline-block;width:.8em;height:.8em;background:var(--of);margin:0 .2em 0 .8em}";
 
@@ -75,11 +72,13 @@ pub fn page(report: &BenchReport) -> String {
         if let Some(flags) = &answer.flags {
             let _ = writeln!(
                 page,
-                "<pre><code>tonnage load SOURCE {} -t TABLE {}</code></pre>",
-                escaped(&report.target),
-                escaped(flags)
+                "<pre><code>{}</code></pre>",
+                escaped(&super::command(answer, (&report.target, "TABLE"), flags))
             );
         }
+        let order: Vec<String> = answer.order.iter().map(ToString::to_string).collect();
+        list(&mut page, "Decided, and not", &order);
+        list(&mut page, "Single rows through a buffer", &answer.buffer);
         list(&mut page, "Ruled out", &answer.ruled_out);
         list(&mut page, "Weaker promises", &answer.costs);
         levels(&mut page, report, answer);
@@ -260,7 +259,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
     let Some(best) = best.or_else(fastest_setting) else {
         return;
     };
-    let lay = |series: &mut Vec<Series>, of: &[Method], over: Over| {
+    let lay = |series: &mut Vec<Series>, of: &[Way], over: Over| {
         let chart = Chart {
             over,
             kind: best.kind(),
@@ -280,7 +279,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         &cells
             .iter()
             .copied()
-            .filter(|c| c.setting.method != Method::Single)
+            .filter(|c| !c.setting.method.is_row_by_row())
             .collect::<Vec<_>>(),
         |s| s.batch_rows,
     );
@@ -295,7 +294,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
             let name = method.to_string();
             (method, Series::measured(name, Colour::Of(method), points))
         });
-        let (of, mut series): (Vec<Method>, Vec<Series>) = of_methods.unzip();
+        let (of, mut series): (Vec<Way>, Vec<Series>) = of_methods.unzip();
         let published = lay(&mut series, &of, Over::BatchRows);
         let title = format!("Rows a second over rows of a write, jobs {}", best.jobs);
         let svg = lines(&title, "rows of a write", Axis::Logarithmic, &series);
@@ -306,7 +305,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
             let of_method = cells.iter().copied().filter(|c| c.setting.method == *method);
             let rows = fastest(of_method).map_or(1, |cell| cell.setting.batch_rows);
             let name = match method {
-                Method::Single => method.to_string(),
+                way if way.is_row_by_row() => method.to_string(),
                 _ => format!("{method}, {rows} rows"),
             };
             let of_rows = |s: &Setting| s.method == *method && s.batch_rows == rows;
@@ -319,10 +318,10 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
         let svg = lines(title, "jobs", Axis::Linear, &series);
         chart(page, title, &(svg + &published));
     }
-    if jobs.len() > 1 && sizes.len() > 1 && best.method != Method::Single {
+    if jobs.len() > 1 && sizes.len() > 1 && !best.method.is_row_by_row() {
         heat_map(page, cells, &best, &jobs, &sizes);
     }
-    let fastest_of = |method: &Method| fastest(cells.iter().copied().filter(|c| c.setting.method == *method));
+    let fastest_of = |method: &Way| fastest(cells.iter().copied().filter(|c| c.setting.method == *method));
     bars_of_each(page, &methods.iter().filter_map(fastest_of).collect::<Vec<_>>());
 }
 

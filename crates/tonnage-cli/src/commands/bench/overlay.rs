@@ -3,17 +3,17 @@
 
 use std::fmt::Write;
 
-use tonnage::{
-    measure::published::{Chart, Over, curves},
-    operation::Method,
+use tonnage::measure::{
+    Way,
+    published::{Chart, Over, curves},
 };
 
 use super::svg::{Colour, Point, Series, Stroke, escaped};
 
 /// Adds the curves that correspond to `chart`, whose lines so far are of `methods` in their order, as far as its x axis
 /// goes. Says what they are, as a paragraph of the page; nothing where there is none.
-pub fn lay(series: &mut Vec<Series>, methods: &[Method], chart: &Chart) -> String {
-    let place = |method: Method| methods.iter().position(|one| *one == method);
+pub fn lay(series: &mut Vec<Series>, methods: &[Way], chart: &Chart) -> String {
+    let place = |method: Way| methods.iter().position(|one| *one == method);
     let last = series.iter().flat_map(|one| &one.points);
     let last = last.map(|point| point.x).fold(0.0, f64::max);
     let mut parts: Vec<&str> = Vec::new();
@@ -25,7 +25,7 @@ pub fn lay(series: &mut Vec<Series>, methods: &[Method], chart: &Chart) -> Strin
         let first = |at: usize| series.get(at)?.points.iter().find(|point| point.x == 1.0);
         let reference = first(beside).or_else(|| match chart.over {
             // A write of one row is the same by whichever method.
-            Over::BatchRows => first(place(Method::Single)?),
+            Over::BatchRows => first(place(Way::Single)?),
             Over::Jobs => None,
         });
         let Some(reference) = reference.map(|point| point.y) else {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_curve_begins_at_the_point_of_one_row_and_goes_as_far_as_the_chart() {
-        let methods = [Method::Single, Method::Array];
+        let methods = [Way::Single, Way::Array];
         let mut series = vec![
             measured(&[(1.0, 500.0)]),
             measured(&[(100.0, 9_000.0), (1_000.0, 20_000.0)]),
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(series.len(), 3);
         let published = &series[2];
         assert_eq!(published.stroke, Stroke::Published);
-        assert_eq!(published.colour, Colour::Of(Method::Array));
+        assert_eq!(published.colour, Colour::Of(Way::Array));
         let xs: Vec<f64> = published.points.iter().map(|point| point.x).collect();
         assert_eq!(xs, [1.0, 10.0, 100.0, 500.0, 1_000.0]);
         assert_eq!(published.points[0].y, 500.0);
@@ -141,23 +141,19 @@ mod tests {
         for (over, methods, series) in [
             (
                 Over::BatchRows,
-                vec![Method::Array],
+                vec![Way::Array],
                 vec![measured(&[(100.0, 9_000.0)])],
             ),
             (
                 Over::BatchRows,
-                vec![Method::Single],
+                vec![Way::Single],
                 vec![measured(&[(1.0, 500.0)])],
             ),
-            (
-                Over::BatchRows,
-                vec![Method::Array],
-                vec![measured(&[(1.0, 500.0)])],
-            ),
-            (Over::Jobs, vec![Method::Array], vec![measured(&two)]),
+            (Over::BatchRows, vec![Way::Array], vec![measured(&[(1.0, 500.0)])]),
+            (Over::Jobs, vec![Way::Array], vec![measured(&two)]),
             (
                 Over::Jobs,
-                vec![Method::Single, Method::Array],
+                vec![Way::Single, Way::Array],
                 vec![measured(&[(1.0, 5.0), (4.0, 9.0)]), measured(&two)],
             ),
         ] {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tonnage::{measure::answer::Short, operation::Method};
+use tonnage::measure::{Way, answer::Short};
 
 /// Size of a chart, and what stays free of it for axes.
 const WIDTH: f64 = 720.0;
@@ -15,10 +15,10 @@ const BOTTOM: f64 = 44.0;
 /// About as many steps as an axis is cut into.
 const STEPS: f64 = 5.0;
 
-/// What a colour means, on the whole of a page: the method that rows went by, or none.
+/// What a colour means, on the whole of a page: the method that rows went by, or a buffer, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    Of(Method),
+    Of(Way),
     Plain,
 }
 
@@ -26,10 +26,11 @@ impl Colour {
     /// The class that a page's style gives the colour to.
     pub fn class(self) -> &'static str {
         match self {
-            Self::Of(Method::Single) => "single",
-            Self::Of(Method::Batch) => "batch",
-            Self::Of(Method::Array) => "array",
-            Self::Of(Method::Native) => "native",
+            Self::Of(Way::Single) => "single",
+            Self::Of(Way::Batch) => "batch",
+            Self::Of(Way::Array) => "array",
+            Self::Of(Way::Native) => "native",
+            Self::Of(Way::Buffer(_)) => "buffer",
             Self::Plain => "plain",
         }
     }
@@ -280,7 +281,7 @@ mod tests {
     fn every_point_is_within_the_chart_and_every_name_is_text() {
         let name = "a<b & \"c\"".to_owned();
         let points = vec![point(1.0, 10.0), point(100.0, 2_000.0), point(10_000.0, 1.0)];
-        let measured = Series::measured(name, Colour::Of(Method::Array), points);
+        let measured = Series::measured(name, Colour::Of(Way::Array), points);
         let published = Series {
             stroke: Stroke::Published,
             points: vec![point(1.0, 10.0), point(1_000.0, 9_000.0)],

@@ -14,9 +14,9 @@ use tonnage::measure::{
 /// The most characters of a line: what a terminal shows and a mail does not break.
 const LINE_MAX: usize = 100;
 
-/// All of it. `place` is the database as it was named.
-pub fn answer(report: &BenchReport, place: &str) -> String {
-    wrapped(&unwrapped(report, place))
+/// All of it. `place` is the database as it was named, `table` what a load is to go into.
+pub fn answer(report: &BenchReport, place: &str, table: &str) -> String {
+    wrapped(&unwrapped(report, (place, table)))
 }
 
 /// Lines of at most [`LINE_MAX`] characters, as far as their words are shorter. What follows of a line is set in behind its
@@ -57,7 +57,7 @@ fn wrapped(text: &str) -> String {
     whole
 }
 
-fn unwrapped(report: &BenchReport, place: &str) -> String {
+fn unwrapped(report: &BenchReport, place: (&str, &str)) -> String {
     let mut text = String::new();
     for answer in &report.answers {
         one(&mut text, answer, report.answers.len() > 1, place);
@@ -150,7 +150,7 @@ fn unknown_paths(report: &BenchReport) -> Vec<String> {
     told.into_iter().map(|(_, line)| line).collect()
 }
 
-fn one(text: &mut String, answer: &Answer, several: bool, place: &str) {
+fn one(text: &mut String, answer: &Answer, several: bool, (place, table): (&str, &str)) {
     if several {
         let _ = writeln!(text, "{}:", answer.kind);
     }
@@ -158,11 +158,14 @@ fn one(text: &mut String, answer: &Answer, several: bool, place: &str) {
     if let Some(flags) = &answer.flags {
         let _ = writeln!(
             text,
-            "  tonnage load SOURCE {} -t TABLE {flags}",
-            tonnage::targets::redact(place)
+            "  {}",
+            super::command(answer, (&tonnage::targets::redact(place), table), flags)
         );
     }
+    let order: Vec<String> = answer.order.iter().map(ToString::to_string).collect();
     for (title, lines) in [
+        ("decided", &order),
+        ("buffer", &answer.buffer),
         ("ruled out", &answer.ruled_out),
         ("weaker promises", &answer.costs),
     ] {
@@ -255,6 +258,12 @@ const COLUMNS: &[Column] = &[
     column(1, "", |cell| match cell.rows_per_second.samples {
         1 => "once".to_owned(),
         _ => Within(cell.rows_per_second.spread()).to_string(),
+    }),
+    column(4, "answered", |cell| {
+        told(
+            cell.median(|run| Some(run.acknowledged?.rows_per_second))
+                .map(Short),
+        )
     }),
     column(16, "a job", |cell| {
         Short(cell.rows_per_second.median / cell.setting.jobs.max(1) as f64).to_string()
