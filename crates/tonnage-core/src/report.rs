@@ -48,6 +48,9 @@ pub struct Report {
     pub retries: u64,
     /// How far it gave way to a database that asked for less; none where it never had to.
     pub overload: Option<OverloadReport>,
+    /// What sizes of writes and how many lanes it settled on; none where nothing was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<TuneReport>,
     /// Session settings changed.
     pub settings_changed: Vec<String>,
     /// Guarantees given up.
@@ -187,6 +190,19 @@ pub struct OverloadReport {
     pub requests_least: Option<usize>,
     /// What the database said last.
     pub error: String,
+}
+
+/// What a run settled on while its rows went in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TuneReport {
+    /// The most rows of a write.
+    pub batch_rows: usize,
+    /// Lanes that write at a time.
+    pub jobs: usize,
+    /// Each change and what it was worth, a phrase each, in their order; empty where the first settings were kept.
+    pub why: Vec<String>,
+    /// Trials of other settings that have changed nothing.
+    pub trials_without_change: u64,
 }
 
 /// What has become of the rows of a shard in this attempt.

@@ -15,7 +15,7 @@ use tonnage::{
     load::{Ended, Prepared, Progress, prepare, prepare_files},
     operation::{Durability, Method, Split},
     parse::EpochUnit,
-    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
+    plan::{Attempt, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Tune},
     reader::Relation,
     report::{Counted, Grouped, Report},
     sinks::Output,
@@ -98,6 +98,11 @@ pub struct RowsArgs {
     /// Connections that write to one database, or one partition, at once [default: as many as --jobs come to]
     #[arg(long, value_name = "N", help_heading = "How to do it")]
     jobs_per_shard: Option<usize>,
+
+    /// Whether sizes of writes and the number of jobs that are not named are found: auto changes them while rows go in, up to
+    /// the most that the plan says; off leaves them as the plan says
+    #[arg(long, value_enum, default_value_t = TuneName::Auto, help_heading = "How to do it")]
+    tune: TuneName,
 
     /// Rows of a write at most; a write is a commit
     #[arg(long, value_name = "N", value_parser = count, help_heading = "How to do it")]
@@ -220,6 +225,12 @@ enum OnErrorName {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TuneName {
+    Auto,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SplitName {
     Auto,
     None,
@@ -338,6 +349,10 @@ impl RowsArgs {
             jobs: match self.jobs {
                 Some(0) => return Err(Error::config("--jobs must be at least 1")),
                 jobs => jobs,
+            },
+            tune: match self.tune {
+                TuneName::Auto => Tune::Auto,
+                TuneName::Off => Tune::Off,
             },
             jobs_per_shard: self.jobs_per_shard,
             split: match self.split {
@@ -611,7 +626,9 @@ impl Rows {
             task,
         } = self;
         let Task {
-            options, verifying, ..
+            mut options,
+            verifying,
+            ..
         } = task;
         let (inputs, relation, format, text) = match from {
             RowsFrom::Inputs {
@@ -765,6 +782,9 @@ pub fn summary(report: &Report) -> String {
     }
     if let Some(rejects) = &report.rejects {
         text.push_str(&format!("  rejects in {rejects}\n"));
+    }
+    for why in report.tuned.iter().flat_map(|tuned| &tuned.why) {
+        text.push_str(&format!("  tuned: {why}\n"));
     }
     for note in &report.notes {
         text.push_str(&format!("  note: {note}\n"));

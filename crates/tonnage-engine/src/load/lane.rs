@@ -9,7 +9,7 @@
 
 use std::{
     sync::{Arc, atomic::Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arrow::{
@@ -49,8 +49,10 @@ pub struct LaneTask {
     pub(super) taken: u64,
     /// Rows of the transaction at hand that the operation left out.
     pub(super) left_out: u64,
-    /// The most rows of a write, smaller than the plan's after an overload.
-    rows_max: usize,
+    /// How long it has waited for rows since its last write.
+    idle: Duration,
+    /// Whether the write at hand has as many rows as it could have.
+    full: bool,
     /// The open transaction of a run that is one.
     pub(super) whole: Whole,
     /// See [`LaneTask::connecting`].
@@ -119,7 +121,6 @@ impl LaneTask {
             .iter()
             .map(|c| Arc::from(c.source_name.as_str()))
             .collect();
-        let rows_max = plan.batch_rows;
         Ok(Self {
             shared,
             writer: None,
@@ -128,7 +129,8 @@ impl LaneTask {
             names,
             taken: 0,
             left_out: 0,
-            rows_max,
+            idle: Duration::ZERO,
+            full: false,
             whole: Whole::default(),
             connects_first: false,
             lane: 0,
@@ -173,11 +175,12 @@ impl LaneTask {
                     None => open = false,
                 }
                 self.shared.times.idle(self.lane, waiting);
+                self.idle += waiting.elapsed();
             }
             if self.shared.stopped() {
                 return Ok(self);
             }
-            let Some(write) = gather.take(self.rows_max)? else {
+            let Some(write) = self.next(&mut gather)? else {
                 return Ok(self);
             };
             first = false;
@@ -197,11 +200,23 @@ impl LaneTask {
     pub async fn write(&mut self, pieces: Vec<Piece>) -> Result<()> {
         let mut gather = WriteBuilder::new(self.shared.plan.clone());
         pieces.into_iter().for_each(|piece| gather.push(piece));
-        while let Some(write) = gather.take(self.rows_max)? {
+        while let Some(write) = self.next(&mut gather)? {
             let due = self.keep_rate(&write).await;
             self.execute(&write, due).await?;
         }
         Ok(())
+    }
+
+    /// The next write of what is gathered, as large as it may be.
+    fn next(&mut self, gather: &mut WriteBuilder) -> Result<Option<Write>> {
+        let rows_max = self.shared.throttle.rows(self.lane);
+        let is_full = gather.full();
+        let write = gather.take(rows_max)?;
+        let is_cut = write
+            .as_ref()
+            .is_some_and(|write| write.rows.num_rows() >= rows_max);
+        self.full = is_full || is_cut;
+        Ok(write)
     }
 
     /// Brings one write to its commit, which was due at `due` if it was offered.
@@ -234,19 +249,22 @@ impl LaneTask {
                 return Err(Error::bug("a lane without turns"));
             };
             shared.times.held(self.lane, waiting);
+            let begun = Instant::now();
             let attempted = self.attempt(write, &mut doubt).await;
             let connected = self.writer.is_some();
             let error = match attempted {
                 Ok(()) => {
                     self.taken = 0;
-                    self.rows_max = self.rows_max.saturating_mul(2).min(shared.plan.batch_rows);
-                    shared.throttle.grow();
+                    let sent = (write.rows.num_rows(), self.full);
+                    let idle = std::mem::take(&mut self.idle);
+                    shared.throttle.committed(self.lane, sent, begun.elapsed(), idle);
                     if shared.throttle.is_shrunk() {
                         self.writer = None;
                     }
                     return Ok(());
                 }
                 Err(WriteError::Full(rows)) => {
+                    self.full = false;
                     self.undo().await?;
                     let head = write.head(rows);
                     drop(turn);
@@ -256,6 +274,7 @@ impl LaneTask {
                     return Err(self.shared.too_many_rejects());
                 }
                 Err(WriteError::Ended(rows)) => {
+                    self.full = false;
                     self.undo().await?;
                     drop(turn);
                     let (head, tail) = (write.head(rows), write.tail(rows));
@@ -290,7 +309,8 @@ impl LaneTask {
             };
             if error.kind() == ErrorKind::Overloaded {
                 let requests = self.writer.as_ref().and_then(|writer| writer.requests_max());
-                shared.throttle.shrink(turn, requests, &error);
+                shared.throttle.shrink(requests, &error);
+                drop(turn);
                 if shared.throttle.is_shrunk() {
                     self.writer = None;
                 }
@@ -314,7 +334,8 @@ impl LaneTask {
     /// Commits a write that was too much at once as two.
     async fn commit_halves(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
         let half = write.rows.num_rows() / 2;
-        self.rows_max = half.max(1);
+        self.shared.throttle.too_many(self.lane, write.rows.num_rows());
+        self.full = false;
         attempts.smaller();
         Box::pin(self.commit_with_retries(&write.head(half), attempts)).await?;
         // The head is there: the time starts again.

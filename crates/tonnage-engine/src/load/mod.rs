@@ -23,6 +23,7 @@ mod stages;
 #[cfg(test)]
 mod tests;
 mod throttle;
+mod tune;
 mod whole;
 mod write;
 
@@ -723,6 +724,7 @@ impl Prepared {
         let places = (&shared.shards, &shared.times);
         let mut report = report(&plan, &ownership, &progress, places, url, started, error.as_ref());
         report.overload = shared.throttle.overload();
+        report.tuned = shared.throttle.tuned();
         if !report.rows.balances() {
             return Err(Error::bug(format!(
                 "the account does not balance: {}",
@@ -1122,6 +1124,7 @@ fn report(
         commits: get(&progress.commits),
         retries: get(&progress.retries),
         overload: None,
+        tuned: None,
         settings_changed: plan.settings_changed.clone(),
         guarantees_lost: plan.guarantees_lost.clone(),
         notes,

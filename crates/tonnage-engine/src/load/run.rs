@@ -43,6 +43,7 @@ use super::{
     shards::Shards,
     stages::Times,
     throttle::Throttle,
+    tune::Bounds,
     write::{PIECES_MAX, Write},
 };
 use crate::{plan::Plan, progress::Progress};
@@ -117,7 +118,7 @@ impl RunContext {
     ) -> Self {
         let rejects_taken = Arc::new(AtomicU64::new(rejects.as_ref().map_or(0, |r| r.records())));
         Self {
-            throttle: Throttle::new(plan.writes_max(), plan.rate),
+            throttle: Throttle::new(bounds(&plan), plan.jobs, plan.rate),
             shards: Shards::of(&plan),
             times: Times::new(plan.jobs),
             plan,
@@ -242,6 +243,19 @@ impl RunContext {
         if let Some(committed) = &self.committed {
             committed(advances, rejects);
         }
+    }
+}
+
+/// Within what sizes of writes and the number of lanes are found while rows go in.
+fn bounds(plan: &Plan) -> Bounds {
+    // Rows that come at a rate, or in one transaction, are no measure of what a database takes; and lanes that write to
+    // databases of their own are none of each other.
+    let is_free = plan.rate.is_none() && !plan.single_transaction && plan.databases() == 1;
+    Bounds {
+        rows_max: plan.batch_rows,
+        lanes_max: plan.writes_max(),
+        rows: plan.tune.rows && is_free && plan.batch_rows > 1,
+        lanes: plan.tune.lanes && is_free,
     }
 }
 

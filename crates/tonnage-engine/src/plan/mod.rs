@@ -35,7 +35,7 @@ use self::{
     slots::Slots, sort::Sorted,
 };
 pub use self::{
-    options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax},
+    options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Tune},
     show::Bytes,
 };
 pub use tonnage_core::slot::{SlotBy, Sort};
@@ -82,6 +82,8 @@ pub struct Plan {
     pub durability: Durability,
     /// Lanes: connections that write at once.
     pub jobs: usize,
+    /// What of a write's rows and of the number of lanes is found while rows go in, up to these.
+    pub tune: Tuned,
     /// The most rows of a write; a write is a commit, but in a [single transaction](Plan::single_transaction).
     pub batch_rows: usize,
     /// The most Arrow bytes of a write, but at least one row.
@@ -273,6 +275,7 @@ pub fn decide(inputs: &PlanInputs) -> Result<Plan> {
         notes: ledger_notes,
     } = ledger::decide(inputs, durability, by_any_key)?;
     let notes = [
+        options.notes.clone(),
         table.notes.clone(),
         slot_notes,
         column_notes,
@@ -295,6 +298,7 @@ pub fn decide(inputs: &PlanInputs) -> Result<Plan> {
         statement_max,
         durability,
         jobs,
+        tune: tuned(options),
         batch_rows,
         batch_bytes,
         block_rows: BLOCK_ROWS,
@@ -322,6 +326,24 @@ pub fn decide(inputs: &PlanInputs) -> Result<Plan> {
         guarantees_lost,
         notes: notes.concat(),
     })
+}
+
+/// What is found while rows go in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuned {
+    /// The rows of a write.
+    pub rows: bool,
+    /// How many lanes write at once.
+    pub lanes: bool,
+}
+
+/// What is found while rows go in: nothing that was asked for.
+fn tuned(options: &LoadOptions) -> Tuned {
+    let is_asked_for = options.tune == Tune::Auto;
+    Tuned {
+        rows: is_asked_for && options.batch_rows.is_none() && options.batch_bytes.is_none(),
+        lanes: is_asked_for && options.jobs.is_none() && options.jobs_per_shard.is_none(),
+    }
 }
 
 /// Where the columns of these names are among those written; names that are not written are left out.

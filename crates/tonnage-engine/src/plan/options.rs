@@ -36,6 +36,8 @@ pub struct LoadOptions {
     pub batch_bytes: Option<usize>,
     /// Connections that write at once, in all.
     pub jobs: Option<usize>,
+    /// Whether sizes of writes and the number of lanes are found while rows go in, where none are asked for.
+    pub tune: Tune,
     /// Connections that write to one shard at once, of a table that is spread over several places.
     pub jobs_per_shard: Option<usize>,
     /// What becomes of statements that the database would split.
@@ -99,6 +101,8 @@ pub struct LoadOptions {
     pub ledger: LedgerPlace,
     /// Zone of times that carry none (IANA name).
     pub timezone: Option<String>,
+    /// What whoever has chosen these wants the user to know, a sentence each: they are the first notes of the plan.
+    pub notes: Vec<String>,
 }
 
 impl LoadOptions {
@@ -162,6 +166,7 @@ impl LoadOptions {
             batch_rows: None,
             batch_bytes: None,
             jobs: None,
+            tune: Tune::Auto,
             jobs_per_shard: None,
             split: Split::Auto,
             durability: None,
@@ -190,8 +195,18 @@ impl LoadOptions {
             normalize_names: false,
             ledger: LedgerPlace::Target,
             timezone: None,
+            notes: Vec::new(),
         }
     }
+}
+
+/// Whether a load is tuned while its rows go in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tune {
+    /// Sizes of writes and the number of lanes change with what writes take, up to what the plan says.
+    Auto,
+    /// They are what the plan says, but for a database that asks for less.
+    Off,
 }
 
 /// Whether to create the table.
