@@ -71,6 +71,7 @@ enum Command {
     Init(commands::init::InitArgs),
     Generate(commands::generate::GenerateArgs),
     Bench(Box<commands::bench::BenchArgs>),
+    Tune(Box<commands::tune::TuneArgs>),
     Explain(Box<commands::explain::ExplainArgs>),
     Targets(commands::targets::TargetsArgs),
     Completions(commands::documents::CompletionsArgs),
@@ -165,6 +166,7 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             Command::Init(args) => or_interrupted(commands::init::run(args)).await,
             Command::Generate(args) => commands::generate::run(args, verbosity).await,
             Command::Bench(args) => commands::bench::run(args, verbosity).await,
+            Command::Tune(args) => commands::tune::run(args, verbosity).await,
             Command::Explain(args) => commands::explain::run(args).await,
             Command::Completions(args) => {
                 commands::documents::completions(args, Cli::command()).map(|()| Ending::Done)

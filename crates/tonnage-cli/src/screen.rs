@@ -105,6 +105,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
     ("generate", &["rows", "output", "format", "seed", "overwrite"]),
     ("bench", &["table", "rows_from", "method", "batch_rows", "rows"]),
+    ("tune", &["table", "goal", "time", "save", "mode"]),
 ];
 
 /// Leaves out of the short help of each command what is not in [`SHORT`].

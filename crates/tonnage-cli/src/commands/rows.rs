@@ -31,6 +31,7 @@ use tonnage::{
 use tonnage_places::url_of;
 
 use super::{
+    kept,
     read::{ColumnArgs, ReadArgs},
     verify::{LoadReport, compare, is_finished, verified_ending},
 };
@@ -99,8 +100,9 @@ pub struct RowsArgs {
     #[arg(long, value_name = "N", help_heading = "How to do it")]
     jobs_per_shard: Option<usize>,
 
-    /// Whether sizes of writes and the number of jobs that are not named are found: auto changes them while rows go in, up to
-    /// the most that the plan says; off leaves them as the plan says
+    /// Whether sizes of writes and the number of jobs that are not named are found: auto takes what `tonnage tune --save` has
+    /// kept for the table of an @NAME, and else changes them while rows go in, up to the most that the plan says; off leaves
+    /// them as the plan says
     #[arg(long, value_enum, default_value_t = TuneName::Auto, help_heading = "How to do it")]
     tune: TuneName,
 
@@ -630,6 +632,9 @@ impl Rows {
             verifying,
             ..
         } = task;
+        if let Place::Named(named, _) = &place {
+            kept::take(named.first(), &mut options)?;
+        }
         let (inputs, relation, format, text) = match from {
             RowsFrom::Inputs {
                 inputs,

@@ -10,6 +10,7 @@ const COMMANDS: &[&str] = &[
     "init",
     "generate",
     "bench",
+    "tune",
     "explain",
     "targets",
     "completions",

@@ -56,6 +56,7 @@ mod sharded;
 mod silent;
 mod snapshots;
 mod support;
+mod tune;
 mod unload;
 mod unlogged;
 mod verify;

@@ -54,6 +54,7 @@ fn help() {
         "init",
         "generate",
         "bench",
+        "tune",
         "explain",
         "targets",
         "completions",

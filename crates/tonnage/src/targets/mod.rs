@@ -3,6 +3,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod named;
+pub mod tuned;
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -11,6 +11,8 @@
 //! hash = "xxh3"                         # the only one there is
 //! ```
 //!
+//! What `tonnage tune` has found is in sections below: see [`tuned`](super::tuned).
+//!
 //! A password of a section with members is for those that are URLs.
 //!
 //! A name is looked up in `./targets.toml`, then in `$XDG_CONFIG_HOME/tonnage/targets.toml` (`~/.config` where that is
@@ -31,6 +33,8 @@ use tonnage_core::{
 };
 use tonnage_places::StoreSettings;
 
+use super::tuned::Section;
+
 /// What a name means.
 pub(super) struct Named {
     pub place: NamedPlace,
@@ -39,6 +43,8 @@ pub(super) struct Named {
     /// `FILE line N: the password of [shop]`, for messages.
     described: String,
     password: Option<PasswordPlace>,
+    /// Settings of loads that were found for it.
+    pub tuned: Vec<Section>,
 }
 
 /// One database, or several that hold tables together.
@@ -80,13 +86,14 @@ pub(super) fn find(name: &str) -> Result<Named> {
     )
 }
 
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "url",
     "password_env",
     "password_file",
     "hash",
     "members",
     "shard_by",
+    super::tuned::KEY,
 ];
 
 const STORE_KEYS: [&str; 12] = [
@@ -193,10 +200,26 @@ fn paths(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The settings of loads that a file holds for the target `name`. `Config` where it is not there or not right.
+pub(super) fn sections_in(file: &File<'_>, name: &str) -> Result<Vec<Section>> {
+    let document = file.parse()?;
+    let Some((_, section)) = document.iter().find(|(key, _)| key.get_ref() == name) else {
+        return Err(Error::config(format!(
+            "there is no target @{name} in {}",
+            file.shown()
+        )));
+    };
+    let surroundings = Surroundings {
+        directory: Path::new(""),
+        variable: &process_variable,
+    };
+    Ok(file.named(name, section, &surroundings)?.tuned)
+}
+
 /// A `targets.toml` that is there.
-struct File<'a> {
-    path: &'a Path,
-    text: &'a str,
+pub(super) struct File<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
 }
 
 impl File<'_> {
@@ -204,12 +227,12 @@ impl File<'_> {
         self.path.display().to_string()
     }
 
-    fn line(&self, offset: usize) -> usize {
+    pub(super) fn line(&self, offset: usize) -> usize {
         let before = self.text.get(..offset).unwrap_or(self.text);
         before.matches('\n').count() + 1
     }
 
-    fn wrong(&self, offset: usize, what: impl std::fmt::Display) -> Error {
+    pub(super) fn wrong(&self, offset: usize, what: impl std::fmt::Display) -> Error {
         Error::config(format!("{} line {}: {what}", self.shown(), self.line(offset)))
     }
 
@@ -235,7 +258,7 @@ impl File<'_> {
                 .hint(format!("write [{name}] and below it url = \"..\"")));
         };
         let mut found: [Option<&str>; KEYS.len()] = [None; KEYS.len()];
-        let (mut members, mut shard_by) = (None, None);
+        let (mut members, mut shard_by, mut tuned) = (None, None, Vec::new());
         for (key, value) in table {
             let word = key.get_ref().as_ref();
             let Some(at) = KEYS.iter().position(|known| *known == word) else {
@@ -248,6 +271,7 @@ impl File<'_> {
             match word {
                 "members" => members = Some(self.texts(word, value)?),
                 "shard_by" => shard_by = Some(self.texts(word, value)?),
+                super::tuned::KEY => tuned = super::tuned::read(self, value)?,
                 _ => found[at] = Some(self.text_of(word, value)?),
             }
         }
@@ -301,6 +325,7 @@ impl File<'_> {
                 self.line(here)
             ),
             password,
+            tuned,
         })
     }
 
@@ -446,6 +471,7 @@ impl File<'_> {
                         file: self.shown(),
                         described: format!("{} line {}: the key of [{name}]", self.shown(), self.line(here)),
                         password: Some(place),
+                        tuned: Vec::new(),
                     };
                     let key = kept.password_in(surroundings.variable)?;
                     settings.secret = key.map(|key| key.reveal().to_owned());
