@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import cluster
 import frames
 import gets
+import growth
 import mariadb
 import objects
 import postgres
@@ -73,6 +74,11 @@ def all_cases(rows, quick):
         add("objects-near", lambda name, rows: objects.reading(name, rows, 0), rounds=ROUNDS_SLOW)
         add("objects-far", lambda name, rows: objects.reading(name, rows, 70), rounds=ROUNDS_SLOW)
         add("unload-objects", objects.writing, rounds=ROUNDS_SLOW)
+    for part in (growth.files, growth.columns, growth.fields, growth.many_rows, growth.history):
+        add(f"growth-{part.__name__.replace('_', '-')}", part, rounds=ROUNDS_SLOW)
+    if postgres.PRESENT:
+        add("growth-partitions", growth.partitions, rounds=ROUNDS_SLOW)
+        add("growth-round-trips", growth.round_trips, rounds=ROUNDS_SLOW)
     if cluster.PRESENT:
         add("cassandra-relaxed", lambda name, rows: cluster.loads(name, rows, "relaxed"), rounds=ROUNDS_SLOW)
         add("cassandra-majority", lambda name, rows: cluster.loads(name, rows, "majority"), rounds=ROUNDS_SLOW, main=True)
