@@ -54,6 +54,8 @@ class LoadOptions(TypedDict, total=False):
     """Connections that write at once [default: one a processor, at most 4; 1 where the database has one writer]"""
     jobs_per_shard: int | str | None
     """Connections that write to one database, or one partition, at once [default: as many as --jobs come to]"""
+    tune: Literal["auto", "off"] | None
+    """Whether sizes of writes and the number of jobs that are not named are found: auto takes what `tonnage tune --save` has kept for the table of an @NAME, and else changes them while rows go in, up to the most that the plan says; off leaves them as the plan says"""
     batch_rows: int | str | None
     """Rows of a write at most; a write is a commit"""
     batch_bytes: int | str | None
@@ -147,6 +149,8 @@ class ExecOptions(TypedDict, total=False):
     """Connections that write at once [default: one a processor, at most 4; 1 where the database has one writer]"""
     jobs_per_shard: int | str | None
     """Connections that write to one database, or one partition, at once [default: as many as --jobs come to]"""
+    tune: Literal["auto", "off"] | None
+    """Whether sizes of writes and the number of jobs that are not named are found: auto takes what `tonnage tune --save` has kept for the table of an @NAME, and else changes them while rows go in, up to the most that the plan says; off leaves them as the plan says"""
     batch_rows: int | str | None
     """Rows of a write at most; a write is a commit"""
     batch_bytes: int | str | None
