@@ -1,6 +1,6 @@
 # The front door for people. `make test` installs what is missing and starts servers of its own.
 
-.PHONY: help demo test check unit python-test python-reference wheel docs samples reference dist test-faults fuzz bench experiments report tools clean
+.PHONY: help demo test check unit python-test python-reference wheel docs samples reference dist test-faults fuzz bench experiments report new-target tools clean
 
 help:
 	@echo 'make demo         build the release binary, load a million rows into SQLite, print the account'
@@ -18,6 +18,7 @@ help:
 	@echo 'make docs         the pages of docs/ as a book, into target/book, their commands run with a release build'
 	@echo 'make samples      what the README and the tutorials show, printed anew by a release build'
 	@echo 'make reference    docs/reference, made anew from the code'
+	@echo 'make new-target NAME=mango   the beginning of a target: a crate, its line in the registry, contract tests that fail'
 	@echo 'make clean        remove what was built'
 
 demo: tools
@@ -125,6 +126,9 @@ experiments: tools
 report: tools
 	cargo build --release --locked --package tonnage-cli
 	scripts/with-servers scripts/report $(or $(CARGO_TARGET_DIR),target)/release/tonnage $(ARGS)
+
+new-target:
+	@scripts/new-target '$(NAME)'
 
 tools:
 	@scripts/ensure-tools

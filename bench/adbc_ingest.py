@@ -1,8 +1,9 @@
 """Ingests a file by ADBC and prints the seconds and the processor seconds that it took, imports left out.
 
-    python adbc_ingest.py postgresql|sqlite URI FILE TABLE
+    python adbc_ingest.py postgresql|sqlite|duckdb URI FILE TABLE
 """
 
+import os
 import resource
 import sys
 import time
@@ -14,8 +15,10 @@ import pyarrow.parquet
 kind, uri, path, table = sys.argv[1:]
 if kind == "postgresql":
     import adbc_driver_postgresql.dbapi as driver
-else:
+elif kind == "sqlite":
     import adbc_driver_sqlite.dbapi as driver
+else:
+    import adbc_driver_manager.dbapi as driver
 
 
 def plain(schema):
@@ -38,8 +41,15 @@ def processor_seconds():
     return usage.ru_utime + usage.ru_stime
 
 
+def connect():
+    if kind == "duckdb":
+        library = os.environ["TONNAGE_DUCKDB_LIBRARY"]
+        return driver.connect(driver=library, entrypoint="duckdb_adbc_init", db_kwargs={"path": uri})
+    return driver.connect(uri)
+
+
 started, used = time.monotonic(), processor_seconds()
-with driver.connect(uri) as connection:
+with connect() as connection:
     with connection.cursor() as cursor:
         cursor.adbc_ingest(table, batches(), mode="append")
     connection.commit()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import cluster
+import duck
 import frames
 import gets
 import growth
@@ -64,6 +65,10 @@ def all_cases(rows, quick):
     add("lineitem-sqlite", sqlite.lineitem, rounds=ROUNDS_SLOW)
     add("random-keys-sqlite", sqlite.random_keys, many, ROUNDS_SLOW, main=True)
     add("gets-sqlite", gets.sqlite, many, main=True)
+    add("duckdb-no-keys", lambda name, rows: duck.sbtest(name, rows, keys=False), main=True)
+    add("duckdb-keys", lambda name, rows: duck.sbtest(name, rows, keys=True), main=True)
+    add("lineitem-duckdb", duck.lineitem, rounds=ROUNDS_SLOW)
+    add("unload-duckdb", duck.unload, many, ROUNDS_SLOW, main=True)
     if mariadb.PRESENT:
         add("frames-out-mariadb", frames.out_of_mariadb, rounds=ROUNDS_SLOW)
         add("mariadb-no-keys", lambda name, rows: mariadb.sbtest(name, rows, keys=False), rounds=ROUNDS_SLOW)

@@ -23,6 +23,7 @@ use tonnage_core::{
     reader::{ReadColumn, schema},
     sync::Lock,
 };
+use tonnage_sql::thread::Thread;
 
 use super::{
     catalog,
@@ -32,7 +33,6 @@ use super::{
     reader::{Building, RowDecoding, begin, of_rows},
     scan::{Classes, Scanned},
     sql::quote,
-    thread::Thread,
 };
 
 /// Answers that may wait to be fetched, so that reading goes on meanwhile.

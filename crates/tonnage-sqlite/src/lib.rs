@@ -1,7 +1,7 @@
 //! SQLite, as one file.
 //!
 //! - One writer: the file has one write lock, so there is one lane, and its transactions are BEGIN IMMEDIATE.
-//! - Every connection lives on a thread of its own (`thread`); nothing blocks the async pool.
+//! - Every connection lives on a thread of its own ([`tonnage_sql::thread`]); nothing blocks the async pool.
 //! - Nothing is rewritten: what a column's affinity would change is a rejected row (`encode`).
 //! - The ledger is in the file and moves in the transactions that carry the rows (`ledger`), so file, rows
 //!   and ledger are copied, restored and deleted together. After a SIGKILL the journal or write-ahead log
@@ -34,7 +34,6 @@ mod scan;
 mod schemas;
 mod sql;
 mod temporal;
-mod thread;
 mod types;
 mod writer;
 

@@ -25,12 +25,14 @@ use tonnage_core::{
     slot::{Advance, SlotState},
     target::{Claim, LocalLedger},
 };
-use tonnage_sql::ledger::{Place, SqlLedger, Work, no_ledger};
+use tonnage_sql::{
+    ledger::{Place, SqlLedger, Work, no_ledger},
+    thread::Thread,
+};
 
 use super::{
     connect::Location,
     ledger::{InFile, advance, failed, ready, statements},
-    thread::Thread,
 };
 
 /// What a database does with the rows of a run at the two turns of its ledger that concern them.

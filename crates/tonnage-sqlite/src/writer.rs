@@ -28,6 +28,7 @@ use tonnage_core::{
     table::{Table, altered},
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
+use tonnage_sql::thread::Thread;
 
 use super::{
     catalog::{self, Behaviour},
@@ -37,7 +38,6 @@ use super::{
     errors::{self, Doing},
     execute, ledger,
     sql::{Change, Changed, Spares},
-    thread::Thread,
 };
 
 /// Rows an array statement at most: beyond some fifty a longer statement gains nothing.

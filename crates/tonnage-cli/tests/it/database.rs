@@ -2,12 +2,16 @@
 
 use std::{
     cell::RefCell,
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Command,
     sync::atomic::{AtomicUsize, Ordering},
     thread::sleep,
     time::Duration,
 };
 
+use adbc_core::{Connection as _, Database as _, Driver as _, Statement as _, options};
+use adbc_driver_manager::ManagedDriver;
+use arrow::array::{AsArray, RecordBatch};
 use mysql_async::{Conn, prelude::Queryable};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
@@ -22,9 +26,15 @@ pub enum Database {
     Sqlite(Sqlite),
     Postgres(Box<Postgres>),
     MariaDb(Box<MariaDb>),
+    DuckDb(DuckDb),
 }
 
 pub struct Sqlite {
+    directory: TempDir,
+}
+
+/// A file, opened for each use: while it is, no other process can.
+pub struct DuckDb {
     directory: TempDir,
 }
 
@@ -121,7 +131,14 @@ impl Database {
         }))
     }
 
-    /// One of each.
+    /// Apart from the others, as only one process at a time can look at it.
+    pub fn duckdb() -> Self {
+        Self::DuckDb(DuckDb {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        })
+    }
+
+    /// One of each server, and SQLite.
     pub fn all() -> Vec<Self> {
         vec![Self::sqlite(), Self::postgres(), Self::mariadb()]
     }
@@ -132,6 +149,7 @@ impl Database {
             Self::Sqlite(_) => "SQLite",
             Self::Postgres(_) => "PostgreSQL",
             Self::MariaDb(_) => "MariaDB",
+            Self::DuckDb(_) => "DuckDB",
         }
     }
 
@@ -141,6 +159,7 @@ impl Database {
             Self::Sqlite(sqlite) => format!("sqlite:{}", sqlite.path().display()),
             Self::Postgres(postgres) => postgres.url.clone(),
             Self::MariaDb(mariadb) => mariadb.url.clone(),
+            Self::DuckDb(duckdb) => format!("duckdb:{}?driver={}", duckdb.path().display(), duckdb_library()),
         }
     }
 
@@ -160,6 +179,12 @@ impl Database {
                 }
                 return;
             }
+            Self::DuckDb(duckdb) => {
+                return duckdb
+                    .rows(sql)
+                    .map(|_| ())
+                    .unwrap_or_else(|error| panic!("{sql}: {error}"));
+            }
         }
         .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
@@ -168,7 +193,7 @@ impl Database {
     pub fn until_alone(&self) {
         let others = match self {
             // It has none.
-            Self::Sqlite(_) => return,
+            Self::Sqlite(_) | Self::DuckDb(_) => return,
             Self::Postgres(_) => {
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                  AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -203,6 +228,7 @@ impl Database {
             Self::Sqlite(sqlite) => sqlite.rows(sql).map_err(|error| error.to_string()),
             Self::Postgres(postgres) => postgres.rows(sql).map_err(|error| format!("{error:?}")),
             Self::MariaDb(mariadb) => mariadb.rows(sql).map_err(|error| format!("{error:?}")),
+            Self::DuckDb(duckdb) => duckdb.rows(&format!("SELECT CAST(COLUMNS(*) AS VARCHAR) FROM ({sql})")),
         }
     }
 }
@@ -229,6 +255,63 @@ impl Sqlite {
             (0..columns).map(|at| Ok(text(row.get_ref(at)?))).collect()
         })?;
         rows.collect()
+    }
+}
+
+/// The path of DuckDB's library: the one that TONNAGE_DUCKDB_LIBRARY names, or the one that is fetched for tests.
+pub fn duckdb_library() -> String {
+    if let Ok(library) = std::env::var("TONNAGE_DUCKDB_LIBRARY") {
+        return library;
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-duckdb");
+    let fetched = Command::new(script).output().expect("the script runs");
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    assert!(fetched.status.success(), "{said}");
+    String::from_utf8(fetched.stdout)
+        .expect("a path")
+        .trim()
+        .to_owned()
+}
+
+impl DuckDb {
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("test.duckdb")
+    }
+
+    /// The rows of the last statement, whose columns are texts.
+    fn rows(&self, sql: &str) -> Result<Vec<Row>, String> {
+        let failed = |error: adbc_core::error::Error| error.to_string();
+        let entry: Option<&[u8]> = Some(b"duckdb_adbc_init");
+        let version = options::AdbcVersion::V110;
+        let driver = ManagedDriver::load_dynamic_from_filename(duckdb_library(), entry, version);
+        let path = options::OptionDatabase::Other("path".to_owned());
+        let named = [(
+            path,
+            options::OptionValue::String(self.path().display().to_string()),
+        )];
+        let mut driver = driver.map_err(failed)?;
+        // Threads of its own may outlast the database.
+        std::mem::forget(driver.clone());
+        let database = driver.new_database_with_opts(named).map_err(failed)?;
+        let mut connection = database.new_connection().map_err(failed)?;
+        let mut statement = connection.new_statement().map_err(failed)?;
+        statement.set_sql_query(sql).map_err(failed)?;
+        let batches: Result<Vec<RecordBatch>, _> = statement.execute().map_err(failed)?.collect();
+        let mut rows = Vec::new();
+        for batch in batches.map_err(|error| error.to_string())? {
+            let columns: Vec<_> = batch
+                .columns()
+                .iter()
+                .filter_map(|column| column.as_string_opt::<i32>())
+                .collect();
+            let value = |row: usize| {
+                columns
+                    .iter()
+                    .map(move |column| column.iter().nth(row).flatten().map(str::to_owned))
+            };
+            rows.extend((0..batch.num_rows()).map(|row| value(row).collect::<Row>()));
+        }
+        Ok(rows)
     }
 }
 

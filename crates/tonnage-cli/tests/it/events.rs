@@ -121,6 +121,13 @@ const MARIADB_TABLE: &str = "CREATE TABLE events (
     at datetime NOT NULL,
     note text)";
 
+const DUCKDB_TABLE: &str = "CREATE TABLE events (
+    id BIGINT PRIMARY KEY,
+    label VARCHAR NOT NULL CHECK (length(label) <= 20),
+    amount DECIMAL(12,2) CHECK (amount < 1000000),
+    \"at\" TIMESTAMP NOT NULL,
+    note VARCHAR)";
+
 /// Rows that stand in the table before an upsert: some are replaced, those below 0 are not.
 const BEFORE: std::ops::Range<i64> = -50..200;
 
@@ -239,6 +246,7 @@ impl Events {
             Database::Sqlite(_) => SQLITE_TABLE,
             Database::Postgres(_) => POSTGRES_TABLE,
             Database::MariaDb(_) => MARIADB_TABLE,
+            Database::DuckDb(_) => DUCKDB_TABLE,
         });
         if self.mode == Mode::Upsert {
             let rows: Vec<_> = BEFORE
@@ -280,6 +288,7 @@ impl Events {
                 "SELECT id, label, CASE WHEN amount IS NOT NULL THEN printf('%.2f', amount) END, at, note FROM events"
             }
             Database::Postgres(_) | Database::MariaDb(_) => "SELECT id, label, amount, at, note FROM events",
+            Database::DuckDb(_) => "SELECT id, label, amount, \"at\", note FROM events",
         };
         let mut rows = database.rows(&format!("{select} ORDER BY id"));
         rows.sort_by_key(|row| row[0].as_deref().and_then(|id| id.parse::<i64>().ok()));

@@ -45,6 +45,15 @@ const MARIADB_TABLE: &str = "CREATE TABLE flights (
     time_hour timestamp NOT NULL,
     PRIMARY KEY (year, month, day, carrier, flight, origin))";
 
+const DUCKDB_TABLE: &str = "CREATE TABLE flights (
+    year USMALLINT, month UTINYINT, day INTEGER,
+    dep_time SMALLINT, sched_dep_time HUGEINT NOT NULL, dep_delay DECIMAL(5,0),
+    arr_time SMALLINT, sched_arr_time INTEGER NOT NULL, arr_delay DECIMAL(38,10),
+    carrier VARCHAR, flight INTEGER, tailnum VARCHAR, origin ENUM('EWR', 'JFK', 'LGA'), dest VARCHAR NOT NULL,
+    air_time FLOAT, distance DOUBLE NOT NULL, hour UBIGINT, minute SMALLINT,
+    time_hour TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (year, month, day, carrier, flight, origin))";
+
 /// Text of a key has to be limited there.
 const MARIADB_TYPES: [&str; 4] = ["--type", "carrier=varchar(2)", "--type", "origin=varchar(3)"];
 
@@ -130,6 +139,16 @@ fn flights_into_a_written_mariadb_table() {
     loads(&Database::mariadb(), Table::Written);
 }
 
+#[test]
+fn flights_into_a_created_duckdb_table() {
+    loads(&Database::duckdb(), Table::Created);
+}
+
+#[test]
+fn flights_into_a_written_duckdb_table() {
+    loads(&Database::duckdb(), Table::Written);
+}
+
 fn loads(database: &Database, table: Table) {
     if let Database::MariaDb(_) = database {
         database.run("SET time_zone = '+00:00'");
@@ -160,6 +179,7 @@ fn loads(database: &Database, table: Table) {
                 Database::Sqlite(_) => SQLITE_TABLE,
                 Database::Postgres(_) => POSTGRES_TABLE,
                 Database::MariaDb(_) => MARIADB_TABLE,
+                Database::DuckDb(_) => DUCKDB_TABLE,
             });
         }
     }
@@ -203,6 +223,12 @@ fn inferred(database: &Database) {
             "bigint",
             "timestamp",
             "longtext",
+        ),
+        Database::DuckDb(_) => (
+            "SELECT column_name, data_type FROM duckdb_columns() WHERE table_name = 'flights' ORDER BY column_index",
+            "BIGINT",
+            "TIMESTAMP WITH TIME ZONE",
+            "VARCHAR",
         ),
     };
     let found = database.rows(query);
@@ -256,6 +282,13 @@ fn lines(database: &Database) -> Vec<String> {
             }
             (Database::MariaDb(_), "time_hour") => format!("date_format({name}, '%Y-%m-%dT%H:%i:%sZ')"),
             (Database::MariaDb(_), name) => format!("CAST({name} AS char)"),
+            (Database::DuckDb(_), "time_hour") => {
+                format!("strftime({name} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ')")
+            }
+            (Database::DuckDb(_), "arr_delay") => format!("CAST(CAST({name} AS BIGINT) AS text)"),
+            (Database::DuckDb(_), "air_time" | "distance") => {
+                format!("format('{{:g}}', CAST({name} AS DOUBLE))")
+            }
             // SQLite casts whole reals to 1.0; %g has room for every distance, and shows a fraction.
             (Database::Sqlite(_), "air_time" | "distance") => format!("printf('%g', {name})"),
             _ => format!("CAST({name} AS text)"),

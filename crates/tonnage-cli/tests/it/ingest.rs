@@ -596,7 +596,9 @@ fn an_altered_table_gets_rows_as_it_is_now() {
             Database::Sqlite(_) => {
                 "ALTER TABLE readings DROP COLUMN place; ALTER TABLE readings ADD COLUMN place integer"
             }
-            Database::Postgres(_) => "ALTER TABLE readings ALTER COLUMN place TYPE bigint USING NULL",
+            Database::Postgres(_) | Database::DuckDb(_) => {
+                "ALTER TABLE readings ALTER COLUMN place TYPE bigint USING NULL"
+            }
             Database::MariaDb(_) => {
                 "UPDATE readings SET place = NULL; ALTER TABLE readings MODIFY COLUMN place bigint"
             }

@@ -60,6 +60,94 @@ fn twenty_kills_of_an_upsert_into_mariadb() {
     twenty_kills(&Database::mariadb(), Mode::Upsert);
 }
 
+#[test]
+fn kills_of_an_insert_into_duckdb() {
+    kills_of_duckdb(Mode::Insert);
+}
+
+#[test]
+fn kills_of_an_upsert_into_duckdb() {
+    kills_of_duckdb(Mode::Upsert);
+}
+
+/// As many as TONNAGE_DUCKDB_KILLS says.
+fn duckdb_kills() -> u64 {
+    const KILLS: u64 = 6;
+    let number = std::env::var("TONNAGE_DUCKDB_KILLS");
+    number.map_or(KILLS, |number| {
+        number.parse().expect("TONNAGE_DUCKDB_KILLS is a number")
+    })
+}
+
+/// Nobody can look at the file while the process has it, so kills come at any time, and after each one what is in the table is
+/// what the ledger says.
+fn kills_of_duckdb(mode: Mode) {
+    let (database, mut chance) = (Database::duckdb(), Chance::new());
+    let events = Events::generate(mode, LARGE, &mut chance);
+    events.prepare(&database);
+    let kills = duckdb_kills();
+    // So slow that the last kill comes before the end, and fast enough for each attempt to commit something.
+    let rate = format!("{}/s", (events.rows / (2 * kills)).max(400));
+    let mut advanced = 0;
+    for kill in 1..=kills {
+        let before = handled(&database);
+        let mut command = events.load(&database.url());
+        command.args([
+            "--resume",
+            "--rate",
+            &rate,
+            "--jobs",
+            chance.one(&["1", "2", "3"]),
+        ]);
+        command.args(["--batch-rows", chance.one(&["17", "60", "150", "400"])]);
+        command.args(["--method", chance.one(&["array", "native", "native"])]);
+        let running = Running::start(&mut command);
+        sleep(Duration::from_micros(chance.below(2_500_000)));
+        let ended = running.kill();
+        assert_eq!(
+            ended.status.signal(),
+            Some(SIGKILL),
+            "attempt {kill} ended by itself:\n{}",
+            ended.stderr
+        );
+        let now = handled(&database);
+        assert!(
+            now >= before,
+            "attempt {kill} has lost rows: {now} after {before}"
+        );
+        advanced += u64::from(now > before);
+        if mode == Mode::Insert {
+            let written = database.number("SELECT coalesce(sum(written), 0) FROM tonnage_slots");
+            let there = database.number("SELECT count(*) FROM events");
+            assert_eq!(
+                there,
+                Some(written.unwrap_or(0)),
+                "attempt {kill}: rows in the table, and in the ledger"
+            );
+        }
+    }
+    assert!(
+        advanced >= kills / 3,
+        "only {advanced} of {kills} attempts got on"
+    );
+    eprintln!("{advanced} of {kills} attempts got on");
+    let account = events.directory.path().join("report.json");
+    let mut command = events.load(&database.url());
+    Running::start(command.arg("--resume").arg("--report").arg(&account))
+        .wait()
+        .expect(3);
+    events.check(&database);
+    let last = report(&account);
+    assert_eq!(
+        (count(&last, "/rows/read"), count(&last, "/rows/unfinished")),
+        (events.rows, 0)
+    );
+    let mut command = events.load(&database.url());
+    let ended = Running::start(command.arg("--resume").arg("--report").arg(&account)).wait();
+    assert_eq!(report(&account)["state"], "nothing to do", "{}", ended.stderr);
+    events.check(&database);
+}
+
 fn twenty_kills(database: &Database, mode: Mode) {
     let mut chance = Chance::new();
     let events = Events::generate(mode, LARGE, &mut chance);

@@ -18,6 +18,7 @@ mod database;
 mod dense;
 mod dimensions;
 mod documents;
+mod duckdb;
 mod earlier;
 mod events;
 mod exec;

@@ -7,6 +7,8 @@ pub mod tuned;
 
 use std::{path::PathBuf, sync::Arc};
 
+#[cfg(feature = "adbc")]
+pub use tonnage_adbc as adbc;
 #[cfg(feature = "cassandra")]
 pub use tonnage_cassandra as cassandra;
 pub use tonnage_core::{
@@ -45,6 +47,8 @@ pub const DRIVERS: &[Driver] = &[
     mysql::DRIVER,
     #[cfg(feature = "cassandra")]
     cassandra::DRIVER,
+    #[cfg(feature = "adbc")]
+    adbc::DUCKDB,
 ];
 
 /// The database that `target` names: by its scheme, for files by their ending, or as `@name` of a `targets.toml`.

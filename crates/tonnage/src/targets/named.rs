@@ -304,7 +304,10 @@ impl File<'_> {
             (None, None, None) => {
                 return Err(self.wrong(here, format!("[{name}] has no url")).hint(format!(
                     "url = \"{}\"",
-                    super::DRIVERS.last().map_or("", |d| d.example)
+                    super::DRIVERS
+                        .iter()
+                        .rfind(|d| d.example.contains("://"))
+                        .map_or("", |d| d.example)
                 )));
             }
         };

@@ -111,7 +111,8 @@ pub(super) const DATABASES: &[Mistake] = &[
         code: 2,
         says: "error: 'oracle:' is no kind of database that tonnage knows\n\
                hint: databases are named as sqlite:path.db or postgresql://user@localhost:5432/database or \
-                 mariadb://user@localhost:3306/database or cassandra://host1,host2/keyspace\n",
+                 mariadb://user@localhost:3306/database or cassandra://host1,host2/keyspace or \
+                 duckdb:path.duckdb\n",
         ..Mistake::PLAIN
     },
     Mistake {
@@ -129,7 +130,8 @@ pub(super) const DATABASES: &[Mistake] = &[
         says: "error: 'shop' names no database\n\
                hint: the database comes last, as in cp, and is named as sqlite:path.db or \
                  postgresql://user@localhost:5432/database or mariadb://user@localhost:3306/database or \
-                 cassandra://host1,host2/keyspace; if 'shop' is to be a file of a database: sqlite:shop\n",
+                 cassandra://host1,host2/keyspace or duckdb:path.duckdb; if 'shop' is to be a file of a database: \
+                 sqlite:shop\n",
         ..Mistake::PLAIN
     },
     Mistake {

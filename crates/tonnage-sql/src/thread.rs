@@ -12,7 +12,7 @@ use tonnage_core::error::{Error, Result};
 type Work<S> = Box<dyn FnOnce(&mut S) + Send>;
 
 /// Owns a state `S` that only its own operating system thread touches.
-pub(super) struct Thread<S> {
+pub struct Thread<S> {
     /// None only while dropping.
     work: Option<mpsc::Sender<Work<S>>>,
     thread: Option<JoinHandle<()>>,
@@ -20,7 +20,7 @@ pub(super) struct Thread<S> {
 
 impl<S: 'static> Thread<S> {
     /// Starts the thread; the state is made on it by `open`, whose error is this function's.
-    pub(super) async fn start(name: &str, open: impl FnOnce() -> Result<S> + Send + 'static) -> Result<Self> {
+    pub async fn start(name: &str, open: impl FnOnce() -> Result<S> + Send + 'static) -> Result<Self> {
         let (work, queue) = mpsc::channel::<Work<S>>();
         let (opened, ready) = oneshot::channel();
         let thread = std::thread::Builder::new()
@@ -54,7 +54,7 @@ impl<S: 'static> Thread<S> {
     }
 
     /// Does `work` on the thread and returns its result.
-    pub(super) async fn run<T: Send + 'static>(
+    pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S) -> T + Send + 'static,
     ) -> Result<T> {
@@ -67,7 +67,7 @@ impl<S: 'static> Thread<S> {
     }
 
     /// Does `work` on the thread, without waiting for it.
-    pub(super) fn send(&self, work: impl FnOnce(&mut S) + Send + 'static) -> Result<()> {
+    pub fn send(&self, work: impl FnOnce(&mut S) + Send + 'static) -> Result<()> {
         self.queue(Box::new(work))
     }
 
