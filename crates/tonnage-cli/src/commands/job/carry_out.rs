@@ -20,7 +20,7 @@ use crate::{
     Ending,
     commands::rows::{interrupted, summary},
     interrupt::{Interrupt, requested},
-    progress::{self, Style, Verbosity},
+    progress::{self, ProgressArgs, Verbosity},
     report::{ReportArgs, after_report, write_report},
 };
 
@@ -44,9 +44,8 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     account: ReportArgs,
 
-    /// How progress is shown
-    #[arg(long, value_enum, default_value_t = Style::Auto, help_heading = "What to show")]
-    progress: Style,
+    #[command(flatten)]
+    progress: ProgressArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
