@@ -36,7 +36,7 @@ use super::{
     sql::name_of,
 };
 
-const MAKE: [&str; 4] = [
+const MAKE: [&str; 5] = [
     "CREATE TABLE IF NOT EXISTS tonnage_runs (run_id VARCHAR NOT NULL, identity VARCHAR NOT NULL, unfinished VARCHAR UNIQUE, \
      epoch BIGINT NOT NULL, started BIGINT NOT NULL, finished BIGINT, detail VARCHAR NOT NULL, written BIGINT NOT NULL, \
      skipped BIGINT NOT NULL, rejected BIGINT NOT NULL)",
@@ -46,6 +46,9 @@ const MAKE: [&str; 4] = [
      skipped BIGINT NOT NULL, rejected BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS tonnage_inputs (run_id VARCHAR NOT NULL, number BIGINT NOT NULL, found_by VARCHAR NOT NULL, \
      detail VARCHAR NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS tonnage_parts (job_id VARCHAR NOT NULL, part BIGINT NOT NULL, state VARCHAR NOT NULL, \
+     attempt BIGINT NOT NULL, owner VARCHAR, lease_until BIGINT NOT NULL, connections BIGINT NOT NULL, run_id VARCHAR, \
+     written BIGINT NOT NULL, skipped BIGINT NOT NULL, rejected BIGINT NOT NULL, error VARCHAR, detail VARCHAR NOT NULL)",
     MAKE_TABLES,
 ];
 

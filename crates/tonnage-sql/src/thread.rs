@@ -54,10 +54,7 @@ impl<S: 'static> Thread<S> {
     }
 
     /// Does `work` on the thread and returns its result.
-    pub async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut S) -> T + Send + 'static,
-    ) -> Result<T> {
+    pub async fn run<T: Send + 'static>(&self, work: impl FnOnce(&mut S) -> T + Send + 'static) -> Result<T> {
         let (result, ready) = oneshot::channel();
         let work: Work<S> = Box::new(move |state| {
             let _ = result.send(work(state));
