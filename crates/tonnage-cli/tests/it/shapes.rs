@@ -48,7 +48,7 @@ fn every_account_has_the_same_shape() {
                 }
                 if *moves_rows {
                     assert!(report["rows"].is_object(), "{command}: {report}");
-                    // An unload and a get say the name that they were given.
+                    // Who only reads says the name that was given.
                     let names: &[&str] = match database {
                         Database::Sqlite => &["t"],
                         _ if command.starts_with("unload") || command.starts_with("get") => {
