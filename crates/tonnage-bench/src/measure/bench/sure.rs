@@ -79,7 +79,7 @@ impl Goal {
 pub struct Until {
     /// What is looked for.
     pub goal: Goal,
-    /// How long it is, but for the first [`ROUNDS_LEAST`] rounds.
+    /// How long it is, but for the first two rounds.
     pub time: Duration,
 }
 
