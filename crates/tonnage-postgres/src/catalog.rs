@@ -8,7 +8,7 @@ use tonnage_core::{
         Column, Equality, ForeignKey, Key, LessDurable, Loss, Numbered, Table, TableIdentity, TableName,
     },
 };
-use tonnage_sql::ledger::{INPUTS, RUNS, SLOTS};
+use tonnage_sql::ledger::{INPUTS, PARTS, RUNS, SLOTS};
 
 use super::{
     carry::{Carried, Cast, carry},
@@ -317,7 +317,7 @@ pub(super) async fn is_indexed(client: &impl GenericClient, oid: u32, columns: &
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
 pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
     // Nobody means to load the ledger's.
-    let ours: &[&str] = &[RUNS, SLOTS, INPUTS, UNLOGGED];
+    let ours: &[&str] = &[RUNS, SLOTS, INPUTS, PARTS, UNLOGGED];
     let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
     rows.iter()
         .map(|row| {

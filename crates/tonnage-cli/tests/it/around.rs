@@ -70,7 +70,7 @@ fn definition(place: &TestDatabase) -> Vec<String> {
                     pg_get_serial_sequence('\"or ders\"', 'id') \
              FROM pg_class WHERE relkind IN ('r', 'S', 'i') AND relnamespace = 'public'::regnamespace \
                AND relname NOT LIKE 'tonnage_runs%' AND relname NOT LIKE 'tonnage_slots%' \
-               AND relname NOT LIKE 'tonnage_inputs%' ORDER BY 1",
+               AND relname NOT LIKE 'tonnage_inputs%' AND relname NOT LIKE 'tonnage_parts%' ORDER BY 1",
         ),
         MariaDb => unreachable!("it has neither option"),
     }

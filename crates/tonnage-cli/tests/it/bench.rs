@@ -210,7 +210,13 @@ fn a_ledger_that_was_asked_for_keeps_nothing_of_a_run() {
     assert_eq!(report["ledger"], true);
     assert_eq!(
         tables(&place),
-        ["orders", "tonnage_inputs", "tonnage_runs", "tonnage_slots"]
+        [
+            "orders",
+            "tonnage_inputs",
+            "tonnage_parts",
+            "tonnage_runs",
+            "tonnage_slots"
+        ]
     );
     assert_eq!(place.sql("SELECT count(*) FROM tonnage_runs"), ["0"]);
     assert_eq!(place.sql("SELECT count(*) FROM tonnage_slots"), ["0"]);
@@ -226,8 +232,8 @@ fn the_answer_comes_first_with_the_command_to_run() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let mut lines = ran.stdout.lines();
     let first = lines.next().expect("an answer");
-    // A machine with other work may be too noisy for one.
-    let is_answer = first.contains(" rows/s") || first.starts_with("too noisy to tell");
+    // A machine with other work may be too noisy for one: then it is what the settings that may be the best have in common.
+    let is_answer = first.contains(" rows/s") || first.contains("the fastest seen is");
     assert!(is_answer, "{first}");
     let report = bench(&place, SMALL);
     let answer = &report["answers"][0];

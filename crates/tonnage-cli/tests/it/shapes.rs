@@ -51,7 +51,10 @@ fn every_account_has_the_same_shape() {
                     // Who only reads says the name that was given.
                     let names: &[&str] = match database {
                         Database::Sqlite => &["t"],
-                        _ if ["unload", "get", "verify"].iter().any(|name| command.starts_with(name)) => {
+                        _ if ["unload", "get", "verify"]
+                            .iter()
+                            .any(|name| command.starts_with(name)) =>
+                        {
                             &["t", "public.t"]
                         }
                         _ => &["public.t"],

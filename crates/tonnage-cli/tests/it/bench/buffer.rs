@@ -49,7 +49,13 @@ fn a_buffer_is_measured_on_every_database_with_each_acknowledgement() {
         // What a buffer leaves is the ledger, without its runs, of a server; of SQLite not even the file.
         let known: &[&str] = match database {
             Database::Sqlite => &["orders"],
-            _ => &["orders", "tonnage_inputs", "tonnage_runs", "tonnage_slots"],
+            _ => &[
+                "orders",
+                "tonnage_inputs",
+                "tonnage_parts",
+                "tonnage_runs",
+                "tonnage_slots",
+            ],
         };
         assert_nothing_left(&place, known);
         if *database != Database::Sqlite {
