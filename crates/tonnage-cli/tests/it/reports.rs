@@ -156,7 +156,7 @@ fn what_is_listed_is_there_as_json() {
     };
     assert_eq!(
         names(&objects("targets --json")),
-        ["SQLite", "PostgreSQL", "MariaDB", "Cassandra"]
+        ["SQLite", "PostgreSQL", "MariaDB", "Cassandra", "DuckDB"]
     );
     let one = objects("targets {db} --json");
     assert!(
