@@ -6,7 +6,7 @@
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     statement::Statement,
-    table::{Column, Equality, Table, TableIdentity},
+    table::{Column, Equality, Table},
     types::ColumnType,
 };
 
@@ -52,16 +52,5 @@ pub(crate) fn describe(connection: &mut Connection, statement: &Statement) -> Re
         .iter()
         .map(|c| format!("{} {}", c.name, c.declared))
         .collect();
-    Ok(Table {
-        name: statement.table().clone(),
-        identity: TableIdentity {
-            object: String::new(),
-            shape: shape.join("\n"),
-        },
-        columns,
-        keys: Vec::new(),
-        transactional: true,
-        less_durable: None,
-        notes: Vec::new(),
-    })
+    Ok(statement.parameter_table(columns, &shape))
 }

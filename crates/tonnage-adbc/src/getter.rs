@@ -1,7 +1,7 @@
 //! Rows of keys, on a thread of their own.
 //!
 //! The keys of a request go into a temporary table with their places, which the table is joined to: DuckDB compares. A key
-//! that the column could never hold is cast to null, which equals nothing. Connections of a [`DuckMoment`] have begun to read
+//! that the column could never hold is cast to null, which equals nothing. Connections of a [`DuckReadSnapshot`] have begun to read
 //! while nobody could change the file, and see the state of that moment; without one every request sees its own.
 
 use std::sync::Mutex;
@@ -42,12 +42,12 @@ const KEYS: &str = "tonnage_keys";
 const ENDS: &str = "tonnage_ends";
 
 /// Connections that see one state.
-pub(crate) struct DuckMoment {
+pub(crate) struct DuckReadSnapshot {
     location: Location,
     connections: Mutex<Vec<Connection>>,
 }
 
-impl DuckMoment {
+impl DuckReadSnapshot {
     /// Opens so many, while nobody changes the file; none where there is no file.
     pub(crate) async fn begin(database: &Database, count: usize) -> Result<Option<Self>> {
         if !database.location().exists()? {
@@ -73,7 +73,7 @@ impl DuckMoment {
 }
 
 #[async_trait]
-impl ReadSnapshot for DuckMoment {
+impl ReadSnapshot for DuckReadSnapshot {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let connection = self.connections.locked().pop();
         let connection = connection.ok_or_else(|| Error::bug("more getters than were asked for"))?;

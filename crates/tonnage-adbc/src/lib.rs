@@ -59,7 +59,7 @@ use self::{
     checks::KEY_EXISTS,
     connection::Connection,
     errors::failed,
-    getter::{DuckGetter, DuckMoment},
+    getter::{DuckGetter, DuckReadSnapshot},
     ledger::{Database, Missing},
     location::Location,
     writer::DuckWriter,
@@ -319,8 +319,8 @@ impl Lookup for DuckTarget {
     }
 
     async fn read_snapshot(&self, getters: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
-        let moment = DuckMoment::begin(self.database(), getters).await?;
-        Ok(moment.map(|moment| Box::new(moment) as Box<dyn ReadSnapshot>))
+        let snapshot = DuckReadSnapshot::begin(self.database(), getters).await?;
+        Ok(snapshot.map(|snapshot| Box::new(snapshot) as Box<dyn ReadSnapshot>))
     }
 }
 

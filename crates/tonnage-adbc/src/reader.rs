@@ -3,20 +3,17 @@
 //! Every reader is a transaction that only reads. Several begin while nobody may change the file: for milliseconds. From then on
 //! DuckDB gives each of them what was committed then, and holds up nobody.
 
-use std::{
-    sync::{Arc, mpsc},
-    thread::JoinHandle,
-};
+use std::sync::Arc;
 
 use arrow::{array::RecordBatch, compute::concat_batches};
-use async_trait::async_trait;
 use tonnage_core::{
-    error::{Error, ErrorKind, Result, arrow_bug},
+    error::{Error, Result, arrow_bug},
     reader::{BY_ITSELF, BatchBounds, HELD_OFF, Reader, ScanRequest, Snapshot},
 };
+use tonnage_sql::splits::{SplitThread, TakeBatch};
 
 use super::{
-    connection::{self, Connection, Interrupt},
+    connection::{self, Connection},
     decode::Decoder,
     errors::{Doing, error, failed},
     ledger::{Database, Missing},
@@ -76,7 +73,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
     };
     let readers = connections
         .into_iter()
-        .map(|connection| StreamReader::start(connection, Arc::clone(&shared)));
+        .map(|connection| start(connection, Arc::clone(&shared)));
     Ok(Snapshot {
         columns: scanned.columns,
         key: scanned.key,
@@ -98,98 +95,12 @@ struct ScanContext {
     splits: Vec<String>,
 }
 
-type Sent = Result<Option<RecordBatch>>;
-
-/// Batches that may wait to be fetched, so that reading goes on meanwhile.
-const BATCHES_AHEAD: usize = 2;
-
-struct StreamReader {
-    /// None only while dropping.
-    splits: Option<mpsc::Sender<usize>>,
-    batches: tokio::sync::mpsc::Receiver<Sent>,
-    /// Whether a split is open whose end has not been seen.
-    unfinished: bool,
-    interrupt: Interrupt,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl StreamReader {
-    fn start(mut connection: Connection, shared: Arc<ScanContext>) -> Result<Box<dyn Reader>> {
-        let (splits, queue) = mpsc::channel::<usize>();
-        let (send, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
-        let interrupt = connection.interrupter();
-        let reading = move || {
-            while let Ok(split) = queue.recv() {
-                let ended = read(&mut connection, &shared, split, &mut |batch| {
-                    send.blocking_send(Ok(Some(batch))).is_ok()
-                });
-                let gone = match ended {
-                    Ok(true) => send.blocking_send(Ok(None)).is_err(),
-                    Ok(false) => true,
-                    Err(error) => send.blocking_send(Err(error)).is_err(),
-                };
-                if gone {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("adbc-reader".to_owned())
-            .spawn(reading)
-            .map_err(|error| {
-                Error::new(ErrorKind::Refused, format!("no thread could be started: {error}"))
-            })?;
-        Ok(Box::new(Self {
-            splits: Some(splits),
-            batches,
-            unfinished: false,
-            interrupt,
-            thread: Some(thread),
-        }))
-    }
-}
-
-#[async_trait]
-impl Reader for StreamReader {
-    async fn open(&mut self, split: usize) -> Result<()> {
-        while self.unfinished {
-            self.next().await?;
-        }
-        let sent = self.splits.as_ref().map(|splits| splits.send(split));
-        match sent {
-            Some(Ok(())) => {
-                self.unfinished = true;
-                Ok(())
-            }
-            _ => Err(ended()),
-        }
-    }
-
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        if !self.unfinished {
-            return Ok(None);
-        }
-        let batch = self.batches.recv().await.unwrap_or_else(|| Err(ended()));
-        self.unfinished = matches!(batch, Ok(Some(_)));
-        batch
-    }
-}
-
-fn ended() -> Error {
-    Error::bug("the reading thread ended before its work was done")
-}
-
-impl Drop for StreamReader {
-    /// Returns when the transaction has ended.
-    fn drop(&mut self) {
-        self.splits = None;
-        self.batches.close();
-        self.interrupt.interrupt();
-        if let Some(thread) = self.thread.take() {
-            // A panic on the thread has been reported to whoever waited for its batches.
-            let _ = thread.join();
-        }
-    }
+/// A reader on a thread of its own. Dropping it ends the transaction.
+fn start(mut connection: Connection, shared: Arc<ScanContext>) -> Result<Box<dyn Reader>> {
+    let mut interrupt = connection.interrupter();
+    let read = move |split: usize, send: TakeBatch<'_>| read(&mut connection, &shared, split, send);
+    let reader = SplitThread::start("duckdb-reader", read, move || interrupt.interrupt())?;
+    Ok(Box::new(reader))
 }
 
 /// Reads a split and sends its batches; false where nobody takes them any more.
@@ -197,7 +108,7 @@ fn read(
     connection: &mut Connection,
     shared: &ScanContext,
     split: usize,
-    send: &mut dyn FnMut(RecordBatch) -> bool,
+    send: TakeBatch<'_>,
 ) -> Result<bool> {
     let sql = shared
         .splits

@@ -12,6 +12,7 @@ use std::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::task::JoinHandle;
 use tonnage::{
     Error, ErrorKind, Result,
     load::Progress,
@@ -19,6 +20,8 @@ use tonnage::{
     sinks::{Output, Settled, Sink, create_unless},
     stop::Stop,
 };
+
+use crate::{Ending, interrupt::requested};
 
 /// Between lines that nobody has asked for.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -104,6 +107,30 @@ impl Sink for CountedSink {
     fn is_closed(&self) -> bool {
         self.sink.is_closed()
     }
+}
+
+/// Waits for rows to be written, and shows `progress` meanwhile. A request to stop asks `stop`, and waits until the files are
+/// taken away; who does not want to wait for that interrupts again. How the command has ended then is the error.
+pub async fn written<T>(
+    mut writing: JoinHandle<Result<T>>,
+    style: Style,
+    progress: Arc<Progress>,
+    stop: &Stop,
+) -> std::result::Result<Result<T>, Ending> {
+    let written = tokio::select! {
+        written = &mut writing => written,
+        never = show(style, progress, None) => match never {},
+        interrupt = requested() => {
+            stop.request();
+            tokio::select! {
+                _ = &mut writing => {}
+                _ = requested() => {}
+            }
+            let error = Error::new(ErrorKind::Cancelled, "interrupted while rows were being written");
+            return Err(Ending::Interrupted(interrupt, error));
+        }
+    };
+    Ok(written.unwrap_or_else(|error| Err(Error::bug(format!("the writing ended unexpectedly: {error}")))))
 }
 
 /// Shows `progress` until it is dropped by the caller's `select!`; never ends by itself.

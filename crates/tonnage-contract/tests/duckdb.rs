@@ -1,31 +1,16 @@
 //! DuckDB, by the library that `scripts/fetch-duckdb` fetches, or the one that TONNAGE_DUCKDB_LIBRARY names.
 
-use std::{
-    path::Path,
-    process::Command,
-    sync::{Arc, LazyLock},
-};
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use tempfile::TempDir;
 use tonnage_adbc::DuckTarget;
 use tonnage_contract::{Alteration, Exception, Fixture, Language, Layout};
 use tonnage_core::target::Target;
+use tonnage_testing::duckdb_library;
 
 /// The path of the library.
-static LIBRARY: LazyLock<String> = LazyLock::new(|| {
-    if let Ok(library) = std::env::var("TONNAGE_DUCKDB_LIBRARY") {
-        return library;
-    }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-duckdb");
-    let fetched = Command::new(script).output().expect("the script runs");
-    let said = String::from_utf8_lossy(&fetched.stderr);
-    assert!(fetched.status.success(), "{said}");
-    String::from_utf8(fetched.stdout)
-        .expect("a path")
-        .trim()
-        .to_owned()
-});
+static LIBRARY: LazyLock<String> = LazyLock::new(duckdb_library);
 
 struct DuckFixture {
     directory: TempDir,

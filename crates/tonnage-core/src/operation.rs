@@ -133,6 +133,15 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Insert,
+        Self::Upsert,
+        Self::Ignore,
+        Self::Update,
+        Self::Delete,
+    ];
+
     /// The operation which it asks for.
     pub fn kind(self) -> OperationKind {
         match self {
@@ -175,14 +184,24 @@ pub enum Method {
     Native,
 }
 
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Method {
+    /// All of them, from a row a statement to the database's own path.
+    pub const ALL: [Self; 4] = [Self::Single, Self::Batch, Self::Array, Self::Native];
+
+    /// Its name on the command line, in reports and in files.
+    pub fn name(self) -> &'static str {
+        match self {
             Self::Single => "single",
             Self::Batch => "batch",
             Self::Array => "array",
             Self::Native => "native",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -14,7 +14,7 @@ pub use self::fragment::{condition, query};
 use self::{lexer::Lexer, reach::Reach};
 use crate::{
     error::{Error, Result},
-    table::{Column, Table, TableName, find_by_name},
+    table::{Column, Table, TableIdentity, TableName, find_by_name},
 };
 
 /// How a database's statements are written, as far as parameters are concerned. Decided by its target.
@@ -205,6 +205,23 @@ impl Statement {
     /// The table that it names; unquoted names as [`Dialect::keeps_case`] says.
     pub fn table(&self) -> &TableName {
         &self.table
+    }
+
+    /// What it takes, as the table that rows are written to: a column a parameter. `shape` has a line for whatever must not
+    /// change between attempts.
+    pub fn parameter_table(&self, columns: Vec<Column>, shape: &[String]) -> Table {
+        Table {
+            name: self.table.clone(),
+            identity: TableIdentity {
+                object: String::new(),
+                shape: shape.join("\n"),
+            },
+            columns,
+            keys: Vec::new(),
+            transactional: true,
+            less_durable: None,
+            notes: Vec::new(),
+        }
     }
 
     /// The names of its parameters, in the order in which they first come.

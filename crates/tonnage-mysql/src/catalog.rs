@@ -6,7 +6,7 @@ use tonnage_core::{
     table::{Column, ForeignKey, Key, LessDurable, Loss, Table, TableIdentity, TableName, find_by_name},
     types::ColumnType,
 };
-use tonnage_sql::ledger::{INPUTS, PARTS, RUNS, SLOTS};
+use tonnage_sql::ledger;
 
 use super::{
     errors, once,
@@ -63,7 +63,7 @@ pub(super) async fn names(conn: &mut Conn, database: &str) -> Result<Vec<String>
     .await?;
     let mut names: Vec<String> = found.iter_mut().map(|row| get(row, 0)).collect::<Result<_>>()?;
     // Nobody means to load the ledger's.
-    names.retain(|name| ![RUNS, SLOTS, INPUTS, PARTS].contains(&name.as_str()));
+    names.retain(|name| !ledger::TABLES.contains(&name.as_str()));
     // The server's own order depends on a collation.
     names.sort_unstable();
     Ok(names)

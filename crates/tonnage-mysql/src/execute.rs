@@ -10,7 +10,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     operation::{Method, Support},
     statement::{Dialect, Statement},
-    table::{self, Column, Equality, Table, TableIdentity, TableName},
+    table::{self, Column, Equality, Table, TableName},
     target::WriteRequest,
     types::ColumnType,
 };
@@ -113,16 +113,9 @@ pub(super) async fn describe(
     }
     Ok(Described {
         table: Table {
-            name: statement.table().clone(),
-            identity: TableIdentity {
-                object: String::new(),
-                shape: shape.join("\n"),
-            },
-            columns,
-            keys: Vec::new(),
             transactional,
             less_durable,
-            notes: Vec::new(),
+            ..statement.parameter_table(columns, &shape)
         },
         collations: vec![None; kinds.len()],
         kinds,

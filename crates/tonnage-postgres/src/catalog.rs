@@ -8,7 +8,7 @@ use tonnage_core::{
         Column, Equality, ForeignKey, Key, LessDurable, Loss, Numbered, Table, TableIdentity, TableName,
     },
 };
-use tonnage_sql::ledger::{INPUTS, PARTS, RUNS, SLOTS};
+use tonnage_sql::ledger;
 
 use super::{
     carry::{Carried, Cast, carry},
@@ -314,11 +314,15 @@ pub(super) async fn is_indexed(client: &impl GenericClient, oid: u32, columns: &
     get(&row.map_err(errors::statement)?, 0)
 }
 
+/// Tables that are none of the user's: the ledger's.
+pub(super) fn ours() -> Vec<&'static str> {
+    ledger::TABLES.into_iter().chain([UNLOGGED]).collect()
+}
+
 /// Tables that a user may mean; with a schema where the search path does not lead to them.
 pub(super) async fn names(client: &impl GenericClient) -> Result<Vec<String>> {
     // Nobody means to load the ledger's.
-    let ours: &[&str] = &[RUNS, SLOTS, INPUTS, PARTS, UNLOGGED];
-    let rows = client.query(NAMES, &[&ours]).await.map_err(errors::statement)?;
+    let rows = client.query(NAMES, &[&ours()]).await.map_err(errors::statement)?;
     rows.iter()
         .map(|row| {
             let schema = get(row, 0)?;

@@ -9,7 +9,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     operation::{Method, Support},
     statement::{Dialect, Statement, Taker},
-    table::{Column, Equality, LessDurable, Table, TableIdentity, TableName},
+    table::{Column, Equality, LessDurable, Table, TableName},
     target::WriteRequest,
 };
 
@@ -170,16 +170,9 @@ pub(super) async fn describe(client: &Client, statement: &Statement) -> Result<D
         oid: 0,
         kind: String::new(),
         table: Table {
-            name: statement.table().clone(),
-            identity: TableIdentity {
-                object: String::new(),
-                shape: shape.join("\n"),
-            },
-            columns,
-            keys: Vec::new(),
-            transactional: true,
             less_durable: less_durable(client, statement).await?,
             notes: deferred.then(|| of_deferred.to_owned()).into_iter().collect(),
+            ..statement.parameter_table(columns, &shape)
         },
         columns: details,
         deferred,

@@ -40,14 +40,14 @@ use super::{
 };
 
 /// What was committed when it began.
-pub(super) struct PostgresMoment {
+pub(super) struct PostgresReadSnapshot {
     settings: Settings,
     snapshot: Arc<str>,
     /// Its transaction keeps the snapshot.
     leader: Client,
 }
 
-impl PostgresMoment {
+impl PostgresReadSnapshot {
     pub(super) async fn begin(settings: &Settings) -> Result<Self> {
         let leader = connect::open(settings).await?;
         begin(&leader, None).await?;
@@ -60,7 +60,7 @@ impl PostgresMoment {
 }
 
 #[async_trait]
-impl ReadSnapshot for PostgresMoment {
+impl ReadSnapshot for PostgresReadSnapshot {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         if self.leader.is_closed() {
             return Err(gone());

@@ -74,7 +74,7 @@ use tonnage_sql::ledger::SqlLedger;
 
 use self::{
     catalog::RuleEvent,
-    getter::{PostgresGetter, PostgresMoment},
+    getter::{PostgresGetter, PostgresReadSnapshot},
     ledger::Control,
     partitions::Partitions,
     settings::{ProcessSurroundings, Settings},
@@ -402,8 +402,8 @@ impl Lookup for PostgresTarget {
     }
 
     async fn read_snapshot(&self, _: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
-        let moment = PostgresMoment::begin(&self.settings).await?;
-        Ok(Some(Box::new(moment)))
+        let snapshot = PostgresReadSnapshot::begin(&self.settings).await?;
+        Ok(Some(Box::new(snapshot)))
     }
 }
 

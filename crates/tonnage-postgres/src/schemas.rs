@@ -17,11 +17,10 @@ use tonnage_core::{
     target::{Schemas, Target},
     types::ColumnType,
 };
-use tonnage_sql::ledger::{INPUTS, PARTS, RUNS, SLOTS};
 
 use super::{
     DRIVER, PostgresTarget,
-    catalog::{UNLOGGED, get},
+    catalog::{get, ours},
     errors,
     types::{create_statement_with, quote, quote_all, quote_table},
 };
@@ -39,8 +38,7 @@ impl Schemas for PostgresTarget {
         let read = read.map_err(errors::statement)?;
         let empty_path = read.batch_execute("SET LOCAL search_path = ''").await;
         empty_path.map_err(errors::statement)?;
-        let ours: &[&str] = &[RUNS, SLOTS, INPUTS, PARTS, UNLOGGED];
-        let found = read.query(TABLES, &[&ours]).await.map_err(errors::statement)?;
+        let found = read.query(TABLES, &[&ours()]).await.map_err(errors::statement)?;
         let mut tables = Vec::with_capacity(found.len());
         for row in &found {
             tables.push(table(&read, row).await?);

@@ -41,6 +41,8 @@ pub const SLOTS: &str = "tonnage_slots";
 pub const INPUTS: &str = "tonnage_inputs";
 /// The ledger's table of parts of jobs.
 pub const PARTS: &str = "tonnage_parts";
+/// All of them, which are none of the user's.
+pub const TABLES: [&str; 4] = [RUNS, SLOTS, INPUTS, PARTS];
 
 /// The columns of a slot's state, in the order in which they are read; SQLite's ledger has other names.
 pub const SLOT_COLUMNS: &str =

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     statement::{Dialect, Statement},
-    table::{Column, Equality, Table, TableIdentity},
+    table::{Column, Equality, Table},
     target::WriteRequest,
     types::ColumnType,
 };
@@ -92,18 +92,7 @@ pub(super) fn describe(connection: &Connection, statement: &Statement) -> Result
         .iter()
         .map(|c| format!("{} {}", c.name, c.declared))
         .collect();
-    Ok(Table {
-        name: statement.table().clone(),
-        identity: TableIdentity {
-            object: String::new(),
-            shape: shape.join("\n"),
-        },
-        columns,
-        keys: Vec::new(),
-        transactional: true,
-        less_durable: None,
-        notes: Vec::new(),
-    })
+    Ok(statement.parameter_table(columns, &shape))
 }
 
 /// The statement's table, if its columns take parameters.

@@ -8,7 +8,7 @@
 //! Columns that no index leads to are joined to all keys of a question at once: SQLite then makes an index for it,
 //! which reads the table once.
 //!
-//! Connections that have begun to read while nobody committed see the state of one [moment](SqliteMoment), for as long
+//! Connections that have begun to read while nobody committed see the state of one [moment](SqliteReadSnapshot), for as long
 //! as they are open. Without it every question is a transaction of its own and sees what is committed by then.
 
 use std::{rc::Rc, sync::Mutex, time::Duration};
@@ -43,12 +43,12 @@ const CLASSES_ROWS: u64 = 10_000;
 const ATTEMPTS_MAX: u32 = 100;
 
 /// Connections that see what was committed when they began to read.
-pub(super) struct SqliteMoment {
+pub(super) struct SqliteReadSnapshot {
     location: Location,
     connections: Mutex<Vec<Connection>>,
 }
 
-impl SqliteMoment {
+impl SqliteReadSnapshot {
     /// Opens so many; none where somebody commits all the time. No writer is held up, but for the commits into a file
     /// with a rollback journal, which cannot be read and written at once: there it is none.
     pub(super) async fn begin(location: &Location, count: usize) -> Result<Option<Self>> {
@@ -96,7 +96,7 @@ impl SqliteMoment {
 }
 
 #[async_trait]
-impl ReadSnapshot for SqliteMoment {
+impl ReadSnapshot for SqliteReadSnapshot {
     async fn getter(&self, request: &GetRequest) -> Result<Box<dyn Getter>> {
         let left = self.connections.locked().pop();
         let connection = left.ok_or_else(|| {

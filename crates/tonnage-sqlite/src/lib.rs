@@ -64,7 +64,7 @@ use tonnage_sql::ledger::SqlLedger;
 
 use self::{
     connect::{FileFormat, Journal, Location},
-    getter::{SqliteGetter, SqliteMoment},
+    getter::{SqliteGetter, SqliteReadSnapshot},
     local::{File, RowsIn},
     writer::SqliteWriter,
 };
@@ -313,8 +313,8 @@ impl Lookup for SqliteTarget {
     }
 
     async fn read_snapshot(&self, getters: usize) -> Result<Option<Box<dyn ReadSnapshot>>> {
-        let moment = SqliteMoment::begin(&self.location, getters).await?;
-        Ok(moment.map(|moment| Box::new(moment) as Box<dyn ReadSnapshot>))
+        let snapshot = SqliteReadSnapshot::begin(&self.location, getters).await?;
+        Ok(snapshot.map(|snapshot| Box::new(snapshot) as Box<dyn ReadSnapshot>))
     }
 }
 

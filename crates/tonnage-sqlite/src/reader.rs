@@ -6,18 +6,15 @@
 //! cannot be held off (a file that may not be written, a writer that does not end) there is one reader, which needs no
 //! help to see one state.
 
-use std::{
-    sync::{Arc, mpsc},
-    thread::JoinHandle,
-};
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use async_trait::async_trait;
-use rusqlite::{Connection, InterruptHandle, params_from_iter};
+use rusqlite::{Connection, params_from_iter};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     reader::{BY_ITSELF, BatchBounds, HELD_OFF, Reader, ScanRequest, Snapshot, schema},
 };
+use tonnage_sql::splits::{SplitThread, TakeBatch};
 
 use super::{
     connect::{Journal, Location},
@@ -103,7 +100,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
     };
     let readers = connections
         .into_iter()
-        .map(|connection| SqliteReader::start(connection, Arc::clone(&shared)))
+        .map(|connection| start(connection, Arc::clone(&shared)))
         .collect::<Result<_>>()?;
     Ok(Snapshot {
         columns: scanned.columns,
@@ -141,107 +138,16 @@ pub(super) struct RowDecoding {
     pub(super) batch: BatchBounds,
 }
 
-type Sent = Result<Option<RecordBatch>>;
-
-/// Batches that may wait to be fetched, so that reading goes on meanwhile.
-const BATCHES_AHEAD: usize = 2;
-
-struct SqliteReader {
-    /// None only while dropping.
-    splits: Option<mpsc::Sender<usize>>,
-    batches: tokio::sync::mpsc::Receiver<Sent>,
-    /// Whether a split is open whose end has not been seen.
-    unfinished: bool,
-    interrupt: InterruptHandle,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl SqliteReader {
-    fn start(connection: Connection, shared: Arc<ScanContext>) -> Result<Box<dyn Reader>> {
-        let (splits, queue) = mpsc::channel::<usize>();
-        let (send, batches) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
-        let interrupt = connection.get_interrupt_handle();
-        let reading = move || {
-            while let Ok(split) = queue.recv() {
-                let ended = read(&connection, &shared, split, |batch| {
-                    send.blocking_send(Ok(Some(batch))).is_ok()
-                });
-                let gone = match ended {
-                    Ok(true) => send.blocking_send(Ok(None)).is_err(),
-                    Ok(false) => true,
-                    Err(error) => send.blocking_send(Err(error)).is_err(),
-                };
-                if gone {
-                    return;
-                }
-            }
-        };
-        let thread = std::thread::Builder::new()
-            .name("sqlite-reader".to_owned())
-            .spawn(reading)
-            .map_err(|error| {
-                Error::new(ErrorKind::Refused, format!("no thread could be started: {error}"))
-            })?;
-        Ok(Box::new(Self {
-            splits: Some(splits),
-            batches,
-            unfinished: false,
-            interrupt,
-            thread: Some(thread),
-        }))
-    }
-}
-
-#[async_trait]
-impl Reader for SqliteReader {
-    async fn open(&mut self, split: usize) -> Result<()> {
-        while self.unfinished {
-            self.next().await?;
-        }
-        let sent = self.splits.as_ref().map(|splits| splits.send(split));
-        match sent {
-            Some(Ok(())) => {
-                self.unfinished = true;
-                Ok(())
-            }
-            _ => Err(ended()),
-        }
-    }
-
-    async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        if !self.unfinished {
-            return Ok(None);
-        }
-        let batch = self.batches.recv().await.unwrap_or_else(|| Err(ended()));
-        self.unfinished = matches!(batch, Ok(Some(_)));
-        batch
-    }
-}
-
-fn ended() -> Error {
-    Error::bug("the reading thread ended before its work was done")
-}
-
-impl Drop for SqliteReader {
-    /// Returns when the transaction has ended, so that whoever writes next is not held up by it.
-    fn drop(&mut self) {
-        self.splits = None;
-        self.batches.close();
-        self.interrupt.interrupt();
-        if let Some(thread) = self.thread.take() {
-            // A panic on the thread has been reported to whoever waited for its batches.
-            let _ = thread.join();
-        }
-    }
+/// A reader on a thread of its own. Dropping it ends the transaction, so that whoever writes next is not held up by it.
+fn start(connection: Connection, shared: Arc<ScanContext>) -> Result<Box<dyn Reader>> {
+    let interrupt = connection.get_interrupt_handle();
+    let read = move |split: usize, send: TakeBatch<'_>| read(&connection, &shared, split, send);
+    let reader = SplitThread::start("sqlite-reader", read, move || interrupt.interrupt())?;
+    Ok(Box::new(reader))
 }
 
 /// Reads a split and sends its batches; false where nobody takes them any more.
-fn read(
-    connection: &Connection,
-    shared: &ScanContext,
-    split: usize,
-    mut send: impl FnMut(RecordBatch) -> bool,
-) -> Result<bool> {
+fn read(connection: &Connection, shared: &ScanContext, split: usize, send: TakeBatch<'_>) -> Result<bool> {
     let split = shared
         .splits
         .get(split)

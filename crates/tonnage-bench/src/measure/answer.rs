@@ -15,7 +15,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use tonnage_core::{
-    operation::{Durability, Mode},
+    operation::{Durability, Method, Mode},
     report::{Counted, Grouped},
 };
 
@@ -23,7 +23,7 @@ use super::{
     decided::{Decided, Noise, candidates, decide, fastest, order, regret},
     figures::{Bound, Cell},
     offered,
-    setting::{Kind, RuledOut, Setting, Way},
+    setting::{BenchMethod, Kind, RuledOut, Setting},
     statistics::{Estimate, Steadiness},
 };
 
@@ -191,7 +191,9 @@ fn sentence(best: &Cell, fastest: &Cell, group: &[&Cell]) -> String {
     if best.bound_by() == Bound::Generator {
         text.push_str(", so the database may bear more");
     }
-    let singles = group.iter().filter(|c| c.setting.method == Way::Single);
+    let singles = group
+        .iter()
+        .filter(|c| c.setting.method == BenchMethod::Load(Method::Single));
     let single = singles.min_by_key(|c| c.setting.jobs.abs_diff(setting.jobs));
     if let Some(single) = single.filter(|_| !setting.method.is_row_by_row()) {
         let times = Times(best.rows_per_second.median / single.rows_per_second.median.max(f64::MIN_POSITIVE));
@@ -348,16 +350,19 @@ impl fmt::Display for Faster {
 /// Whether a buffer is worth it for whoever has single rows: its fastest cell of each acknowledgement, compared with single
 /// rows and with the fastest load.
 fn buffered(buffers: &[&Cell], loads: &[&Cell], shared: Option<Noise>) -> Vec<String> {
-    let mut ways: Vec<Way> = Vec::new();
+    let mut measured: Vec<BenchMethod> = Vec::new();
     for cell in buffers {
-        if !ways.contains(&cell.setting.method) {
-            ways.push(cell.setting.method);
+        if !measured.contains(&cell.setting.method) {
+            measured.push(cell.setting.method);
         }
     }
-    let singles = loads.iter().copied().filter(|c| c.setting.method == Way::Single);
+    let singles = loads
+        .iter()
+        .copied()
+        .filter(|c| c.setting.method == BenchMethod::Load(Method::Single));
     let single = fastest(singles);
-    let line = |way: Way| {
-        let best = fastest(buffers.iter().copied().filter(|c| c.setting.method == way))?;
+    let line = |method: BenchMethod| {
+        let best = fastest(buffers.iter().copied().filter(|c| c.setting.method == method))?;
         let mut text = format!("{}: {} in the table", best.setting, Measured(best));
         if let Some(rate) = best.median(|run| Some(run.acknowledged.as_ref()?.rows_per_second)) {
             text.push_str(&format!(", answered at {} rows/s", Short(rate)));
@@ -375,14 +380,14 @@ fn buffered(buffers: &[&Cell], loads: &[&Cell], shared: Option<Noise>) -> Vec<St
         }
         Some(text)
     };
-    ways.into_iter().filter_map(line).collect()
+    measured.into_iter().filter_map(line).collect()
 }
 
 /// The best cell of each other method and of each other number of jobs, and what it lacks.
 fn slower(best: &Cell, group: &[&Cell], equal: &[&Cell]) -> Vec<String> {
     let chosen = &best.setting;
     let mut lines = Vec::new();
-    let mut methods: Vec<Way> = Vec::new();
+    let mut methods: Vec<BenchMethod> = Vec::new();
     let mut jobs: Vec<usize> = Vec::new();
     for cell in group {
         let setting = &cell.setting;

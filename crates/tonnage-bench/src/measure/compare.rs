@@ -158,13 +158,13 @@ mod tests {
     use crate::measure::{
         answer::tests::run,
         figures::{Bound, Offered, REPORT_VERSION, Reference, Run},
+        method::BenchMethod,
         statistics::Estimate,
         touch::Touch,
-        way::Way,
     };
     use tonnage_core::{
         instruments::TableForm,
-        operation::{Durability, Mode},
+        operation::{Durability, Method, Mode},
     };
     use tonnage_formats::generate::Workload;
 
@@ -175,7 +175,7 @@ mod tests {
             operation: Mode::Insert,
             touch: Touch::Each,
             reads: 0,
-            method: Way::Array,
+            method: BenchMethod::Load(Method::Array),
             batch_rows,
             jobs: 1,
             durability: Durability::Durable,

@@ -249,9 +249,11 @@ pub fn order(cells: &[&Cell], noise: Option<Noise>) -> Vec<Decided> {
     let mut decided = Vec::new();
     let mut methods: Vec<&Cell> = Vec::new();
     for cell in cells {
-        let way = cell.setting.method;
-        if methods.iter().all(|known| known.setting.method != way) {
-            methods.extend(fastest(cells.iter().copied().filter(|c| c.setting.method == way)));
+        let method = cell.setting.method;
+        if methods.iter().all(|known| known.setting.method != method) {
+            methods.extend(fastest(
+                cells.iter().copied().filter(|c| c.setting.method == method),
+            ));
         }
     }
     methods.sort_by(|a, b| median(b).total_cmp(&median(a)));

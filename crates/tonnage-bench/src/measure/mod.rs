@@ -19,6 +19,7 @@ pub mod left;
 mod look;
 mod made_up;
 mod meter;
+pub mod method;
 mod offered;
 mod own;
 pub mod published;
@@ -29,14 +30,13 @@ pub mod setting;
 pub mod statistics;
 pub mod touch;
 pub mod verdict;
-pub mod way;
 
 pub use self::{
     answer::Answer,
     bench::{Bench, BenchOptions, Event, Goal, Until},
     explain::{Explain, ExplainOptions, Explained},
     figures::BenchReport,
+    method::BenchMethod,
     own::OwnRows,
     setting::{Budget, Kind, Matrix, RowKind, Setting},
-    way::Way,
 };

@@ -10,7 +10,7 @@ use tonnage_core::report::{Counted, Grouped};
 use super::{
     answer::{Answer, Evidence, Short, Time, Times, WITHIN, by_reason, levels, reliance},
     figures::{Cell, Offered},
-    setting::{Kind, RuledOut, Setting, Way},
+    setting::{Kind, RuledOut, Setting},
     statistics::{Estimate, quantile, sorted},
 };
 
@@ -148,7 +148,7 @@ fn sentence(best: &Best, holding: &[Holding], group: &[&Cell], rate: f64) -> Str
         reliance(&best.slowest),
         Time(half)
     );
-    if setting.method != Way::Single && setting.batch_rows > 1 {
+    if !setting.method.is_row_by_row() && setting.batch_rows > 1 {
         let fills = (setting.batch_rows - 1) as f64 / rate;
         text.push_str(&format!(
             "; before, a row waits up to {} for its write to be full",

@@ -6,14 +6,14 @@
 //!   says nothing about one of ours.
 //! - A curve is shown with a chart only where rows, operation, distance and what is varied correspond.
 
-use tonnage_core::operation::Mode;
+use tonnage_core::operation::{Method, Mode};
 use tonnage_engine::buffer::Ack;
 use tonnage_formats::generate::Workload;
 
 use super::{
+    method::BenchMethod,
     setting::{Kind, RowKind},
     touch::Touch,
-    way::Way,
 };
 
 const INSERT_METHODS: &str = include_str!("published/insert_methods.csv");
@@ -84,7 +84,7 @@ pub struct Curve {
     /// Which part of that this is, a phrase.
     pub part: &'static str,
     /// The method here that it is compared with.
-    pub method: Way,
+    pub method: BenchMethod,
     /// Rows of a write or jobs, from 1 up, and rows a second over those of the first point.
     pub ratios: Vec<(u64, f64)>,
 }
@@ -99,12 +99,12 @@ struct Definition {
     /// The column that tells curves apart, and its value.
     of: (&'static str, &'static str),
     part: &'static str,
-    method: Way,
+    method: BenchMethod,
     corresponds: fn(&Chart) -> bool,
 }
 
 /// One of E1: the same table and rows by another method.
-const fn of_method(method: Way, published: &'static str, part: &'static str) -> Definition {
+const fn of_method(method: BenchMethod, published: &'static str, part: &'static str) -> Definition {
     Definition {
         experiment: "E1",
         file: INSERT_METHODS,
@@ -126,7 +126,7 @@ const fn of_link(link: &'static str, part: &'static str, corresponds: fn(&Chart)
         x: "batch_rows",
         of: ("link", link),
         part,
-        method: Way::Array,
+        method: BenchMethod::Load(Method::Array),
         corresponds,
     }
 }
@@ -145,7 +145,7 @@ const fn of_shards(
         x,
         of: ("series", series),
         part,
-        method: Way::Array,
+        method: BenchMethod::Load(Method::Array),
         corresponds,
     }
 }
@@ -154,11 +154,11 @@ const BATCH_ROWS: (Over, &str) = (Over::BatchRows, "batch_rows");
 const JOBS: (Over, &str) = (Over::Jobs, "jobs");
 
 const DEFINITIONS: &[Definition] = &[
-    of_method(Way::Single, "single", "single"),
-    of_method(Way::Batch, "batch", "batch"),
-    of_method(Way::Array, "array", "array"),
+    of_method(BenchMethod::Load(Method::Single), "single", "single"),
+    of_method(BenchMethod::Load(Method::Batch), "batch", "batch"),
+    of_method(BenchMethod::Load(Method::Array), "array", "array"),
     of_method(
-        Way::Buffer(Ack::Accepted),
+        BenchMethod::Buffer(Ack::Accepted),
         "fast",
         "fast, which answers from memory and gathers rows in the server, beside the buffer that does so in the client",
     ),
@@ -275,10 +275,15 @@ mod tests {
             point.map(|point| point.1)
         };
         let methods = curves(&chart(Over::Jobs, Workload::Journal));
-        let names: Vec<Way> = methods.iter().map(|curve| curve.method).collect();
+        let names: Vec<BenchMethod> = methods.iter().map(|curve| curve.method).collect();
         assert_eq!(
             names,
-            [Way::Single, Way::Batch, Way::Array, Way::Buffer(Ack::Accepted)]
+            [
+                BenchMethod::Load(Method::Single),
+                BenchMethod::Load(Method::Batch),
+                BenchMethod::Load(Method::Array),
+                BenchMethod::Buffer(Ack::Accepted)
+            ]
         );
         assert_eq!(ratio(&methods[2], 24), Some(118_769.0 / 6_509.0));
         let unsharded = curves(&chart(Over::BatchRows, Workload::Sbtest));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_core::{
     error::{Error, Result},
     instruments::{Keys, Storage, TableForm},
-    operation::{Durability, Mode},
+    operation::{Durability, Method, Mode},
     report::{Counted, Grouped},
     target::Capabilities,
 };
@@ -16,7 +16,7 @@ use tonnage_formats::generate::{
     random::{Random, base},
 };
 
-pub use super::{touch::Touch, way::Way};
+pub use super::{method::BenchMethod, touch::Touch};
 
 /// Rows of a batch where none are asked for. A decade apart: the published optimum is near the middle one.
 const BATCH_ROWS: [usize; 3] = [100, 1_000, 10_000];
@@ -105,8 +105,8 @@ pub struct Setting {
     #[serde(default)]
     pub reads: u8,
     /// How rows are brought.
-    pub method: Way,
-    /// The most rows of a write; 1 where rows are brought [one at a time](Way::is_row_by_row).
+    pub method: BenchMethod,
+    /// The most rows of a write; 1 where rows are brought [one at a time](BenchMethod::is_row_by_row).
     pub batch_rows: usize,
     /// Connections that write at once, to all tables together; of a buffer the producers that put at once.
     pub jobs: usize,
@@ -229,7 +229,7 @@ impl Setting {
             }
             None => flags.push_str(&format!("--method {}", self.method)),
         }
-        if self.method != Way::Single {
+        if self.method != BenchMethod::Load(Method::Single) {
             flags.push_str(&format!(" --batch-rows {}", self.batch_rows));
         }
         flags.push_str(&format!(" --jobs {}", self.jobs_a_table()));
@@ -269,7 +269,7 @@ pub struct Matrix {
     /// What a round trip takes longer, in whole microseconds; empty for the way as it is.
     pub round_trips: Vec<Duration>,
     /// None for all that loads have into the database.
-    pub methods: Option<Vec<Way>>,
+    pub methods: Option<Vec<BenchMethod>>,
     /// None for 100, 1,000 and 10,000.
     pub batch_rows: Option<Vec<usize>>,
     /// None for 1, 2 and 4, as far as they can be dealt over the tables; 1 where the database has one writer.
@@ -317,7 +317,7 @@ impl Matrix {
     /// kind.
     pub fn cells(&self, capabilities: &Capabilities, budget: &Budget, obstacle: Obstacle) -> Result<Cells> {
         budget.check()?;
-        let of_loads: Vec<Way> = capabilities
+        let of_loads: Vec<BenchMethod> = capabilities
             .methods
             .iter()
             .map(|method| (*method).into())
@@ -562,7 +562,7 @@ impl Cells {
             (
                 Some((s.kind(), s.durability)) != first,
                 s.method.is_buffer(),
-                s.method != Way::Array,
+                s.method != BenchMethod::Load(Method::Array),
                 s.jobs,
                 (distance.abs() * 1e3) as u64,
             )

@@ -22,7 +22,7 @@ use tonnage::{
     generate::Workload,
     instruments::{Keys, Storage},
     measure::{
-        Answer, Bench, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind, Way,
+        Answer, Bench, BenchMethod, BenchOptions, BenchReport, Budget, Event, Matrix, OwnRows, RowKind,
         answer::{Short, Time},
         compare::{Comparison, compare},
         figures::REPORT_VERSION,
@@ -382,14 +382,14 @@ async fn remove(target: &dyn Target, consent: Consent) -> Result<(), Interrupted
 }
 
 /// Methods, and a buffer for each of the acknowledgements.
-fn ways(methods: &[AskedMethod], acks: &[Ack]) -> Vec<Way> {
+fn ways(methods: &[AskedMethod], acks: &[Ack]) -> Vec<BenchMethod> {
     let acks = match acks {
         [] => &ACKS[..],
         asked => asked,
     };
     let of = |method: &AskedMethod| match method {
-        AskedMethod::Load(method) => vec![Way::from(*method)],
-        AskedMethod::Buffer => acks.iter().copied().map(Way::Buffer).collect(),
+        AskedMethod::Load(method) => vec![BenchMethod::from(*method)],
+        AskedMethod::Buffer => acks.iter().copied().map(BenchMethod::Buffer).collect(),
     };
     methods.iter().flat_map(of).collect()
 }
@@ -549,7 +549,8 @@ fn page_size(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| "write a size such as 4k, 8192 or 16KiB".to_owned())
 }
 
-fn operation(text: &str) -> Result<Mode, String> {
+/// An operation that can be measured, by its name.
+pub fn operation(text: &str) -> Result<Mode, String> {
     let measured = [Mode::Insert, Mode::Upsert, Mode::Update, Mode::Delete];
     mode(
         "operations that can be measured are insert, upsert, update and delete",
@@ -602,8 +603,7 @@ fn command(answer: &Answer, (place, table): (&str, &str), flags: &str) -> String
 
 /// A method by its name.
 pub fn method(text: &str) -> Result<Method, String> {
-    let all = [Method::Single, Method::Batch, Method::Array, Method::Native];
-    named("methods", &all, text)
+    named("methods", &Method::ALL, text)
 }
 
 /// A level of durability that any database has, by its name.

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use serde::Serialize;
 use tonnage::{
-    Error, ErrorKind, Result,
+    Error, Result,
     generate::{self, Generated, Generation, Workload},
     plan::Bytes,
     report::Grouped,
@@ -26,7 +26,6 @@ use tonnage::{
 
 use crate::{
     Ending,
-    interrupt::requested,
     paths::Paths,
     progress::{self, ProgressArgs, Verbosity, counted_sink},
     report::{ReportArgs, write_report},
@@ -134,26 +133,16 @@ pub async fn run(args: &GenerateArgs, verbosity: Verbosity) -> Result<Ending> {
     generation.check()?;
     let (progress, stop) = (Arc::default(), Stop::default());
     let sink = counted_sink(&output(args)?, &generation.workload.schema(), &progress, &stop)?;
-    let mut writing = tokio::task::spawn_blocking({
+    let writing = tokio::task::spawn_blocking({
         let generation = generation.clone();
         move || generate::write(&generation, sink)
     });
-    let written = tokio::select! {
-        written = &mut writing => written,
-        never = progress::show(verbosity.progress(args.progress), progress, None) => match never {},
-        interrupt = requested() => {
-            // The file is taken away; who does not want to wait for that interrupts again.
-            stop.request();
-            tokio::select! {
-                _ = &mut writing => {}
-                _ = requested() => {}
-            }
-            let error = Error::new(ErrorKind::Cancelled, "interrupted while rows were being written");
-            return Ok(Ending::Interrupted(interrupt, error));
-        }
+    let style = verbosity.progress(args.progress);
+    let written = progress::written(writing, style, progress, &stop).await;
+    let generated = match written {
+        Ok(written) => written?,
+        Err(ending) => return Ok(ending),
     };
-    let generated = written
-        .unwrap_or_else(|error| Err(Error::bug(format!("the writing ended unexpectedly: {error}"))))?;
     let seconds = started.elapsed().as_secs_f64();
     if !generated.closed && verbosity == Verbosity::Normal {
         eprintln!("{}", summary(&generation, &generated, seconds));

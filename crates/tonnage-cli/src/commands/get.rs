@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use tonnage::{
-    Error, ErrorKind, Result,
+    Error, Result,
     fetch::{GetOptions, GetReport, Prepared, REQUEST_KEYS, RangeText, With, prepare},
     report::{Counted, Grouped},
     sinks::{Output, csv::CsvOptions, format_named},
@@ -21,7 +21,7 @@ use super::tables::Files;
 use crate::{
     Ending,
     connection::{ConnectionArgs, ShardArgs},
-    interrupt::{requested, unless_interrupted},
+    interrupt::unless_interrupted,
     options::{byte, count},
     paths::Paths,
     progress::{self, ProgressArgs, Verbosity},
@@ -232,7 +232,7 @@ pub async fn run(args: &GetArgs, verbosity: Verbosity) -> Result<Ending> {
     }
     let get = prepared.start()?;
     let stopped = stop.clone();
-    let mut writing = tokio::spawn(async move {
+    let writing = tokio::spawn(async move {
         match files.write(get, &stopped).await {
             Ok(report) => Ok::<_, Error>((report, files.finish()?)),
             Err(error) => {
@@ -241,22 +241,12 @@ pub async fn run(args: &GetArgs, verbosity: Verbosity) -> Result<Ending> {
             }
         }
     });
-    let ended = tokio::select! {
-        ended = &mut writing => ended,
-        never = progress::show(verbosity.progress(args.progress), progress, None) => match never {},
-        interrupt = requested() => {
-            // The files are taken away; who does not want to wait for that interrupts again.
-            stop.request();
-            tokio::select! {
-                _ = &mut writing => {}
-                _ = requested() => {}
-            }
-            let error = Error::new(ErrorKind::Cancelled, "interrupted while rows were being written");
-            return Ok(Ending::Interrupted(interrupt, error));
-        }
+    let style = verbosity.progress(args.progress);
+    let written = progress::written(writing, style, progress, &stop).await;
+    let (report, closed) = match written {
+        Ok(written) => written?,
+        Err(ending) => return Ok(ending),
     };
-    let (report, closed) =
-        ended.unwrap_or_else(|error| Err(Error::bug(format!("the writing ended unexpectedly: {error}"))))?;
     if let Some(path) = args.account.path() {
         write_report(path, &report)?;
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use tonnage::{
     Error, Result,
     measure::{
-        Bench, BenchOptions, BenchReport, Budget, Goal, Matrix, OwnRows, RowKind, Until, Way,
+        Bench, BenchMethod, BenchOptions, BenchReport, Budget, Goal, Matrix, OwnRows, RowKind, Until,
         answer::{Short, Time},
     },
     operation::{Durability, Method, Mode},
@@ -18,7 +18,7 @@ use tonnage::{
     },
 };
 
-use super::bench::{durability, measured, method, mode, text};
+use super::bench::{durability, measured, method, operation, text};
 use crate::{
     Ending,
     confirm::Consent,
@@ -228,7 +228,7 @@ async fn options(args: &TuneArgs, target: &dyn Target, table: &TableName) -> Res
         Goal::Latency(_) => BATCH_ROWS_OF_SHORT,
         Goal::Throughput | Goal::Load(_) => BATCH_ROWS,
     };
-    let methods: Vec<Way> = args.method.iter().map(|method| (*method).into()).collect();
+    let methods: Vec<BenchMethod> = args.method.iter().map(|method| (*method).into()).collect();
     Ok(BenchOptions {
         matrix: Matrix {
             workloads: vec![RowKind::Own],
@@ -286,15 +286,6 @@ fn goal(text: &str) -> Result<Goal, String> {
         },
         _ => Err(wrong()),
     }
-}
-
-fn operation(text: &str) -> Result<Mode, String> {
-    let measured = [Mode::Insert, Mode::Upsert, Mode::Update, Mode::Delete];
-    mode(
-        "operations that can be measured are insert, upsert, update and delete",
-        &measured,
-        text,
-    )
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::{
     cell::RefCell,
-    path::{Path, PathBuf},
-    process::Command,
+    path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     thread::sleep,
     time::Duration,
@@ -17,6 +16,7 @@ use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+use tonnage_testing::duckdb_library;
 
 /// A row as text; none is null.
 pub type Row = Vec<Option<String>>;
@@ -256,21 +256,6 @@ impl Sqlite {
         })?;
         rows.collect()
     }
-}
-
-/// The path of DuckDB's library: the one that TONNAGE_DUCKDB_LIBRARY names, or the one that is fetched for tests.
-pub fn duckdb_library() -> String {
-    if let Ok(library) = std::env::var("TONNAGE_DUCKDB_LIBRARY") {
-        return library;
-    }
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fetch-duckdb");
-    let fetched = Command::new(script).output().expect("the script runs");
-    let said = String::from_utf8_lossy(&fetched.stderr);
-    assert!(fetched.status.success(), "{said}");
-    String::from_utf8(fetched.stdout)
-        .expect("a path")
-        .trim()
-        .to_owned()
 }
 
 impl DuckDb {

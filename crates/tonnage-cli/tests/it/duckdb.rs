@@ -9,9 +9,10 @@ use std::{
 };
 
 use tempfile::TempDir;
+use tonnage_testing::duckdb_library;
 
 use crate::{
-    database::{Database, duckdb_library},
+    database::Database,
     process::{Running, report, tonnage},
 };
 

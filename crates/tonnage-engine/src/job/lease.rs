@@ -48,7 +48,7 @@ impl Lease {
     }
 
     /// Renews it no more; whether a later attempt has the part.
-    pub(super) async fn end(self) -> bool {
+    pub(super) fn end(self) -> bool {
         self.keeping.abort();
         self.is_lost.load(Ordering::Relaxed)
     }

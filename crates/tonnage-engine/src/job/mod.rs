@@ -10,7 +10,7 @@ mod lease;
 mod report;
 pub(crate) mod share;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 pub use tonnage_core::ledger::jobs::{
     Busy, ClaimRequest, HeldPart, JobDetail, PARTS_MAX, PartAttempt, PartClaim, PartRecord, PartState, WHOLE,
@@ -34,7 +34,7 @@ pub use self::report::{JobReport, JobRows, JobState, PartCounts, PartReport};
 use crate::{
     connected::Connected,
     load::{Ended, PartOfJob, Progress, prepare, run_scripts},
-    plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Attempt, Create, LoadOptions, OnError},
+    plan::{ATTEMPTS_MAX, ATTEMPTS_TIME_MAX, Attempt, Create, LoadOptions, OnError, jobs_by_default},
 };
 
 /// How long a lease lasts that nobody has said anything else of, in seconds.
@@ -159,7 +159,7 @@ impl Job {
         options: &LoadOptions,
     ) -> Result<PartClaim> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let jobs = options.jobs.unwrap_or(processors.min(JOBS_DEFAULT_MAX));
+        let jobs = options.jobs.unwrap_or_else(|| jobs_by_default(processors));
         let request = ClaimRequest {
             job_id: self.job_id.clone(),
             which,
@@ -193,7 +193,7 @@ impl Job {
             stop.clone(),
         );
         let ended = self.load(held, open, options, progress, stop).await;
-        let is_lost = lease.end().await;
+        let is_lost = lease.end();
         let ended = match ended {
             Ok(Ended {
                 report,
@@ -323,7 +323,7 @@ impl Job {
             Stop::default(),
         );
         let settled = self.settle(&held, options).await;
-        lease.end().await;
+        lease.end();
         if let Err(error) = settled {
             self.release(&held.attempt, &error).await;
             return Err(error);
@@ -369,9 +369,6 @@ impl Job {
     }
 }
 
-/// Jobs that write at once when nobody has said how many: as the plan of a load has it.
-const JOBS_DEFAULT_MAX: usize = 4;
-
 /// Opens the files of a part, which are given by their paths. It may block.
 pub type OpenPart = Box<dyn FnOnce(Vec<String>) -> Result<Box<dyn Source>> + Send>;
 
@@ -382,9 +379,10 @@ fn jobs_of(database: &Connected) -> Result<&dyn Jobs> {
 /// Refuses files that are not as they were when the job was planned.
 fn check_unchanged(planned: &[InputIdentity], found: Option<Vec<InputIdentity>>) -> Result<()> {
     let found = found.unwrap_or_default();
+    let found: HashMap<&str, &InputIdentity> = found.iter().map(|now| (now.path.as_str(), now)).collect();
     let again = |error: Error| error.hint("plan the job again: its account would be of another input");
     for before in planned {
-        let Some(now) = found.iter().find(|now| now.path == before.path) else {
+        let Some(now) = found.get(before.path.as_str()) else {
             return Err(again(Error::input(format!(
                 "{} is another file than when the job was planned",
                 before.path

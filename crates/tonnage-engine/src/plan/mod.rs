@@ -29,10 +29,13 @@ use tonnage_core::{
     target::{Capabilities, OtherUniqueKeys, Routed, StatementMax, WriteColumn, WriteRequest},
 };
 
-pub(crate) use self::columns::{mapped, match_columns, replaces_header};
 use self::{
     batches::Batches, columns::WrittenColumns, keys::RecognisedBy, lanes::Lanes, ledger::Recorded,
     slots::Slots, sort::Sorted,
+};
+pub(crate) use self::{
+    columns::{mapped, match_columns, replaces_header},
+    shards::jobs_by_default,
 };
 pub use self::{
     options::{Attempt, Create, LedgerPlace, LoadOptions, OnError, Rate, RejectsMax, Tune},

@@ -108,7 +108,7 @@ pub(super) fn lanes(
         return Ok(lanes);
     }
     let most = (jobs_max / shards).max(1);
-    let jobs = options.jobs.unwrap_or(processors.clamp(1, 4));
+    let jobs = options.jobs.unwrap_or(jobs_by_default(processors));
     let wanted = per_shard.unwrap_or(jobs.div_ceil(shards));
     let lanes = wanted.clamp(1, most) * shards;
     let mut notes = Vec::new();
@@ -131,9 +131,14 @@ pub(super) fn lanes(
     })
 }
 
+/// Connections that write at once where nobody has said how many: one a processor, at most 4.
+pub(crate) fn jobs_by_default(processors: usize) -> usize {
+    processors.clamp(1, 4)
+}
+
 fn in_all(jobs: Option<usize>, jobs_max: usize, processors: usize) -> Lanes {
     let asked_for_more = jobs.filter(|jobs| *jobs > jobs_max);
-    let lanes = jobs.unwrap_or(processors.clamp(1, 4)).clamp(1, jobs_max);
+    let lanes = jobs.unwrap_or(jobs_by_default(processors)).clamp(1, jobs_max);
     Lanes {
         lanes,
         writes_max: lanes,

@@ -6,7 +6,7 @@ use tonnage_core::{
     error::{Error, Result},
     ledger::{OtherLedger, Sought},
 };
-use tonnage_sql::ledger::{self, INPUTS, PARTS, RUNS, SLOTS, Tables};
+use tonnage_sql::ledger::{self, INPUTS, PARTS, RUNS, Tables};
 
 use super::{
     literal,
@@ -76,9 +76,10 @@ pub(super) async fn check_engines(conn: &mut Conn, tables: &Tables) -> Result<()
     let plain: Option<(String, String)> = conn
         .query_first(format!(
             "SELECT table_name, coalesce(engine, 'none') FROM information_schema.tables t \
-             WHERE table_schema = {} AND table_name IN ('{RUNS}', '{SLOTS}', '{INPUTS}', '{PARTS}') AND NOT EXISTS \
+             WHERE table_schema = {} AND table_name IN ('{}') AND NOT EXISTS \
                  (SELECT 1 FROM information_schema.engines e WHERE e.engine = t.engine AND e.transactions = 'YES')",
-            literal(&tables.schema)
+            literal(&tables.schema),
+            ledger::TABLES.join("', '")
         ))
         .await
         .map_err(errors::statement)?;

@@ -39,13 +39,6 @@ pub(super) const KEY: &str = "tuned";
 /// What a comment of one begins with.
 const COMMENT: &str = "# tuned ";
 const KEYS: [&str; 3] = ["batch_rows", "jobs", "method"];
-const MODES: [Mode; 5] = [
-    Mode::Insert,
-    Mode::Upsert,
-    Mode::Ignore,
-    Mode::Update,
-    Mode::Delete,
-];
 
 /// Settings of loads into one table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,9 +80,9 @@ pub(super) fn read(file: &File<'_>, value: &Spanned<DeValue<'_>>) -> Result<Vec<
     for (table, _, modes) in tables(file, KEY, value)? {
         let name = TableName::from_str(table).map_err(|error| file.wrong(modes.span().start, error))?;
         for (word, at, settings) in tables(file, table, modes)? {
-            let mode = MODES.into_iter().find(|mode| mode.name() == word);
+            let mode = Mode::ALL.into_iter().find(|mode| mode.name() == word);
             let mode = mode.ok_or_else(|| {
-                let names: Vec<&str> = MODES.iter().map(|mode| mode.name()).collect();
+                let names: Vec<&str> = Mode::ALL.iter().map(|mode| mode.name()).collect();
                 file.wrong(at, format!("{word} is no operation of a load"))
                     .hint(format!("operations are {}", names.join(", ")))
             })?;
@@ -144,9 +137,8 @@ fn settings_of(file: &File<'_>, value: &Spanned<DeValue<'_>>) -> Result<Tuned> {
         file.wrong(here, "tuned settings have no method")
             .hint("method = \"native\"")
     })?;
-    let all = [Method::Single, Method::Batch, Method::Array, Method::Native];
     let word = method.get_ref().as_str().unwrap_or_default();
-    let found = all.into_iter().find(|method| method.to_string() == word);
+    let found = Method::ALL.into_iter().find(|method| method.name() == word);
     let found = found.ok_or_else(|| {
         file.wrong(method.span().start, format!("'{word}' is no method"))
             .hint("methods are single, batch, array, native")

@@ -1,6 +1,9 @@
 //! The rules, on made-up numbers.
 
-use tonnage_core::{instruments::TableForm, operation::Mode};
+use tonnage_core::{
+    instruments::TableForm,
+    operation::{Method, Mode},
+};
 use tonnage_engine::buffer::Ack;
 use tonnage_formats::generate::Workload;
 
@@ -12,7 +15,12 @@ use crate::measure::{
 
 pub(in crate::measure) const LEVELS: &[Durability] = &[Durability::Relaxed, Durability::Durable];
 
-pub(in crate::measure) fn cell(method: Way, batch_rows: usize, jobs: usize, samples: &[f64]) -> Cell {
+pub(in crate::measure) fn cell(
+    method: impl Into<BenchMethod>,
+    batch_rows: usize,
+    jobs: usize,
+    samples: &[f64],
+) -> Cell {
     Cell {
         setting: Setting {
             workload: Workload::Sbtest.into(),
@@ -20,7 +28,7 @@ pub(in crate::measure) fn cell(method: Way, batch_rows: usize, jobs: usize, samp
             operation: Mode::Insert,
             touch: Touch::Each,
             reads: 0,
-            method,
+            method: method.into(),
             batch_rows,
             jobs,
             durability: Durability::Durable,
@@ -100,13 +108,13 @@ fn about(rate: f64) -> [f64; 3] {
 #[test]
 fn the_smallest_setting_within_five_percent_of_the_fastest_wins() {
     let cells = [
-        cell(Way::Single, 1, 1, &about(8_750.0)),
-        cell(Way::Array, 100, 1, &about(150_000.0)),
-        cell(Way::Array, 500, 1, &about(203_000.0)),
-        cell(Way::Array, 1_000, 1, &about(210_000.0)),
-        cell(Way::Array, 10_000, 1, &about(205_000.0)),
-        cell(Way::Array, 50_000, 1, &about(170_000.0)),
-        cell(Way::Array, 1_000, 2, &about(213_000.0)),
+        cell(Method::Single, 1, 1, &about(8_750.0)),
+        cell(Method::Array, 100, 1, &about(150_000.0)),
+        cell(Method::Array, 500, 1, &about(203_000.0)),
+        cell(Method::Array, 1_000, 1, &about(210_000.0)),
+        cell(Method::Array, 10_000, 1, &about(205_000.0)),
+        cell(Method::Array, 50_000, 1, &about(170_000.0)),
+        cell(Method::Array, 1_000, 2, &about(213_000.0)),
     ];
     let answer = decide(&cells);
     assert_eq!(shown(&answer), "array, 500 rows, 1 job");
@@ -136,7 +144,7 @@ fn what_is_recommended_was_measured() {
     let sizes = [(10, 50.0), (30, 80.0), (3_000, 100.0), (90_000, 97.0)];
     let cells: Vec<Cell> = sizes
         .iter()
-        .map(|(rows, rate)| cell(Way::Native, *rows, 3, &about(*rate)))
+        .map(|(rows, rate)| cell(Method::Native, *rows, 3, &about(*rate)))
         .collect();
     let answer = decide(&cells);
     assert!(cells.iter().any(|c| Some(c.setting) == answer.recommended));
@@ -152,8 +160,8 @@ fn what_is_recommended_was_measured() {
 #[test]
 fn overlapping_intervals_are_called_equal() {
     let cells = [
-        cell(Way::Array, 100, 1, &[80.0, 90.0, 101.0]),
-        cell(Way::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
+        cell(Method::Array, 100, 1, &[80.0, 90.0, 101.0]),
+        cell(Method::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
     ];
     let answer = decide(&cells);
     assert_eq!(shown(&answer), "array, 100 rows, 1 job");
@@ -165,8 +173,8 @@ fn overlapping_intervals_are_called_equal() {
         answer.sentence
     );
     let apart = [
-        cell(Way::Array, 100, 1, &[80.0, 90.0, 95.0]),
-        cell(Way::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
+        cell(Method::Array, 100, 1, &[80.0, 90.0, 95.0]),
+        cell(Method::Array, 1_000, 1, &[99.0, 105.0, 110.0]),
     ];
     assert_eq!(shown(&decide(&apart)), "array, 1,000 rows, 1 job");
 }
@@ -174,8 +182,8 @@ fn overlapping_intervals_are_called_equal() {
 #[test]
 fn a_noisy_run_is_answered_as_far_as_it_is_decided() {
     let cells = [
-        cell(Way::Array, 100, 1, &about(100.0)),
-        cell(Way::Array, 1_000, 1, &about(500.0)),
+        cell(Method::Array, 100, 1, &about(100.0)),
+        cell(Method::Array, 1_000, 1, &about(500.0)),
     ];
     let answer = with_noise(&cells, 0.4);
     assert_eq!(answer.recommended, Some(cells[1].setting));
@@ -185,9 +193,9 @@ fn a_noisy_run_is_answered_as_far_as_it_is_decided() {
     );
     // Of two sizes nothing is known, but of the method.
     let cells = [
-        cell(Way::Single, 1, 1, &[8.0, 13.0, 10.0]),
-        cell(Way::Native, 1_000, 1, &[700.0, 1_400.0, 1_000.0]),
-        cell(Way::Native, 10_000, 1, &[1_600.0, 900.0, 1_100.0]),
+        cell(Method::Single, 1, 1, &[8.0, 13.0, 10.0]),
+        cell(Method::Native, 1_000, 1, &[700.0, 1_400.0, 1_000.0]),
+        cell(Method::Native, 10_000, 1, &[1_600.0, 900.0, 1_100.0]),
     ];
     let answer = with_noise(&cells, 0.4);
     assert_eq!(answer.recommended, None);
@@ -214,8 +222,8 @@ fn a_noisy_run_is_answered_as_far_as_it_is_decided() {
 #[test]
 fn a_run_that_decides_nothing_says_so_and_recommends_nothing() {
     let cells = [
-        cell(Way::Array, 100, 1, &[10.0, 100.0, 400.0]),
-        cell(Way::Native, 1_000, 2, &[300.0, 50.0, 110.0]),
+        cell(Method::Array, 100, 1, &[10.0, 100.0, 400.0]),
+        cell(Method::Native, 1_000, 2, &[300.0, 50.0, 110.0]),
     ];
     let answer = decide(&cells);
     assert_eq!((answer.recommended, answer.flags), (None, None));
@@ -227,14 +235,14 @@ fn a_run_that_decides_nothing_says_so_and_recommends_nothing() {
         answer.sentence
     );
     // Of one alone there is nothing to tell.
-    let wide = [cell(Way::Array, 100, 1, &[10.0, 100.0, 400.0])];
+    let wide = [cell(Method::Array, 100, 1, &[10.0, 100.0, 400.0])];
     assert_eq!(decide(&wide).recommended, Some(wide[0].setting));
 }
 
 #[test]
 fn a_buffer_is_answered_apart_and_compared_with_single_rows() {
     let put = |ack, rate: f64| {
-        let mut cell = cell(Way::Buffer(ack), 1, 4, &about(rate));
+        let mut cell = cell(BenchMethod::Buffer(ack), 1, 4, &about(rate));
         for run in &mut cell.runs {
             run.write_seconds = [0.000_01, 0.000_1, 0.000_2, 0.01];
             run.acknowledged = Some(Acknowledged {
@@ -245,8 +253,8 @@ fn a_buffer_is_answered_apart_and_compared_with_single_rows() {
         cell
     };
     let cells = [
-        cell(Way::Single, 1, 4, &about(1_000.0)),
-        cell(Way::Array, 1_000, 4, &about(50_000.0)),
+        cell(Method::Single, 1, 4, &about(1_000.0)),
+        cell(Method::Array, 1_000, 4, &about(50_000.0)),
         put(Ack::Accepted, 90_000.0),
         put(Ack::Committed, 800.0),
     ];
@@ -278,24 +286,24 @@ fn a_buffer_is_answered_apart_and_compared_with_single_rows() {
 
 #[test]
 fn weaker_promises_are_told_of_and_never_recommended() {
-    let mut relaxed = cell(Way::Array, 100, 1, &about(300.0));
+    let mut relaxed = cell(Method::Array, 100, 1, &about(300.0));
     relaxed.setting.durability = Durability::Relaxed;
-    let cells = [relaxed, cell(Way::Array, 100, 1, &about(100.0))];
+    let cells = [relaxed, cell(Method::Array, 100, 1, &about(100.0))];
     let answer = decide(&cells);
     assert_eq!(answer.durability, Durability::Durable);
     assert_eq!(
         answer.costs,
         ["relaxed: 300 rows/s ±0.1% at best (array, 100 rows, 1 job), 3.0x"]
     );
-    let mut alike = cell(Way::Array, 100, 1, &about(100.05));
+    let mut alike = cell(Method::Array, 100, 1, &about(100.05));
     alike.setting.durability = Durability::Relaxed;
-    let cells = [alike, cell(Way::Array, 100, 1, &about(100.0))];
+    let cells = [alike, cell(Method::Array, 100, 1, &about(100.0))];
     assert!(decide(&cells).costs[0].ends_with("a weaker promise gains nothing"));
 }
 
 #[test]
 fn what_the_generator_held_back_is_labelled() {
-    let mut cells = [cell(Way::Native, 100, 1, &about(100.0))];
+    let mut cells = [cell(Method::Native, 100, 1, &about(100.0))];
     cells[0].runs = vec![run(Bound::Generator), run(Bound::Generator), run(Bound::Database)];
     let sentence = decide(&cells).sentence;
     assert!(
@@ -310,11 +318,11 @@ fn what_the_generator_held_back_is_labelled() {
 
 #[test]
 fn kinds_are_answered_apart_and_reasons_once() {
-    let mut upsert = cell(Way::Array, 100, 1, &about(50.0));
+    let mut upsert = cell(Method::Array, 100, 1, &about(50.0));
     upsert.setting.operation = Mode::Upsert;
-    let mut single = cell(Way::Single, 1, 1, &about(5.0));
+    let mut single = cell(Method::Single, 1, 1, &about(5.0));
     single.setting.operation = Mode::Upsert;
-    let cells = [cell(Way::Array, 100, 1, &about(100.0)), upsert, single];
+    let cells = [cell(Method::Array, 100, 1, &about(100.0)), upsert, single];
     let out = |jobs| RuledOut {
         setting: Setting {
             jobs,
@@ -349,7 +357,7 @@ fn kinds_are_answered_apart_and_reasons_once() {
 #[test]
 fn a_mix_is_answered_apart_and_tells_of_its_reads() {
     let mixed = |batch_rows, rate: f64| {
-        let mut cell = cell(Way::Array, batch_rows, 1, &about(rate));
+        let mut cell = cell(Method::Array, batch_rows, 1, &about(rate));
         cell.setting.reads = 95;
         cell.runs[0].reads = Some(Reads {
             keys: 19_000,
@@ -363,7 +371,7 @@ fn a_mix_is_answered_apart_and_tells_of_its_reads() {
         cell
     };
     let cells = [
-        cell(Way::Array, 100, 1, &about(90_000.0)),
+        cell(Method::Array, 100, 1, &about(90_000.0)),
         mixed(100, 900.0),
         mixed(1_000, 1_000.0),
     ];
@@ -389,7 +397,7 @@ fn a_mix_is_answered_apart_and_tells_of_its_reads() {
 
 #[test]
 fn the_flags_for_several_tables_are_those_of_the_load_of_each() {
-    let mut four = cell(Way::Native, 100, 8, &about(500.0));
+    let mut four = cell(Method::Native, 100, 8, &about(500.0));
     four.setting.table.tables = 4;
     let answer = decide(&[four]);
     assert_eq!(

@@ -14,7 +14,7 @@ use crate::measure::{
     figures::{Cell, WritePath},
     judge::judge,
     look::look,
-    setting::{RowKind, Setting, Way},
+    setting::{BenchMethod, RowKind, Setting},
     touch::Touch,
     verdict::Taken,
 };
@@ -25,7 +25,7 @@ const ROWS: std::ops::RangeInclusive<u64> = 1_000..=10_000;
 const SINGLE_ROWS: u64 = 200;
 
 /// What decides on how rows are written, of all that settings differ in.
-type What = (RowKind, TableForm, Mode, Touch, Way, usize);
+type What = (RowKind, TableForm, Mode, Touch, BenchMethod, usize);
 
 fn what(setting: &Setting) -> What {
     (

@@ -235,8 +235,10 @@ fn surely(left: &Left, best: &Cell, cells: &[&Cell], noise: Option<Noise>, time:
 
 #[cfg(test)]
 mod tests {
+    use tonnage_core::operation::Method;
+
     use super::*;
-    use crate::measure::{answer::tests::cell, way::Way};
+    use crate::measure::answer::tests::cell;
 
     fn found(cells: &[Cell], goal: Goal) -> Left {
         left(&cells.iter().collect::<Vec<_>>(), goal)
@@ -274,9 +276,9 @@ mod tests {
     fn what_is_slower_is_dropped_and_what_is_equal_is_settled() {
         let about = |rate: f64| [rate * 0.99, rate * 1.01, rate, rate * 1.01, rate * 0.99, rate];
         let cells = [
-            cell(Way::Single, 1, 1, &about(100.0)),
-            cell(Way::Native, 1_000, 1, &about(995.0)),
-            cell(Way::Native, 10_000, 2, &about(1_000.0)),
+            cell(Method::Single, 1, 1, &about(100.0)),
+            cell(Method::Native, 1_000, 1, &about(995.0)),
+            cell(Method::Native, 10_000, 2, &about(1_000.0)),
         ];
         let left = found(&cells, Goal::Throughput);
         assert_eq!((sizes(&left.settings), left.open), (vec![10_000, 1_000], vec![]));
@@ -297,8 +299,8 @@ mod tests {
     #[test]
     fn one_round_drops_nothing() {
         let cells = [
-            cell(Way::Single, 1, 1, &[1.0]),
-            cell(Way::Native, 10, 1, &[1_000.0]),
+            cell(Method::Single, 1, 1, &[1.0]),
+            cell(Method::Native, 10, 1, &[1_000.0]),
         ];
         let left = found(&cells, Goal::Throughput);
         assert_eq!((left.settings.len(), left.open.len()), (2, 1));
@@ -307,8 +309,8 @@ mod tests {
     #[test]
     fn what_is_not_sure_says_by_how_much() {
         let cells = [
-            cell(Way::Native, 1_000, 1, &[100.0, 140.0, 90.0]),
-            cell(Way::Native, 10_000, 1, &[120.0, 110.0, 130.0]),
+            cell(Method::Native, 1_000, 1, &[100.0, 140.0, 90.0]),
+            cell(Method::Native, 10_000, 1, &[120.0, 110.0, 130.0]),
         ];
         let answer = answered(&cells, Goal::Throughput);
         assert!(
@@ -327,9 +329,9 @@ mod tests {
     #[test]
     fn the_fastest_that_meets_the_goal_is_chosen() {
         let cells = [
-            slow(cell(Way::Native, 100, 1, &[400.0, 401.0, 399.0]), 8.0),
-            slow(cell(Way::Native, 1_000, 1, &[800.0, 805.0, 795.0]), 40.0),
-            slow(cell(Way::Native, 10_000, 1, &[1_000.0, 1_001.0, 999.0]), 300.0),
+            slow(cell(Method::Native, 100, 1, &[400.0, 401.0, 399.0]), 8.0),
+            slow(cell(Method::Native, 1_000, 1, &[800.0, 805.0, 795.0]), 40.0),
+            slow(cell(Method::Native, 10_000, 1, &[1_000.0, 1_001.0, 999.0]), 300.0),
         ];
         let goal = Goal::Latency(Duration::from_millis(50));
         let left = found(&cells, goal);

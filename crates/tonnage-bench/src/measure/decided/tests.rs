@@ -1,9 +1,10 @@
 //! What is decided, on made-up numbers.
 
+use tonnage_core::operation::Method;
 use tonnage_formats::generate::random::{Random, base};
 
 use super::*;
-use crate::measure::{answer::tests::cell, way::Way};
+use crate::measure::answer::tests::cell;
 
 /// Normal numbers with a mean of 0 and a deviation of 1 (Box and Muller).
 struct Normal(Random);
@@ -17,15 +18,15 @@ impl Normal {
 }
 
 /// Cells of these true rates, measured in rounds that share a factor, each run with noise of its own.
-fn measured(rates: &[(Way, usize, usize, f64)], rounds: usize, noise: f64, seed: u64) -> Vec<Cell> {
+fn measured(rates: &[(Method, usize, usize, f64)], rounds: usize, noise: f64, seed: u64) -> Vec<Cell> {
     let mut normal = Normal(Random::of_row(base(seed, 7), 0));
     let shared: Vec<f64> = (0..rounds).map(|_| (0.5 * normal.next()).exp()).collect();
-    let one = |(way, rows, jobs, rate): &(Way, usize, usize, f64)| {
+    let one = |(method, rows, jobs, rate): &(Method, usize, usize, f64)| {
         let samples: Vec<f64> = shared
             .iter()
             .map(|s| rate * s * (noise * normal.next()).exp())
             .collect();
-        cell(*way, *rows, *jobs, &samples)
+        cell(*method, *rows, *jobs, &samples)
     };
     rates.iter().map(one).collect()
 }
@@ -45,9 +46,9 @@ fn found<'a>(decided: &'a [Decided], what: &str) -> &'a Decided {
 #[test]
 fn a_hundredfold_is_told_on_a_machine_whose_rounds_differ_by_half() {
     let rates = [
-        (Way::Single, 1, 1, 500.0),
-        (Way::Native, 1_000, 1, 50_000.0),
-        (Way::Native, 10_000, 1, 51_000.0),
+        (Method::Single, 1, 1, 500.0),
+        (Method::Native, 1_000, 1, 50_000.0),
+        (Method::Native, 10_000, 1, 51_000.0),
     ];
     for seed in 0..50 {
         let cells = measured(&rates, 3, 0.3, seed);
@@ -67,9 +68,9 @@ fn a_hundredfold_is_told_on_a_machine_whose_rounds_differ_by_half() {
 #[test]
 fn what_is_not_so_is_seldom_decided_and_what_is_is_in_the_interval() {
     let equal = [
-        (Way::Native, 1_000, 1, 50_000.0),
-        (Way::Native, 10_000, 1, 50_000.0),
-        (Way::Array, 1_000, 1, 40_000.0),
+        (Method::Native, 1_000, 1, 50_000.0),
+        (Method::Native, 10_000, 1, 50_000.0),
+        (Method::Array, 1_000, 1, 40_000.0),
     ];
     let (mut wrong, mut outside) = (0, 0);
     for seed in 0..500 {
@@ -90,8 +91,8 @@ fn what_is_not_so_is_seldom_decided_and_what_is_is_in_the_interval() {
 #[test]
 fn what_cannot_be_told_has_a_bound_and_says_what_would_tell() {
     let cells = [
-        cell(Way::Native, 1_000, 1, &[100.0, 103.0, 98.0]),
-        cell(Way::Native, 10_000, 1, &[104.0, 101.0, 108.0]),
+        cell(Method::Native, 1_000, 1, &[100.0, 103.0, 98.0]),
+        cell(Method::Native, 10_000, 1, &[104.0, 101.0, 108.0]),
     ];
     let decided = lines(&cells);
     let sizes = found(&decided, "10,000 over 1,000 rows");
@@ -111,8 +112,8 @@ fn what_cannot_be_told_has_a_bound_and_says_what_would_tell() {
     let more =
         |samples: [f64; 3]| -> Vec<f64> { samples.into_iter().cycle().take(2 * runs as usize).collect() };
     let cells = [
-        cell(Way::Native, 1_000, 1, &more([100.0, 103.0, 98.0])),
-        cell(Way::Native, 10_000, 1, &more([104.0, 101.0, 108.0])),
+        cell(Method::Native, 1_000, 1, &more([100.0, 103.0, 98.0])),
+        cell(Method::Native, 10_000, 1, &more([104.0, 101.0, 108.0])),
     ];
     assert_eq!(
         found(&lines(&cells), "10,000 over 1,000 rows").verdict,
@@ -125,8 +126,8 @@ fn equal_settings_are_called_equal_once_that_is_known() {
     let samples: Vec<f64> = (0..20).map(|at| 100.0 + f64::from(at % 3)).collect();
     let shifted: Vec<f64> = (0..20).map(|at| 100.0 + f64::from((at + 1) % 3)).collect();
     let cells = [
-        cell(Way::Array, 100, 1, &samples),
-        cell(Way::Array, 100, 2, &shifted),
+        cell(Method::Array, 100, 1, &samples),
+        cell(Method::Array, 100, 2, &shifted),
     ];
     let decided = lines(&cells);
     assert_eq!(decided[0].verdict, Verdict::Equal, "{}", decided[0]);
@@ -136,8 +137,8 @@ fn equal_settings_are_called_equal_once_that_is_known() {
 #[test]
 fn one_run_of_each_tells_nothing_by_itself_and_something_beside_a_reference() {
     let cells = [
-        cell(Way::Single, 1, 1, &[100.0]),
-        cell(Way::Array, 100, 1, &[9_000.0]),
+        cell(Method::Single, 1, 1, &[100.0]),
+        cell(Method::Array, 100, 1, &[9_000.0]),
     ];
     let decided = lines(&cells);
     assert_eq!((decided[0].verdict, decided[0].ratio), (Verdict::Open, None));
@@ -154,9 +155,9 @@ fn one_run_of_each_tells_nothing_by_itself_and_something_beside_a_reference() {
 #[test]
 fn candidates_are_those_that_may_be_as_fast_and_the_regret_bounds_them() {
     let cells = [
-        cell(Way::Single, 1, 1, &[10.0, 14.0, 9.0]),
-        cell(Way::Native, 1_000, 1, &[900.0, 1_400.0, 1_000.0]),
-        cell(Way::Native, 10_000, 1, &[1_000.0, 1_300.0, 1_100.0]),
+        cell(Method::Single, 1, 1, &[10.0, 14.0, 9.0]),
+        cell(Method::Native, 1_000, 1, &[900.0, 1_400.0, 1_000.0]),
+        cell(Method::Native, 10_000, 1, &[1_000.0, 1_300.0, 1_100.0]),
     ];
     let noise = Noise::of(&cells, &[]);
     let all: Vec<&Cell> = cells.iter().collect();

@@ -1,9 +1,10 @@
 //! The rules, on made-up numbers.
 
-use tonnage_core::operation::Durability;
+use tonnage_core::operation::{Durability, Method};
 
 use super::*;
 use crate::measure::{
+    BenchMethod,
     answer::{
         answers,
         tests::{LEVELS, cell, run},
@@ -12,7 +13,12 @@ use crate::measure::{
 };
 
 /// A cell that was offered 5,000 rows a second, reached so many, and whose slowest writes took so many milliseconds.
-fn offered(method: Way, (batch_rows, jobs): (usize, usize), reached: f64, millis: &[f64]) -> Cell {
+fn offered(
+    method: impl Into<BenchMethod>,
+    (batch_rows, jobs): (usize, usize),
+    reached: f64,
+    millis: &[f64],
+) -> Cell {
     let runs = millis.iter().map(|millis| {
         let seconds = millis / 1e3;
         let offered = Offered {
@@ -49,10 +55,10 @@ fn decide(cells: &[Cell]) -> Answer {
 #[test]
 fn the_answer_is_about_time_at_the_rate_and_never_about_the_best_rate() {
     let cells = [
-        offered(Way::Single, (1, 1), 2_100.0, &[900.0, 950.0]),
-        offered(Way::Array, (100, 1), 5_000.0, &[4.8, 5.0, 5.2]),
-        offered(Way::Array, (1_000, 1), 5_000.0, &[20.0, 21.0, 22.0]),
-        offered(Way::Array, (100, 2), 4_990.0, &[4.7, 4.9, 5.0]),
+        offered(Method::Single, (1, 1), 2_100.0, &[900.0, 950.0]),
+        offered(Method::Array, (100, 1), 5_000.0, &[4.8, 5.0, 5.2]),
+        offered(Method::Array, (1_000, 1), 5_000.0, &[20.0, 21.0, 22.0]),
+        offered(Method::Array, (100, 2), 4_990.0, &[4.7, 4.9, 5.0]),
     ];
     let answer = decide(&cells);
     assert_eq!(answer.recommended, Some(cells[1].setting));
@@ -79,8 +85,8 @@ fn the_answer_is_about_time_at_the_rate_and_never_about_the_best_rate() {
 #[test]
 fn where_no_setting_holds_the_rate_none_is_recommended() {
     let cells = [
-        offered(Way::Single, (1, 1), 2_100.0, &[900.0]),
-        offered(Way::Single, (1, 2), 3_200.0, &[700.0]),
+        offered(Method::Single, (1, 1), 2_100.0, &[900.0]),
+        offered(Method::Single, (1, 2), 3_200.0, &[700.0]),
     ];
     let answer = decide(&cells);
     assert_eq!((answer.recommended, answer.flags), (None, None));
@@ -95,9 +101,9 @@ fn where_no_setting_holds_the_rate_none_is_recommended() {
 
 #[test]
 fn a_single_setting_and_a_weaker_promise_are_told_of() {
-    let mut relaxed = offered(Way::Single, (1, 1), 5_000.0, &[0.4]);
+    let mut relaxed = offered(Method::Single, (1, 1), 5_000.0, &[0.4]);
     relaxed.setting.durability = Durability::Relaxed;
-    let answer = decide(&[relaxed, offered(Way::Single, (1, 1), 5_000.0, &[4.0])]);
+    let answer = decide(&[relaxed, offered(Method::Single, (1, 1), 5_000.0, &[4.0])]);
     assert_eq!(answer.durability, Durability::Durable);
     assert_eq!(
         answer.sentence,

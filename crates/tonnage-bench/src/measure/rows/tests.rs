@@ -2,12 +2,13 @@
 
 use arrow::datatypes::Int32Type;
 use tonnage_core::{
+    operation::Method,
     source::{ReadRequest, Source},
     types::ColumnType,
 };
 
 use super::*;
-use crate::measure::{answer::tests::cell, way::Way};
+use crate::measure::answer::tests::cell;
 
 fn made(operation: Mode, rows: u64) -> Arc<Rows> {
     touching(operation, Touch::Each, rows)
@@ -151,7 +152,7 @@ fn setting(operation: Mode, touch: Touch, reads: u8) -> Setting {
         operation,
         touch,
         reads,
-        ..cell(Way::Array, 100, 1, &[1.0]).setting
+        ..cell(Method::Array, 100, 1, &[1.0]).setting
     }
 }
 

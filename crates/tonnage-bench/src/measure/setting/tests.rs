@@ -45,7 +45,7 @@ fn none(_: &Setting) -> Option<String> {
 #[test]
 fn forms_of_tables_are_crossed_and_what_meets_an_obstacle_is_ruled_out() {
     let asked = Matrix {
-        methods: Some(vec![Way::Single]),
+        methods: Some(vec![BenchMethod::Load(Method::Single)]),
         jobs: Some(vec![1]),
         indexes: vec![0, 2],
         storage: vec![Storage::Plain, Storage::Unlogged],
@@ -113,7 +113,7 @@ fn a_round_trip_is_a_kind_of_its_own() {
             Duration::from_micros(70_000),
             Duration::from_micros(500),
         ],
-        methods: Some(vec![Way::Single]),
+        methods: Some(vec![BenchMethod::Load(Method::Single)]),
         jobs: Some(vec![1]),
         ..matrix()
     };
@@ -132,7 +132,7 @@ fn a_round_trip_is_a_kind_of_its_own() {
 #[test]
 fn a_mix_and_several_tables_are_kinds_of_their_own() {
     let asked = Matrix {
-        methods: Some(vec![Way::Single]),
+        methods: Some(vec![BenchMethod::Load(Method::Single)]),
         jobs: Some(vec![4]),
         reads: vec![0, 50],
         several: vec![1, 2],
@@ -201,7 +201,7 @@ fn a_mix_and_several_tables_are_kinds_of_their_own() {
 fn what_a_database_has_not_is_ruled_out_and_what_means_nothing_refused() {
     let asked = Matrix {
         jobs: Some(vec![1, 2]),
-        methods: Some(vec![Way::Single]),
+        methods: Some(vec![BenchMethod::Load(Method::Single)]),
         ..matrix()
     };
     let cells = asked.cells(&capabilities(Some(1)), &budget(), &none).unwrap();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use tonnage::measure::{
-    BenchReport, Kind, Setting, Way,
+    BenchMethod, BenchReport, Kind, Setting,
     answer::{Answer, Short, Time, Within},
     beside::{Beside, forms, unmeasured},
     figures::{Cell, Run},
@@ -259,7 +259,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
     let Some(best) = best.or_else(fastest_setting) else {
         return;
     };
-    let lay = |series: &mut Vec<Series>, of: &[Way], over: Over| {
+    let lay = |series: &mut Vec<Series>, of: &[BenchMethod], over: Over| {
         let chart = Chart {
             over,
             kind: best.kind(),
@@ -294,7 +294,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
             let name = method.to_string();
             (method, Series::measured(name, Colour::Of(method), points))
         });
-        let (of, mut series): (Vec<Way>, Vec<Series>) = of_methods.unzip();
+        let (of, mut series): (Vec<BenchMethod>, Vec<Series>) = of_methods.unzip();
         let published = lay(&mut series, &of, Over::BatchRows);
         let title = format!("Rows a second over rows of a write, jobs {}", best.jobs);
         let svg = lines(&title, "rows of a write", Axis::Logarithmic, &series);
@@ -305,7 +305,7 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
             let of_method = cells.iter().copied().filter(|c| c.setting.method == *method);
             let rows = fastest(of_method).map_or(1, |cell| cell.setting.batch_rows);
             let name = match method {
-                way if way.is_row_by_row() => method.to_string(),
+                one if one.is_row_by_row() => method.to_string(),
                 _ => format!("{method}, {rows} rows"),
             };
             let of_rows = |s: &Setting| s.method == *method && s.batch_rows == rows;
@@ -321,7 +321,8 @@ fn charts(page: &mut String, report: &BenchReport, cells: &[&Cell], best: Option
     if jobs.len() > 1 && sizes.len() > 1 && !best.method.is_row_by_row() {
         heat_map(page, cells, &best, &jobs, &sizes);
     }
-    let fastest_of = |method: &Way| fastest(cells.iter().copied().filter(|c| c.setting.method == *method));
+    let fastest_of =
+        |method: &BenchMethod| fastest(cells.iter().copied().filter(|c| c.setting.method == *method));
     bars_of_each(page, &methods.iter().filter_map(fastest_of).collect::<Vec<_>>());
 }
 

@@ -3,17 +3,20 @@
 
 use std::fmt::Write;
 
-use tonnage::measure::{
-    Way,
-    published::{Chart, Over, curves},
+use tonnage::{
+    measure::{
+        BenchMethod,
+        published::{Chart, Over, curves},
+    },
+    operation::Method,
 };
 
 use super::svg::{Colour, Point, Series, Stroke, escaped};
 
 /// Adds the curves that correspond to `chart`, whose lines so far are of `methods` in their order, as far as its x axis
 /// goes. Says what they are, as a paragraph of the page; nothing where there is none.
-pub fn lay(series: &mut Vec<Series>, methods: &[Way], chart: &Chart) -> String {
-    let place = |method: Way| methods.iter().position(|one| *one == method);
+pub fn lay(series: &mut Vec<Series>, methods: &[BenchMethod], chart: &Chart) -> String {
+    let place = |method: BenchMethod| methods.iter().position(|one| *one == method);
     let last = series.iter().flat_map(|one| &one.points);
     let last = last.map(|point| point.x).fold(0.0, f64::max);
     let mut parts: Vec<&str> = Vec::new();
@@ -25,7 +28,7 @@ pub fn lay(series: &mut Vec<Series>, methods: &[Way], chart: &Chart) -> String {
         let first = |at: usize| series.get(at)?.points.iter().find(|point| point.x == 1.0);
         let reference = first(beside).or_else(|| match chart.over {
             // A write of one row is the same by whichever method.
-            Over::BatchRows => first(place(Way::Single)?),
+            Over::BatchRows => first(place(BenchMethod::Load(Method::Single))?),
             Over::Jobs => None,
         });
         let Some(reference) = reference.map(|point| point.y) else {
@@ -115,7 +118,10 @@ mod tests {
 
     #[test]
     fn a_curve_begins_at_the_point_of_one_row_and_goes_as_far_as_the_chart() {
-        let methods = [Way::Single, Way::Array];
+        let methods = [
+            BenchMethod::Load(Method::Single),
+            BenchMethod::Load(Method::Array),
+        ];
         let mut series = vec![
             measured(&[(1.0, 500.0)]),
             measured(&[(100.0, 9_000.0), (1_000.0, 20_000.0)]),
@@ -128,7 +134,7 @@ mod tests {
         assert_eq!(series.len(), 3);
         let published = &series[2];
         assert_eq!(published.stroke, Stroke::Published);
-        assert_eq!(published.colour, Colour::Of(Way::Array));
+        assert_eq!(published.colour, Colour::Of(BenchMethod::Load(Method::Array)));
         let xs: Vec<f64> = published.points.iter().map(|point| point.x).collect();
         assert_eq!(xs, [1.0, 10.0, 100.0, 500.0, 1_000.0]);
         assert_eq!(published.points[0].y, 500.0);
@@ -141,19 +147,30 @@ mod tests {
         for (over, methods, series) in [
             (
                 Over::BatchRows,
-                vec![Way::Array],
+                vec![BenchMethod::Load(Method::Array)],
                 vec![measured(&[(100.0, 9_000.0)])],
             ),
             (
                 Over::BatchRows,
-                vec![Way::Single],
+                vec![BenchMethod::Load(Method::Single)],
                 vec![measured(&[(1.0, 500.0)])],
             ),
-            (Over::BatchRows, vec![Way::Array], vec![measured(&[(1.0, 500.0)])]),
-            (Over::Jobs, vec![Way::Array], vec![measured(&two)]),
+            (
+                Over::BatchRows,
+                vec![BenchMethod::Load(Method::Array)],
+                vec![measured(&[(1.0, 500.0)])],
+            ),
             (
                 Over::Jobs,
-                vec![Way::Single, Way::Array],
+                vec![BenchMethod::Load(Method::Array)],
+                vec![measured(&two)],
+            ),
+            (
+                Over::Jobs,
+                vec![
+                    BenchMethod::Load(Method::Single),
+                    BenchMethod::Load(Method::Array),
+                ],
                 vec![measured(&[(1.0, 5.0), (4.0, 9.0)]), measured(&two)],
             ),
         ] {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use tonnage::measure::{Way, answer::Short};
+use tonnage::measure::{BenchMethod, answer::Short};
 
 /// Size of a chart, and what stays free of it for axes.
 const WIDTH: f64 = 720.0;
@@ -18,7 +18,7 @@ const STEPS: f64 = 5.0;
 /// What a colour means, on the whole of a page: the method that rows went by, or a buffer, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    Of(Way),
+    Of(BenchMethod),
     Plain,
 }
 
@@ -26,11 +26,8 @@ impl Colour {
     /// The class that a page's style gives the colour to.
     pub fn class(self) -> &'static str {
         match self {
-            Self::Of(Way::Single) => "single",
-            Self::Of(Way::Batch) => "batch",
-            Self::Of(Way::Array) => "array",
-            Self::Of(Way::Native) => "native",
-            Self::Of(Way::Buffer(_)) => "buffer",
+            Self::Of(BenchMethod::Load(method)) => method.name(),
+            Self::Of(BenchMethod::Buffer(_)) => "buffer",
             Self::Plain => "plain",
         }
     }
@@ -281,7 +278,7 @@ mod tests {
     fn every_point_is_within_the_chart_and_every_name_is_text() {
         let name = "a<b & \"c\"".to_owned();
         let points = vec![point(1.0, 10.0), point(100.0, 2_000.0), point(10_000.0, 1.0)];
-        let measured = Series::measured(name, Colour::Of(Way::Array), points);
+        let measured = Series::measured(name, Colour::Of(tonnage::operation::Method::Array.into()), points);
         let published = Series {
             stroke: Stroke::Published,
             points: vec![point(1.0, 10.0), point(1_000.0, 9_000.0)],

@@ -1,4 +1,4 @@
-//! How rows are brought to a database: by a method of a load, or one by one through a buffer.
+//! What `bench` can measure as a method: those of a load, or single rows through a buffer.
 
 use std::{fmt, str::FromStr};
 
@@ -9,26 +9,20 @@ use tonnage_engine::buffer::Ack;
 /// A method of a load, or a buffer by when its puts are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub enum Way {
-    /// [`Method::Single`].
-    Single,
-    /// [`Method::Batch`].
-    Batch,
-    /// [`Method::Array`].
-    Array,
-    /// [`Method::Native`].
-    Native,
+pub enum BenchMethod {
+    /// A load by this method.
+    Load(Method),
     /// Rows are put one at a time, each producer waits for the answer to each, and a drain writes them in the background.
     Buffer(Ack),
 }
 
-impl Way {
+impl BenchMethod {
     /// The methods of loads, then the buffer by its answers.
     pub const ALL: [Self; 7] = [
-        Self::Single,
-        Self::Batch,
-        Self::Array,
-        Self::Native,
+        Self::Load(Method::Single),
+        Self::Load(Method::Batch),
+        Self::Load(Method::Array),
+        Self::Load(Method::Native),
         Self::Buffer(Ack::Accepted),
         Self::Buffer(Ack::Journaled),
         Self::Buffer(Ack::Committed),
@@ -37,10 +31,7 @@ impl Way {
     /// Its name: that of the method, or `buffer-accepted`, `buffer-journaled`, `buffer-committed`.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Single => "single",
-            Self::Batch => "batch",
-            Self::Array => "array",
-            Self::Native => "native",
+            Self::Load(method) => method.name(),
             Self::Buffer(Ack::Accepted) => "buffer-accepted",
             Self::Buffer(Ack::Journaled) => "buffer-journaled",
             Self::Buffer(Ack::Committed) => "buffer-committed",
@@ -50,10 +41,7 @@ impl Way {
     /// The method of a load; none of a buffer, whose drain takes the table's best.
     pub fn of_load(self) -> Option<Method> {
         match self {
-            Self::Single => Some(Method::Single),
-            Self::Batch => Some(Method::Batch),
-            Self::Array => Some(Method::Array),
-            Self::Native => Some(Method::Native),
+            Self::Load(method) => Some(method),
             Self::Buffer(_) => None,
         }
     }
@@ -62,7 +50,7 @@ impl Way {
     pub fn ack(self) -> Option<Ack> {
         match self {
             Self::Buffer(ack) => Some(ack),
-            _ => None,
+            Self::Load(_) => None,
         }
     }
 
@@ -73,43 +61,38 @@ impl Way {
 
     /// Whether rows are brought one at a time, so that there is no number of rows of a write.
     pub fn is_row_by_row(self) -> bool {
-        self == Self::Single || self.is_buffer()
+        self == Self::Load(Method::Single) || self.is_buffer()
     }
 }
 
-impl From<Method> for Way {
+impl From<Method> for BenchMethod {
     fn from(method: Method) -> Self {
-        match method {
-            Method::Single => Self::Single,
-            Method::Batch => Self::Batch,
-            Method::Array => Self::Array,
-            Method::Native => Self::Native,
-        }
+        Self::Load(method)
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for BenchMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Way {
+impl FromStr for BenchMethod {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        let found = Self::ALL.into_iter().find(|way| way.name() == name);
-        found.ok_or_else(|| Error::config(format!("'{name}' is no way to bring rows")))
+        let found = Self::ALL.into_iter().find(|method| method.name() == name);
+        found.ok_or_else(|| Error::config(format!("'{name}' is no method that is measured")))
     }
 }
 
-impl From<Way> for String {
-    fn from(way: Way) -> Self {
-        way.name().to_owned()
+impl From<BenchMethod> for String {
+    fn from(method: BenchMethod) -> Self {
+        method.name().to_owned()
     }
 }
 
-impl TryFrom<String> for Way {
+impl TryFrom<String> for BenchMethod {
     type Error = Error;
 
     fn try_from(name: String) -> Result<Self, Error> {
