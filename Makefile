@@ -43,6 +43,7 @@ TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 unit: tools
 	cargo test --workspace --no-run --locked
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null && scripts/chromium >/dev/null
+	scripts/fetch-mysql9 >/dev/null && scripts/fetch-oceanbase >/dev/null
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights TONNAGE_TEST_SEED=$(TONNAGE_TEST_SEED) TONNAGE_BROKEN_SEED=$(TONNAGE_BROKEN_SEED) \
 	RUST_TEST_THREADS=$(TEST_THREADS) \
@@ -72,6 +73,7 @@ FAULT_MINUTES ?= 300
 test-faults: tools
 	cargo test --workspace --no-run --locked --test it
 	scripts/java17 >/dev/null && scripts/fetch-cassandra >/dev/null
+	scripts/fetch-mysql9 >/dev/null && scripts/fetch-oceanbase >/dev/null
 	rm -rf $(FAULT_DIRECTORY)/round-* $(FAULT_DIRECTORY)/table.md
 	ended=0; \
 	TONNAGE_FAULT_DIRECTORY=$(FAULT_DIRECTORY) TONNAGE_FAULT_ROUNDS=$(or $(TONNAGE_FAULT_ROUNDS),100) \

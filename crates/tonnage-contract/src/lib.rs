@@ -62,6 +62,11 @@ pub trait Fixture: Send + Sync {
     /// Types that columns are made of another one for: what was asked for, and what they are.
     fn other_types(&self) -> &'static [(&'static str, &'static str)];
 
+    /// The name of a table that was made as `given`, where the database keeps names in another case.
+    fn table_name(&self, given: &str) -> String {
+        given.to_owned()
+    }
+
     /// The same database as others reach it, in statements; none where it has no language.
     fn language(&self) -> Option<&dyn Language>;
 }

@@ -157,7 +157,7 @@ pub async fn a_table_has_the_types_it_was_made_with(fixture: &dyn Fixture) {
                 assert_ne!(again.kind(), ErrorKind::Bug, "{again}");
                 let table = target.table(&spec.name).await.expect("the catalogue is read");
                 let table = table.expect("the table is there");
-                assert_eq!(table.name.name, spec.name.name);
+                assert_eq!(table.name.name, fixture.table_name(&spec.name.name));
                 let found: Vec<_> = table
                     .columns
                     .iter()

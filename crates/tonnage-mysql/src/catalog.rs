@@ -9,6 +9,7 @@ use tonnage_core::{
 use tonnage_sql::ledger;
 
 use super::{
+    definition::OCEANBASE_ID,
     errors, once,
     product::{Product, Version},
     types::{self, Carried, DeclaredColumn, Kind},
@@ -206,7 +207,7 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
     let storage = match version.product {
         Product::MariaDb => Some("innodb_sys_tables"),
         Product::MySql => Some("innodb_tables"),
-        Product::TiDb | Product::PolarDbX => None,
+        Product::OceanBase | Product::TiDb | Product::PolarDbX => None,
     };
     let schema = found.name.schema.as_deref().unwrap_or_default();
     if let Some(view) = storage {
@@ -216,6 +217,15 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
             Ok(Some(id)) => return Ok((format!("table {id}"), true)),
             Ok(None) => {}
             // The privilege PROCESS is not everyone's.
+            Err(failure) if errors::number(&failure).is_some() => {}
+            Err(failure) => return Err(errors::statement(failure)),
+        }
+    }
+    if version.product == Product::OceanBase {
+        let sql = format!("{OCEANBASE_ID} WHERE d.database_name = ? AND t.table_name = ?");
+        match once::first::<String>(conn, &sql, (schema, &found.name.name)).await {
+            Ok(Some(id)) => return Ok((format!("table {id}"), true)),
+            Ok(None) => {}
             Err(failure) if errors::number(&failure).is_some() => {}
             Err(failure) => return Err(errors::statement(failure)),
         }

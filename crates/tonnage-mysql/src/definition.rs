@@ -99,6 +99,10 @@ impl Definition {
 /// No such table, or no such database.
 pub(super) const GONE: [u16; 3] = [1146, 1049, 1051];
 
+/// Which table it is in OceanBase, whose tables of tables are not everyone's to read.
+pub(super) const OCEANBASE_ID: &str = "SELECT CAST(t.table_id AS CHAR) FROM oceanbase.__all_table AS t \
+    JOIN oceanbase.__all_database AS d ON d.database_id = t.database_id";
+
 /// The role may not do this to the table, or to a column of it.
 const NOT_ALLOWED: [u16; 3] = [1142, 1143, 1044];
 
@@ -122,6 +126,11 @@ async fn made(conn: &mut Conn, version: &Version, table: &TableName) -> Result<O
         Product::MariaDb => of_storage("innodb_sys_tables"),
         Product::MySql => of_storage("innodb_tables"),
         Product::TiDb => of_tables("tidb_table_id"),
+        Product::OceanBase => format!(
+            "{OCEANBASE_ID} WHERE d.database_name = {} AND t.table_name = {}",
+            quote_text(schema),
+            quote_text(&table.name)
+        ),
         Product::PolarDbX => return Ok(Some(of_tables("create_time"))),
     };
     match conn.query_first::<Row, _>(&numbered).await {

@@ -145,7 +145,7 @@ pub(super) fn kind(code: u16, state: &str) -> ErrorKind {
         // Who and where.
         1045 | 1046 | 1049 | 1129 | 1130 | 1251 | 1524 | 1698 | 1862 => ErrorKind::Config,
         // What there is and what it looks like.
-        1050 | 1051 | 1054 | 1060 | 1072 | 1074 | 1101 | 1103 | 1109 | 1136 | 1146 | 1305 | 1347 | 1471 => {
+        1050..=1052 | 1054 | 1060 | 1072 | 1074 | 1101 | 1103 | 1109 | 1136 | 1146 | 1305 | 1347 | 1471 => {
             ErrorKind::Schema
         }
         1064 | 1210 | 1243 | 1295 => ErrorKind::Bug,

@@ -154,6 +154,7 @@ fn has_json_table(version: &Version) -> bool {
     match version.product {
         Product::MariaDb => version.number >= (10, 6, 0),
         Product::MySql => version.number >= (8, 0, 4),
+        Product::OceanBase => true,
         Product::TiDb | Product::PolarDbX => false,
     }
 }

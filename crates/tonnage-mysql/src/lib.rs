@@ -1,4 +1,4 @@
-//! MariaDB, and the servers that speak its protocol: MySQL, TiDB, PolarDB-X.
+//! MariaDB, and the servers that speak its protocol: MySQL, OceanBase, TiDB, PolarDB-X.
 //!
 //! Rows travel by LOAD DATA LOCAL from memory ([`Method::Native`]), many a statement ([`Method::Array`]: MariaDB's bulk
 //! protocol, elsewhere a prepared INSERT of many rows) or one a statement ([`Method::Batch`], [`Method::Single`]).
@@ -90,7 +90,7 @@ pub const DRIVER: Driver = Driver {
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
     declares: types::declared,
-    verified: "MariaDB 10.11 and 11.4; MySQL, TiDB and PolarDB-X are not verified",
+    verified: "MariaDB 10.11 and 11.4, MySQL 9.7, OceanBase's engine seekdb 1.4; TiDB and PolarDB-X are not verified",
     passwords: true,
     connect: connect_url,
     redact: tonnage_sql::url::redact,
@@ -176,6 +176,9 @@ impl MysqlTarget {
         });
         let keeps = match (&flushing, version.product) {
             (_, Product::TiDb) => "the server replicates a commit before it answers".to_owned(),
+            (_, Product::OceanBase) => {
+                "the server syncs its log, on most of its replicas, before it answers".to_owned()
+            }
             (None, _) => "the server does not say how it keeps commits".to_owned(),
             (Some(flushing), _) => format!(
                 "the server keeps commits with innodb_flush_log_at_trx_commit = {}, {}; a session cannot change it",
@@ -186,8 +189,8 @@ impl MysqlTarget {
                 }
             ),
         };
-        let durable =
-            version.product == Product::TiDb || flushing.is_some_and(|flushing| flushing.is_durable());
+        let durable = matches!(version.product, Product::TiDb | Product::OceanBase)
+            || flushing.is_some_and(|flushing| flushing.is_durable());
         let durability: &'static [Durability] = match durable {
             true => DRIVER.durability,
             false => &[Durability::Relaxed],
@@ -198,9 +201,10 @@ impl MysqlTarget {
             durability,
             // The bulk protocol costs the server two thirds of what LOAD DATA does; without it a row is cheaper there
             // than in a statement of many.
-            methods: match version.has_bulk() {
-                true => DRIVER.methods,
-                false => &[Method::Native, Method::Array, Method::Batch, Method::Single],
+            methods: match (version.has_bulk(), version.load_data_warns()) {
+                (true, _) => DRIVER.methods,
+                (false, false) => &[Method::Array, Method::Batch, Method::Single],
+                (false, true) => &[Method::Native, Method::Array, Method::Batch, Method::Single],
             },
             text_holds_nul: true,
             partial_dates: true,
@@ -306,6 +310,13 @@ impl Target for MysqlTarget {
             };
         }
         match (method, operation) {
+            (Method::Native, Operation::Insert) if !self.version.load_data_warns() => Support::No {
+                why: format!(
+                    "LOAD DATA of {} cuts texts and clamps numbers without a warning",
+                    self.version.shown
+                ),
+                instead: "--method array".to_owned(),
+            },
             (Method::Native, Operation::Insert) if !self.server.local_infile => Support::No {
                 why: "the server does not take LOAD DATA LOCAL".to_owned(),
                 instead: "--method array, or SET GLOBAL local_infile = ON".to_owned(),

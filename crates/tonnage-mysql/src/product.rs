@@ -5,8 +5,10 @@
 pub(super) enum Product {
     /// Verified against a server.
     MariaDb,
-    /// Not verified against a server.
+    /// Verified against a server of version 9.
     MySql,
+    /// Verified against seekdb, its engine as one node.
+    OceanBase,
     /// Not verified against a server.
     TiDb,
     /// Not verified against a server.
@@ -19,6 +21,7 @@ impl Product {
         match self {
             Self::MariaDb => "MariaDB",
             Self::MySql => "MySQL",
+            Self::OceanBase => "OceanBase",
             Self::TiDb => "TiDB",
             Self::PolarDbX => "PolarDB-X",
         }
@@ -39,13 +42,15 @@ pub(super) struct Version {
 
 impl Version {
     /// From `SELECT version()`: `10.11.19-MariaDB-0+deb12u1`, `8.0.36`, `8.0.11-TiDB-v7.5.0`, `5.6.29-TDDL-5.4.18-..`,
-    /// `8.0.32-PXC-5.4.19`. None for what has no number.
+    /// `8.0.32-PXC-5.4.19`, `5.7.25-OceanBase-v4.3.5.3`, `5.7.25-OceanBase seekdb-v1.4.0.0`. None for what has no number.
     pub fn parse(text: &str) -> Option<Self> {
         let after = |mark: &str| Some(text.split_once(mark)?.1);
         let (product, number) = if let Some(number) = after("-TiDB-v") {
             (Product::TiDb, number)
         } else if let Some(number) = after("-TDDL-").or_else(|| after("-PXC-")) {
             (Product::PolarDbX, number)
+        } else if let Some(number) = after("-OceanBase") {
+            return Self::of_oceanbase(number);
         } else if text.contains("-MariaDB") {
             // Old clients would take 10 for 1: replicas of MariaDB announce themselves as 5.5.5-10.x.
             (Product::MariaDb, text.strip_prefix("5.5.5-").unwrap_or(text))
@@ -62,6 +67,34 @@ impl Version {
             shown: format!("{} {shown}", product.name()),
             tinyint1_is_bool: true,
         })
+    }
+
+    /// From what follows the name: a number, behind `seekdb` where it is the engine as one node, which counts by itself.
+    fn of_oceanbase(text: &str) -> Option<Self> {
+        let (edition, number) = text.split_once("-v")?;
+        let shown = number.split('-').next().unwrap_or(number);
+        let mut parts = shown.split('.').map(|part| part.parse::<u16>().ok());
+        let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next()??);
+        let is_seekdb = edition.trim() == "seekdb";
+        Some(Self {
+            product: Product::OceanBase,
+            // The first seekdb came from OceanBase 4.3.5.
+            number: match is_seekdb {
+                true => (4, 3, 5),
+                false => (major, minor, patch),
+            },
+            shown: match is_seekdb {
+                true => format!("{} seekdb {shown}", Product::OceanBase.name()),
+                false => format!("{} {shown}", Product::OceanBase.name()),
+            },
+            tinyint1_is_bool: true,
+        })
+    }
+
+    /// Whether LOAD DATA says by warnings and counts what it has changed; OceanBase cuts texts and clamps numbers, in
+    /// strict mode too, and says nothing.
+    pub fn load_data_warns(&self) -> bool {
+        self.product != Product::OceanBase
     }
 
     /// Whether there is a type for UUIDs.
@@ -94,6 +127,7 @@ impl Version {
         match self.product {
             Product::MariaDb => self.number >= (10, 5, 0),
             Product::MySql => self.number >= (8, 0, 0),
+            Product::OceanBase => self.number >= (4, 2, 0),
             Product::TiDb | Product::PolarDbX => self.number >= (5, 0, 0),
         }
     }
@@ -131,6 +165,18 @@ mod tests {
                 Product::PolarDbX,
                 (5, 4, 18),
                 "PolarDB-X 5.4.18",
+            ),
+            (
+                "5.7.25-OceanBase seekdb-v1.4.0.0",
+                Product::OceanBase,
+                (4, 3, 5),
+                "OceanBase seekdb 1.4.0.0",
+            ),
+            (
+                "5.7.25-OceanBase-v4.2.1.10",
+                Product::OceanBase,
+                (4, 2, 1),
+                "OceanBase 4.2.1.10",
             ),
             (
                 "8.0.32-PXC-5.4.19-20240527",

@@ -33,6 +33,7 @@ impl Schemas for MysqlTarget {
         match self.version.product {
             Product::MariaDb => "MariaDB",
             Product::MySql => "MySQL",
+            Product::OceanBase => "OceanBase",
             Product::TiDb => "TiDB",
             Product::PolarDbX => "PolarDB-X",
         }

@@ -65,7 +65,8 @@ pub(super) const REPORTED: &[(&str, &str)] = &[
 
 /// The defaults of every server of the family, or what limits nothing.
 const DEFAULTS: &[(&str, &str)] = &[
-    ("sql_select_limit", "18446744073709551615"),
+    // OceanBase takes no more.
+    ("sql_select_limit", "9223372036854775807"),
     ("sql_auto_is_null", "0"),
     ("sql_safe_updates", "0"),
     ("sql_big_selects", "1"),

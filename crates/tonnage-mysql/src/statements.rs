@@ -200,11 +200,6 @@ pub(super) fn empty(table: &TableName) -> String {
 
 /// The end of an INSERT whose rows replace what their key finds.
 fn replacing(key: &[String], columns: &[ColumnEncoder], version: &Version) -> String {
-    let alias = if version.has_row_alias() {
-        " AS `given`"
-    } else {
-        ""
-    };
     let given = |name: &str| match version.has_row_alias() {
         true => format!("`given`.{}", quote(name)),
         false => format!("VALUES({})", quote(name)),
@@ -214,16 +209,18 @@ fn replacing(key: &[String], columns: &[ColumnEncoder], version: &Version) -> St
         .filter(|c| !key.contains(&c.name))
         .map(|c| format!("{} = {}", quote(&c.name), given(&c.name)))
         .collect();
-    let changes = match others.is_empty() {
-        false => others.join(", "),
-        // A row that is there has nothing to be changed.
-        true => columns
-            .iter()
-            .take(1)
-            .map(|c| format!("{0} = {0}", quote(&c.name)))
-            .collect(),
+    if others.is_empty() {
+        // A row that is there has nothing to be changed. With an alias the column's name would be that of two.
+        let first = columns.iter().take(1).map(|c| quote(&c.name));
+        return first
+            .map(|name| format!(" ON DUPLICATE KEY UPDATE {name} = {name}"))
+            .collect();
+    }
+    let alias = match version.has_row_alias() {
+        true => " AS `given`",
+        false => "",
     };
-    format!("{alias} ON DUPLICATE KEY UPDATE {changes}")
+    format!("{alias} ON DUPLICATE KEY UPDATE {}", others.join(", "))
 }
 
 /// The end of an INSERT that leaves a row alone whose key is there. INSERT IGNORE would let bad values pass too.

@@ -31,7 +31,11 @@ async fn locked<T>(
     database: &str,
     work: impl AsyncFnOnce(&mut Conn) -> Result<T>,
 ) -> Result<T> {
-    let lock = format!("concat('tonnage ledger ', md5({}))", literal(database));
+    // A lock's name has 64 characters at most, and md5() is no part of MySQL from 9.6 on.
+    let lock = format!(
+        "concat('tonnage ledger ', left(sha2({}, 256), 32))",
+        literal(database)
+    );
     let held: Option<Option<u8>> = conn
         .query_first(format!("SELECT get_lock({lock}, {LOCK_SECONDS})"))
         .await

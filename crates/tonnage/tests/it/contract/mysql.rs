@@ -1,4 +1,4 @@
-//! MariaDB.
+//! MariaDB, MySQL and OceanBase.
 
 use std::sync::Arc;
 
@@ -24,8 +24,11 @@ impl Fixture for MariaDbFixture {
         self.0.number(&format!("SELECT count(*) FROM {table}")).await as u64
     }
 
-    /// Its TIMESTAMP begins with 1970 and ends with 2038, or 2106.
+    /// MySQL's TIMESTAMP begins with 1970 and ends with 2038, MariaDB's with 2106, OceanBase's with 9999.
     fn exceptions(&self) -> &'static [Exception] {
+        if self.0.server == Server::OceanBase {
+            return &[];
+        }
         &[
             Exception {
                 ty: "timestamptz",
@@ -39,7 +42,19 @@ impl Fixture for MariaDbFixture {
     }
 
     fn other_types(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
+        match self.0.server {
+            Server::System | Server::Newest => &[],
+            // MariaDB alone has a type for them.
+            Server::MySql | Server::OceanBase => &[("uuid", "char(36)")],
+        }
+    }
+
+    fn table_name(&self, given: &str) -> String {
+        match self.0.server {
+            // Its lower_case_table_names is 1, and cannot be another one.
+            Server::OceanBase => given.to_lowercase(),
+            _ => given.to_owned(),
+        }
     }
 
     fn language(&self) -> Option<&dyn Language> {
@@ -63,10 +78,7 @@ const LAYOUTS: &[Layout] = &[
 ];
 
 const ALTERATIONS: &[Alteration] = &[
-    Alteration::of(
-        "ALTER TABLE t MODIFY id double",
-        "'id' was bigint(20) and is double",
-    ),
+    Alteration::of("ALTER TABLE t MODIFY id double", "column 'id' was bigint"),
     Alteration::of("ALTER TABLE t MODIFY v varchar(5)", "and is varchar(5)"),
     Alteration::of("ALTER TABLE t ENGINE = MyISAM", "was altered"),
     Alteration::of(
@@ -81,6 +93,16 @@ const ALTERATIONS: &[Alteration] = &[
     Alteration::of("ALTER TABLE t ADD UNIQUE (v(9))", "was altered"),
 ];
 
+/// It has one engine, whatever it is asked for.
+const ALTERATIONS_OF_OCEANBASE: &[Alteration] = &[
+    ALTERATIONS[0],
+    ALTERATIONS[1],
+    ALTERATIONS[3],
+    ALTERATIONS[4],
+    ALTERATIONS[5],
+    ALTERATIONS[6],
+];
+
 #[async_trait]
 impl Language for MariaDbFixture {
     async fn run(&self, statements: &str) {
@@ -92,7 +114,10 @@ impl Language for MariaDbFixture {
     }
 
     fn alterations(&self) -> &'static [Alteration] {
-        ALTERATIONS
+        match self.0.server {
+            Server::OceanBase => ALTERATIONS_OF_OCEANBASE,
+            _ => ALTERATIONS,
+        }
     }
 
     /// Statistics are no alteration.
@@ -111,4 +136,16 @@ mod on_mariadb_11 {
     use super::*;
 
     tonnage_contract::suites!(MariaDbFixture(TestDatabase::on(Server::Newest).await));
+}
+
+mod on_mysql {
+    use super::*;
+
+    tonnage_contract::suites!(MariaDbFixture(TestDatabase::on(Server::MySql).await));
+}
+
+mod on_oceanbase {
+    use super::*;
+
+    tonnage_contract::suites!(MariaDbFixture(TestDatabase::on(Server::OceanBase).await));
 }

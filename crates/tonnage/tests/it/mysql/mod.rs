@@ -32,9 +32,13 @@ mod unloading;
 mod values;
 mod writing;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    path::Path,
+    process::Command,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use arrow::array::RecordBatch;
@@ -58,15 +62,35 @@ pub enum Server {
     System,
     /// Of the newest series with long support.
     Newest,
+    /// MySQL, which the first test that needs it brings up.
+    MySql,
+    /// OceanBase's engine as one node, likewise.
+    OceanBase,
+}
+
+/// Brings up a server that `scripts/with-servers` does not (scripts/family-server); its URL.
+pub fn family(action: &str, server: &str) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/family-server");
+    let ran = Command::new(script)
+        .args([action, server, &variable("TONNAGE_TEST_FAMILY_DIRECTORY")])
+        .output()
+        .expect("the script runs");
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{errors}");
+    String::from_utf8(ran.stdout).unwrap().trim().to_owned()
 }
 
 impl Server {
     /// Its URL, up to the database.
     pub fn url(self) -> String {
-        let url = variable(match self {
-            Self::System => "TONNAGE_TEST_MARIADB_URL",
-            Self::Newest => "TONNAGE_TEST_MARIADB11_URL",
-        });
+        static MYSQL: LazyLock<String> = LazyLock::new(|| family("up", "mysql"));
+        static OCEANBASE: LazyLock<String> = LazyLock::new(|| family("up", "oceanbase"));
+        let url = match self {
+            Self::System => variable("TONNAGE_TEST_MARIADB_URL"),
+            Self::Newest => variable("TONNAGE_TEST_MARIADB11_URL"),
+            Self::MySql => MYSQL.clone(),
+            Self::OceanBase => OCEANBASE.clone(),
+        };
         url.rsplit_once('/').expect("a URL with a database").0.to_owned()
     }
 
@@ -97,7 +121,7 @@ pub struct TestDatabase {
     pub database: String,
     pub url: String,
     pub target: Arc<dyn Target>,
-    server: Server,
+    pub server: Server,
     conn: Mutex<Conn>,
     /// Tests at once are limited, so that a machine with many processors stays below the server's connections.
     _permit: SemaphorePermit<'static>,
