@@ -481,22 +481,26 @@ fn a_job_is_in_the_way_of_another_of_its_inputs() {
 #[test]
 fn connections_of_all_parts_have_a_bound() {
     let place = filled(Database::Postgres, 6, 400);
+    // What is asked of the server now and then misses a COPY that takes a millisecond; the table itself sees each.
+    place.sql(
+        "CREATE TABLE writes (connection int, at timestamptz); \
+         CREATE FUNCTION written() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN INSERT INTO writes VALUES (pg_backend_pid(), clock_timestamp()); RETURN NULL; END'; \
+         CREATE TRIGGER written AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION written()",
+    );
     planned(
         &place,
         "--parts 6 --jobs 3 --connections-max 5 --rate 400/s --batch-rows 50",
     );
-    let mut processes: Vec<_> = (0..4).map(|_| running(&place, &["--part", "auto"])).collect();
-    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() \
-                 AND query LIKE '%COPY%'";
-    let mut most = 0;
-    while processes.iter_mut().any(|process| !process.has_ended()) {
-        let writers: u64 = place.sql(count)[0].parse().expect("a number");
-        most = most.max(writers);
-        sleep(Duration::from_millis(5));
-    }
+    let processes: Vec<_> = (0..4).map(|_| running(&place, &["--part", "auto"])).collect();
     for process in processes {
         process.wait().expect(0);
     }
+    let most = place.sql(
+        "WITH writers AS (SELECT min(at) AS first, max(at) AS last FROM writes GROUP BY connection) \
+         SELECT max((SELECT count(*) FROM writers b WHERE b.first <= a.first AND a.first <= b.last)) FROM writers a",
+    );
+    let most: u64 = most[0].parse().expect("a number");
     // Of five, two are for the ledger where two parts are at work.
     assert!((1..=4).contains(&most), "{most} writers at once");
     assert_eq!(job(&place, "run", "").code, Some(0));
