@@ -201,9 +201,18 @@ async fn find(conn: &mut Conn, database: &str, wanted: &TableName) -> Result<Opt
     }
 }
 
-/// Which table of this name it is: the number of its storage, which only some may see, else when it was made. Both
+/// What a user should know where nothing numbers tables.
+const UNNUMBERED_BY_NODES: &str = "a table that is dropped and made again alike is taken for the same one: each node of a \
+    Galera cluster numbers tables by itself";
+const UNNUMBERED: &str = "a table that is dropped and made again within a second is taken for the same one: only the privilege \
+    PROCESS shows more";
+
+/// Which table of this name it is, and what to say of it: the number of its storage, which only some may see, else when it was made. Both
 /// change also when a table is rebuilt, which is then refused as altered.
-async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(String, bool)> {
+async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(String, Option<&'static str>)> {
+    if version.is_galera {
+        return Ok(("in a Galera cluster".to_owned(), Some(UNNUMBERED_BY_NODES)));
+    }
     let storage = match version.product {
         Product::MariaDb => Some("innodb_sys_tables"),
         Product::MySql => Some("innodb_tables"),
@@ -214,7 +223,7 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
         let sql = format!("SELECT cast(table_id AS char) FROM information_schema.{view} WHERE name = ?");
         let name = format!("{schema}/{}", found.name.name);
         match once::first::<String>(conn, &sql, (name,)).await {
-            Ok(Some(id)) => return Ok((format!("table {id}"), true)),
+            Ok(Some(id)) => return Ok((format!("table {id}"), None)),
             Ok(None) => {}
             // The privilege PROCESS is not everyone's.
             Err(failure) if errors::number(&failure).is_some() => {}
@@ -224,7 +233,7 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
     if version.product == Product::OceanBase {
         let sql = format!("{OCEANBASE_ID} WHERE d.database_name = ? AND t.table_name = ?");
         match once::first::<String>(conn, &sql, (schema, &found.name.name)).await {
-            Ok(Some(id)) => return Ok((format!("table {id}"), true)),
+            Ok(Some(id)) => return Ok((format!("table {id}"), None)),
             Ok(None) => {}
             Err(failure) if errors::number(&failure).is_some() => {}
             Err(failure) => return Err(errors::statement(failure)),
@@ -235,10 +244,10 @@ async fn made(conn: &mut Conn, version: &Version, found: &Found) -> Result<(Stri
                    WHERE table_schema = ? AND table_name = ?";
         let id = once::first::<String>(conn, sql, (schema, &found.name.name)).await;
         if let Some(id) = id.map_err(errors::statement)? {
-            return Ok((format!("table {id}"), true));
+            return Ok((format!("table {id}"), None));
         }
     }
-    Ok((format!("made {}", found.created), false))
+    Ok((format!("made {}", found.created), Some(UNNUMBERED)))
 }
 
 /// Of a column that takes nulls and has no default MariaDB says that its default is NULL.
@@ -529,7 +538,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
     let triggers = triggers(conn, &place).await?;
     let transactions = transactions(conn, &found.engine).await?;
     let transactional = transactions == Transactions::Yes;
-    let (made, numbered) = made(conn, version, &found).await?;
+    let (made, made_note) = made(conn, version, &found).await?;
     let shards = shards(conn, version, &found.name).await?;
 
     let mut notes = Vec::new();
@@ -540,13 +549,7 @@ async fn describe_found(conn: &mut Conn, version: &Version, found: Found) -> Res
         ));
     }
     notes.extend(trigger_notes(conn, &schema, &triggers).await?);
-    if !numbered {
-        notes.push(
-            "a table that is dropped and made again within a second is taken for the same one: only the privilege \
-             PROCESS shows more"
-                .to_owned(),
-        );
-    }
+    notes.extend(made_note.map(str::to_owned));
     let less_durable = match found.kind.ends_with("VIEW") {
         true => None,
         false => less_durable(&found.name.to_string(), &found.engine, transactions),

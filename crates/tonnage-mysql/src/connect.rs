@@ -32,8 +32,46 @@ pub(super) enum Counting {
 /// A connection that is quiet for so long is probed.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 
-/// Opens a session.
+/// Opens a session; of several servers with the one in use, else with the next one that can be used and takes writes.
 pub(super) async fn open(settings: &Settings, counting: Counting) -> Result<(Conn, Version)> {
+    let (conn, version, _) = open_at(settings, counting).await?;
+    Ok((conn, version))
+}
+
+/// Likewise, with the settings by which the same server is reached again, and no other one.
+pub(super) async fn open_at(settings: &Settings, counting: Counting) -> Result<(Conn, Version, Settings)> {
+    let servers = settings.servers();
+    if servers == 1 {
+        let (conn, version) = open_one(settings, counting).await?;
+        return Ok((conn, version, settings.clone()));
+    }
+    let first = settings.chosen();
+    let mut failures = Vec::with_capacity(servers);
+    for number in (0..servers).map(|step| (first + step) % servers) {
+        let one = settings.of_server(number);
+        match open_one(&one, counting).await {
+            Ok((_, version)) if version.is_read_only => {
+                failures.push(format!("{} takes no writes (read_only)", one.endpoint));
+            }
+            Ok((conn, version)) => {
+                if number != first {
+                    tracing::info!("connected to {}: {}", one.endpoint, failures.join("; "));
+                    settings.choose(number);
+                }
+                return Ok((conn, version, one));
+            }
+            Err(error) if error.kind() == ErrorKind::Unsent => failures.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    let message = format!(
+        "none of the {servers} servers can be used: {}",
+        failures.join("; ")
+    );
+    Err(Error::new(ErrorKind::Unsent, message).hint("check hosts, ports and network"))
+}
+
+async fn open_one(settings: &Settings, counting: Counting) -> Result<(Conn, Version)> {
     let mut conn = reach(settings, counting).await?;
     let most = settings.connect_timeout;
     let set_up = tokio::time::timeout(most, session::set_up(&mut conn, &settings.endpoint)).await;

@@ -68,7 +68,7 @@ impl MysqlGetter {
         packet_bytes_max: usize,
         request: &GetRequest,
     ) -> Result<Self> {
-        let (mut conn, version) = reader::open(settings).await?;
+        let (mut conn, version, settings) = reader::open(settings).await?;
         if !has_json_table(&version) {
             return Err(Error::config(format!(
                 "{} has no JSON_TABLE, by which rows are looked up",
@@ -122,7 +122,7 @@ impl MysqlGetter {
                 .map(|(name, value)| format!("{name} = {value}")),
         );
         Ok(Self {
-            answering: Answering::start(conn, form, settings.clone()),
+            answering: Answering::start(conn, form, settings),
             sql,
             keys,
             columns,

@@ -195,7 +195,7 @@ impl Instruments for MysqlTarget {
     }
 
     fn address(&self) -> Result<Address> {
-        match &self.settings.endpoint {
+        match &self.settings.in_use().endpoint {
             Endpoint::Tcp { host, port } => Ok(Address {
                 host: host.clone(),
                 port: *port,
@@ -207,7 +207,7 @@ impl Instruments for MysqlTarget {
 
     async fn through_proxy(&self, local: SocketAddr) -> Result<Arc<dyn Target>> {
         self.address()?;
-        let mut settings = self.settings.clone();
+        let mut settings = self.settings.in_use();
         settings.way = Some(local);
         Ok(Arc::new(Self::connect(settings).await?))
     }
@@ -287,7 +287,7 @@ impl Instruments for MysqlTarget {
     }
 
     async fn servers(&self) -> Result<Measured<Servers>> {
-        let listening = match &self.settings.endpoint {
+        let listening = match &self.settings.in_use().endpoint {
             Endpoint::Socket(path) => Listening::Socket(path.clone()),
             Endpoint::Tcp { .. } => Listening::Tcp(self.address()?),
         };

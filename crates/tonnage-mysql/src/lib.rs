@@ -90,7 +90,7 @@ pub const DRIVER: Driver = Driver {
     native: "LOAD DATA LOCAL from memory, for inserts",
     durability: &[Durability::Relaxed, Durability::Durable],
     declares: types::declared,
-    verified: "MariaDB 10.11 and 11.4, MySQL 9.7, OceanBase's engine seekdb 1.4; TiDB and PolarDB-X are not verified",
+    verified: "MariaDB 10.11 and 11.4, three nodes of Galera 26.4, MySQL 9.7, OceanBase's engine seekdb 1.4; TiDB and PolarDB-X are not verified",
     passwords: true,
     connect: connect_url,
     redact: tonnage_sql::url::redact,
@@ -317,6 +317,11 @@ impl Target for MysqlTarget {
                 ),
                 instead: "--method array".to_owned(),
             },
+            (Method::Native, Operation::Insert) if self.version.splits_load_data => Support::No {
+                why: "the cluster commits within a LOAD DATA (wsrep_load_data_splitting)".to_owned(),
+                instead: "--method array, or SET GLOBAL wsrep_load_data_splitting = OFF on every node"
+                    .to_owned(),
+            },
             (Method::Native, Operation::Insert) if !self.server.local_infile => Support::No {
                 why: "the server does not take LOAD DATA LOCAL".to_owned(),
                 instead: "--method array, or SET GLOBAL local_infile = ON".to_owned(),
@@ -414,6 +419,10 @@ impl Target for MysqlTarget {
             .iter()
             .map(|(name, value)| format!("{name} = {value}"))
             .collect();
+        if self.version.is_galera {
+            let (name, value) = session::GALERA;
+            lines.push(format!("{name} = {value}"));
+        }
         lines.push("names = utf8mb4".to_owned());
         lines.push("transaction isolation level = READ COMMITTED".to_owned());
         lines

@@ -38,6 +38,12 @@ pub(super) struct Version {
     pub shown: String,
     /// Whether `tinyint(1)` is read and written as a bool, which holds 0 and 1 only; else as an integer.
     pub tinyint1_is_bool: bool,
+    /// Whether it is a node of a Galera cluster.
+    pub is_galera: bool,
+    /// Whether it refuses writes, as a replica does.
+    pub is_read_only: bool,
+    /// Whether it commits within a LOAD DATA (`wsrep_load_data_splitting`).
+    pub splits_load_data: bool,
 }
 
 impl Version {
@@ -66,6 +72,9 @@ impl Version {
             number: (major, rest.next().unwrap_or(0), rest.next().unwrap_or(0)),
             shown: format!("{} {shown}", product.name()),
             tinyint1_is_bool: true,
+            is_galera: false,
+            is_read_only: false,
+            splits_load_data: false,
         })
     }
 
@@ -88,6 +97,9 @@ impl Version {
                 false => format!("{} {shown}", Product::OceanBase.name()),
             },
             tinyint1_is_bool: true,
+            is_galera: false,
+            is_read_only: false,
+            splits_load_data: false,
         })
     }
 
@@ -102,14 +114,16 @@ impl Version {
         self.product == Product::MariaDb && self.number >= (10, 7, 0)
     }
 
-    /// Whether it takes many rows in one execution of a prepared statement.
+    /// Whether it takes many rows in one execution of a prepared statement. Where a node of a Galera cluster ends a
+    /// transaction in the middle of one, as another node's came first, it was seen to go on outside the transaction.
     pub fn has_bulk(&self) -> bool {
-        self.product == Product::MariaDb && self.number >= (10, 2, 7)
+        self.product == Product::MariaDb && self.number >= (10, 2, 7) && !self.is_galera
     }
 
-    /// Whether it runs blocks of statements outside stored programs.
+    /// Whether it runs blocks of statements outside stored programs; on a node of a Galera cluster see
+    /// [`Version::has_bulk`].
     pub fn has_blocks(&self) -> bool {
-        self.product == Product::MariaDb && self.number >= (10, 5, 0)
+        self.product == Product::MariaDb && self.number >= (10, 5, 0) && !self.is_galera
     }
 
     /// Whether an upsert names the row given by an alias; `VALUES()` is deprecated there, and says so by a warning.

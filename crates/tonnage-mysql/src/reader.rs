@@ -56,8 +56,8 @@ pub(super) fn session_settings(version: &Version) -> Vec<(&'static str, &'static
 }
 
 /// Opens a session that reads.
-pub(super) async fn open(settings: &Settings) -> Result<(Conn, Version)> {
-    let (mut conn, version) = connect::open(settings, Counting::Found).await?;
+pub(super) async fn open(settings: &Settings) -> Result<(Conn, Version, Settings)> {
+    let (mut conn, version, one) = connect::open_at(settings, Counting::Found).await?;
     let pairs: Vec<_> = session_settings(&version)
         .iter()
         .map(|(name, value)| format!("SESSION {name} = {value}"))
@@ -65,7 +65,7 @@ pub(super) async fn open(settings: &Settings) -> Result<(Conn, Version)> {
     conn.query_drop(format!("SET {}", pairs.join(", ")))
         .await
         .map_err(errors::statement)?;
-    Ok((conn, version))
+    Ok((conn, version, one))
 }
 
 async fn begin(conn: &mut Conn) -> Result<()> {
@@ -80,7 +80,9 @@ async fn begin(conn: &mut Conn) -> Result<()> {
 
 /// Opens as many readers as are wanted and of use.
 pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<Snapshot> {
-    let (mut leader, version) = open(settings).await?;
+    // What belongs together is done on one server.
+    let (mut leader, version, settings) = open(settings).await?;
+    let settings = &settings;
     let mut found = relation(&mut leader, &version, &settings.database, request).await?;
     let (columns, selected) = describe(&mut leader, &version, request, &found).await?;
     let query = Query {
@@ -229,6 +231,10 @@ fn alone(request: &ScanRequest, found: &Found, version: &Version) -> Option<Opti
     if !described.table.transactional {
         let why = format!("{} has no transactions to see one state in", described.table.name);
         return Some(Some(why));
+    }
+    if version.is_galera {
+        let why = "writers of other nodes of the cluster cannot be held off while several readers begin";
+        return Some(Some(why.to_owned()));
     }
     if !matches!(version.product, Product::MariaDb | Product::MySql) {
         let why = format!(

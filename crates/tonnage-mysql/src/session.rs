@@ -31,7 +31,8 @@
 //! | `timestamp` `rand_seed1` `rand_seed2` `last_insert_id` | what `now()` and the like say | left: none of them has a default to be set badly |
 //! | `div_precision_increment` `default_week_format` `lc_time_names` `default_regex_flags` `block_encryption_mode` `alter_algorithm` `sql_buffer_result` | what an expression of the user's says, or how it is run | left: no value is read or written by them |
 //! | `transaction_read_only` `max_statement_time` `max_execution_time` `max_join_size` `lock_wait_timeout` `innodb_lock_wait_timeout` and the other timeouts, `max_session_mem_used`, `sql_require_primary_key` | a statement fails, with its reason | left: they are guards |
-//! | `sql_log_bin` `binlog_*` `gtid_*` `wsrep_*` `skip_replication` `pseudo_*` | what is replicated | left: replicas rely on them |
+//! | `wsrep_sync_wait` | what a node of a Galera cluster has not done yet is not seen | 1, see [`GALERA`] |
+//! | `sql_log_bin` `binlog_*` `gtid_*` other `wsrep_*` `skip_replication` `pseudo_*` | what is replicated | left: replicas rely on them |
 //! | `sql_generate_invisible_primary_key` | a table that is made gets one column more | left: it may not be changed by an ordinary account |
 //! | `optimizer_*`, `join_*`, `*_buffer_size`, `tmp_*`, `query_cache_*`, `histogram_*`, costs | the plan of a query, not its rows | left |
 //! | `log_*`, `profiling*`, `session_track_*`, `note_verbosity`, `progress_report_time` | nothing that is read or written | left |
@@ -89,6 +90,25 @@ const MARIADB: &[((u16, u16, u16), &str, &str)] = &[
     ((10, 11, 0), "system_versioning_insert_history", "0"),
 ];
 
+/// What sessions with a node of a Galera cluster are set to besides: a transaction begins, and a query is answered, once the
+/// node has done all that the cluster has committed until then. Without it what was committed by way of another node,
+/// which was lost, may not be seen yet.
+pub(super) const GALERA: (&str, &str) = ("wsrep_sync_wait", "1");
+
+/// Finds out what a server is among others.
+async fn see_role(conn: &mut Conn, version: &mut Version) -> std::result::Result<(), mysql_async::Error> {
+    let asked = "SHOW SESSION VARIABLES WHERE variable_name IN ('read_only', 'wsrep_on', 'wsrep_load_data_splitting')";
+    let on: Vec<(String, String)> = conn.query(asked).await?;
+    let is_on = |name: &str| {
+        on.iter()
+            .any(|(found, value)| found.eq_ignore_ascii_case(name) && value == "ON")
+    };
+    version.is_read_only = is_on("read_only");
+    version.is_galera = is_on("wsrep_on");
+    version.splits_load_data = version.is_galera && is_on("wsrep_load_data_splitting");
+    Ok(())
+}
+
 /// Sets a new session up; says what server it is.
 pub(super) async fn set_up(conn: &mut Conn, endpoint: &Endpoint) -> Result<Version> {
     let failed = |failure| errors::statement(failure).at("cannot set the session up");
@@ -99,7 +119,7 @@ pub(super) async fn set_up(conn: &mut Conn, endpoint: &Endpoint) -> Result<Versi
         .map_err(failed)?;
     let version: Option<String> = conn.query_first("SELECT version()").await.map_err(failed)?;
     let version = version.unwrap_or_default();
-    let version = Version::parse(&version)
+    let mut version = Version::parse(&version)
         .ok_or_else(|| Error::config(format!("{endpoint} is a server of an unknown kind: '{version}'")))?;
     if !version.is_supported() {
         return Err(Error::config(format!("{} is too old", version.shown))
@@ -109,6 +129,15 @@ pub(super) async fn set_up(conn: &mut Conn, endpoint: &Endpoint) -> Result<Versi
         let there = MARIADB.iter().filter(|(since, ..)| version.number >= *since);
         let own = assignments(there.map(|(_, name, value)| (*name, *value)));
         conn.query_drop(format!("SET {own}")).await.map_err(failed)?;
+    }
+    if matches!(version.product, Product::MariaDb | Product::MySql) {
+        see_role(conn, &mut version).await.map_err(failed)?;
+    }
+    if version.is_galera {
+        let (name, value) = GALERA;
+        conn.query_drop(format!("SET SESSION {name} = {value}"))
+            .await
+            .map_err(failed)?;
     }
     conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         .await

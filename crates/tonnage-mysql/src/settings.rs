@@ -9,6 +9,10 @@ use std::{
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,11 +51,28 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// Which of the servers of a URL is connected to, of all that are connected by these settings.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chosen(Arc<AtomicUsize>);
+
+/// It is no part of what was set.
+impl PartialEq for Chosen {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Chosen {}
+
 /// Everything a connection needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Settings {
-    /// Where.
+    /// Where; of several servers the first.
     pub endpoint: Endpoint,
+    /// Further servers of the same tables, each to be used where those before it cannot be.
+    pub further: Vec<Endpoint>,
+    /// The server in use, counted from 0.
+    pub chosen: Chosen,
     /// The account's name.
     pub user: String,
     /// The password, from wherever it came.
@@ -108,6 +129,8 @@ impl Surroundings for ProcessSurroundings {
 struct UrlParts {
     host: Option<String>,
     port: Option<String>,
+    /// Hosts behind the first, and their ports.
+    further: Vec<(String, Option<String>)>,
     user: Option<String>,
     password: Option<String>,
     database: Option<String>,
@@ -163,17 +186,18 @@ fn split_url(url: &str) -> Result<UrlParts> {
             host
         }
     };
-    let (host, port) = if let Some(rest) = host.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or_else(|| {
-            Error::config("an IPv6 address in the URL is not closed")
-                .hint("mariadb://user@[::1]:3306/database")
-        })?;
-        (host, after.strip_prefix(':').unwrap_or(""))
-    } else {
-        host.split_once(':').unwrap_or((host, ""))
-    };
-    parts.host = Some(decode(host, "host", URL_SHOWN)?).filter(|host| !host.is_empty());
-    parts.port = Some(port.to_owned()).filter(|port| !port.is_empty());
+    let mut hosts = host.split(',');
+    let (host, port) = host_and_port(hosts.next().unwrap_or_default())?;
+    parts.host = Some(host).filter(|host| !host.is_empty());
+    parts.port = port;
+    for further in hosts {
+        let (host, port) = host_and_port(further)?;
+        if host.is_empty() || parts.host.is_none() {
+            return Err(Error::config("one of several hosts in the URL has no name")
+                .hint("mariadb://user@host1:3306,host2:3306/database"));
+        }
+        parts.further.push((host, port));
+    }
     parts.database = Some(decode(database, "database", URL_SHOWN)?).filter(|database| !database.is_empty());
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').ok_or_else(|| {
@@ -189,6 +213,21 @@ fn split_url(url: &str) -> Result<UrlParts> {
             .push((name, decode(value, "option value", URL_SHOWN)?));
     }
     Ok(parts)
+}
+
+/// A host as it is in a URL, and its port.
+fn host_and_port(text: &str) -> Result<(String, Option<String>)> {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or_else(|| {
+            Error::config("an IPv6 address in the URL is not closed")
+                .hint("mariadb://user@[::1]:3306/database")
+        })?;
+        (host, after.strip_prefix(':').unwrap_or(""))
+    } else {
+        text.split_once(':').unwrap_or((text, ""))
+    };
+    let port = Some(port.to_owned()).filter(|port| !port.is_empty());
+    Ok((decode(host, "host", URL_SHOWN)?, port))
 }
 
 /// libpq's names, and those of the option files.
@@ -280,6 +319,18 @@ impl<'a, S: Surroundings> Origins<'a, S> {
             Some(socket) => Ok(Endpoint::Socket(socket)),
             None => this_machine(),
         }
+    }
+
+    /// The servers behind the first.
+    fn further(&self) -> Result<Vec<Endpoint>> {
+        let each = self.url.further.iter().map(|(host, port)| {
+            let port = port.clone().or_else(|| self.elsewhere("port", "MYSQL_TCP_PORT"));
+            Ok(Endpoint::Tcp {
+                host: host.clone(),
+                port: port.as_deref().map_or(Ok(3306), port_of)?,
+            })
+        });
+        each.collect()
     }
 
     fn user(&self) -> Result<String> {
@@ -390,6 +441,8 @@ impl Settings {
         let tls = origins.tls()?;
         Ok(Self {
             endpoint,
+            further: origins.further()?,
+            chosen: Chosen::default(),
             user,
             password: Secret(password),
             password_origin,
@@ -402,6 +455,40 @@ impl Settings {
             connect_timeout: origins.connect_timeout()?,
             way: None,
         })
+    }
+
+    /// How many servers there are to choose from.
+    pub fn servers(&self) -> usize {
+        1 + self.further.len()
+    }
+
+    /// The server that is connected to first, counted from 0.
+    pub fn chosen(&self) -> usize {
+        self.chosen.0.load(Ordering::Relaxed)
+    }
+
+    /// Has the server `number`, counted from 0, connected to first from now on.
+    pub fn choose(&self, number: usize) {
+        self.chosen.0.store(number, Ordering::Relaxed);
+    }
+
+    /// The same with the server `number` alone, counted from 0; the first where there is none of this number.
+    pub fn of_server(&self, number: usize) -> Self {
+        let endpoint = match number.checked_sub(1).and_then(|at| self.further.get(at)) {
+            Some(further) => further.clone(),
+            None => self.endpoint.clone(),
+        };
+        Self {
+            endpoint,
+            further: Vec::new(),
+            chosen: Chosen::default(),
+            ..self.clone()
+        }
+    }
+
+    /// The same with the server in use alone.
+    pub fn in_use(&self) -> Self {
+        self.of_server(self.chosen())
     }
 
     /// Puts `password` in the place of whatever was found.

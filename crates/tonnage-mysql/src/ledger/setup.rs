@@ -200,8 +200,14 @@ pub(super) async fn made(
 
 async fn make_all(conn: &mut Conn, database: &str) -> Result<Tables> {
     let tables = within(database);
-    let left = left(conn, &tables).await?;
-    for statement in left.into_iter().chain(statements(&tables)) {
+    // The lock holds off those of one node only. In a cluster another node may be making the same tables, which are
+    // then not to be dropped; that they are made once is up to the cluster, which brings definitions into one order.
+    let in_cluster = is_clustered(conn).await?;
+    let (left, orphans) = match in_cluster {
+        true => (Vec::new(), Some(orphans(&tables))),
+        false => (left(conn, &tables).await?, None),
+    };
+    for statement in left.into_iter().chain(statements(&tables)).chain(orphans) {
         conn.query_drop(statement).await.map_err(|failure| {
             let error = errors::statement(failure);
             if error.kind() != ErrorKind::Refused {
@@ -219,6 +225,22 @@ async fn make_all(conn: &mut Conn, database: &str) -> Result<Tables> {
         })?;
     }
     Ok(tables)
+}
+
+/// Whether it is a node of a Galera cluster.
+async fn is_clustered(conn: &mut Conn) -> Result<bool> {
+    let asked = "SHOW SESSION VARIABLES LIKE 'wsrep_on'";
+    let found: Option<(String, String)> = conn.query_first(asked).await.map_err(errors::statement)?;
+    Ok(found.is_some_and(|(_, value)| value == "ON"))
+}
+
+/// The statement that forgets what is known of runs of a ledger that was dropped.
+fn orphans(tables: &Tables) -> String {
+    format!(
+        "DELETE FROM {} WHERE run_id NOT IN (SELECT run_id FROM {})",
+        inputs_name(tables),
+        tables.runs
+    )
 }
 
 /// An account as GRANT names it: `user`, `user@host` or the name of a role.

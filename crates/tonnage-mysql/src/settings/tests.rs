@@ -91,10 +91,26 @@ fn option_files_fill_what_the_url_leaves_out() {
 }
 
 #[test]
+fn a_url_may_name_several_servers() {
+    let settings = resolve("mysql://anna@one:3307,two,[::1]:3309/shop").unwrap();
+    let each: Vec<_> = (0..settings.servers())
+        .map(|at| settings.of_server(at).endpoint.to_string())
+        .collect();
+    assert_eq!(each, ["one:3307", "two:3306", "[::1]:3309"]);
+    assert_eq!(settings.in_use().endpoint.to_string(), "one:3307");
+    // All that are made of them go where one went.
+    settings.clone().choose(1);
+    assert_eq!(settings.in_use().endpoint.to_string(), "two:3306");
+    assert_eq!(settings.in_use().servers(), 1);
+}
+
+#[test]
 fn mistakes_are_named() {
     for (url, wanted) in [
         ("mysql://host", "the URL names no database"),
         ("mysql://host:x/shop", "'x' is not a port"),
+        ("mysql://one,two:x/shop", "'x' is not a port"),
+        ("mysql://one,/shop", "one of several hosts in the URL has no name"),
         ("mysql://host:0/shop", "'0' is not a port"),
         ("mysql://host/shop?ssl=1", "unknown option 'ssl' in the URL"),
         ("mysql://host/shop?sslmode=on", "unknown sslmode 'on' in the URL"),

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use tonnage_core::{
-    error::{ErrorKind, Result},
+    error::{Error, ErrorKind, Result},
     ledger::{
         Emptied, Ledger, NewRun, Opening, OtherLedger, RunHandle, RunQuery, RunRecord, Setup, Sought,
         inputs::InputRecord,
@@ -54,6 +54,15 @@ pub trait Place: Send + Sync {
 
 /// The ledger of a SQL database.
 pub struct SqlLedger<P>(pub P);
+
+/// How often a transaction of the ledger is tried that others get ahead of.
+const RACE_ATTEMPTS: u32 = 5;
+
+/// Whether the server ended a transaction for the sake of another one: a deadlock, or in a cluster one of another node,
+/// such as that node's making of the same tables. What the server has not said itself was waited for long enough.
+fn lost_a_race(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overloaded && error.code_text().is_some()
+}
 
 /// What a closure asks of a session.
 fn work<T, F>(ask: F) -> Work<T>
@@ -106,9 +115,15 @@ impl<P: Place> Ledger for SqlLedger<P> {
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        let new = run.clone();
-        let started = work(|on, tables| Box::pin(async move { change::start(on, tables, &new).await }));
-        self.0.begin(run, started).await
+        let mut attempt = 1;
+        loop {
+            let new = run.clone();
+            let started = work(|on, tables| Box::pin(async move { change::start(on, tables, &new).await }));
+            match self.0.begin(run, started).await {
+                Err(error) if lost_a_race(&error) && attempt < RACE_ATTEMPTS => attempt += 1,
+                done => return done,
+            }
+        }
     }
 
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
@@ -142,19 +157,31 @@ impl<P: Place> Ledger for SqlLedger<P> {
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
-        let (run_id, opening) = (run_id.to_owned(), opening.clone());
-        let noted = work(|on, tables| {
-            Box::pin(async move { change::note_opening(on, tables, &run_id, &opening).await })
-        });
-        Ok(self.0.change(noted).await?.unwrap_or(false))
+        let mut attempt = 1;
+        loop {
+            let (run_id, opening) = (run_id.to_owned(), opening.clone());
+            let noted = work(|on, tables| {
+                Box::pin(async move { change::note_opening(on, tables, &run_id, &opening).await })
+            });
+            match self.0.change(noted).await {
+                Err(error) if lost_a_race(&error) && attempt < RACE_ATTEMPTS => attempt += 1,
+                done => return Ok(done?.unwrap_or(false)),
+            }
+        }
     }
 
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
-        let handle = handle.clone();
-        let finished = work(move |on, tables| {
-            Box::pin(async move { change::finish(on, tables, &handle, counts).await })
-        });
-        self.0.change(finished).await?.ok_or_else(no_ledger)
+        let mut attempt = 1;
+        loop {
+            let handle = handle.clone();
+            let finished = work(move |on, tables| {
+                Box::pin(async move { change::finish(on, tables, &handle, counts).await })
+            });
+            match self.0.change(finished).await {
+                Err(error) if lost_a_race(&error) && attempt < RACE_ATTEMPTS => attempt += 1,
+                done => return done?.ok_or_else(no_ledger),
+            }
+        }
     }
 
     async fn forget(&self, run_id: &str) -> Result<bool> {

@@ -43,7 +43,7 @@ impl Fixture for MariaDbFixture {
 
     fn other_types(&self) -> &'static [(&'static str, &'static str)] {
         match self.0.server {
-            Server::System | Server::Newest => &[],
+            Server::System | Server::Newest | Server::Galera => &[],
             // MariaDB alone has a type for them.
             Server::MySql | Server::OceanBase => &[("uuid", "char(36)")],
         }
@@ -148,4 +148,22 @@ mod on_oceanbase {
     use super::*;
 
     tonnage_contract::suites!(MariaDbFixture(TestDatabase::on(Server::OceanBase).await));
+}
+
+/// What a cluster may do otherwise than a server. That a table was dropped and made again alike is not seen there, as each
+/// node numbers tables by itself.
+mod on_galera {
+    use super::*;
+
+    tonnage_contract::suites!(@suite MariaDbFixture(TestDatabase::on(Server::Galera).await), ledger: [
+        a_claim_moves_a_slot_once, a_rollback_moves_nothing, an_owner_that_was_taken_over_moves_nothing,
+        an_identity_has_one_unfinished_run,
+    ]);
+    tonnage_contract::suites!(@suite MariaDbFixture(TestDatabase::on(Server::Galera).await), claims: [
+        a_retry_learns_what_became_of_its_predecessor, a_take_over_is_the_end_of_what_it_finds_open,
+        a_commit_comes_about_or_its_run_is_forgotten, first_runs_at_once_make_one_ledger,
+        counts_are_what_the_commit_says,
+    ]);
+    tonnage_contract::suites!(@suite MariaDbFixture(TestDatabase::on(Server::Galera).await), resume: [a_stopped_run_goes_on]);
+    tonnage_contract::suites!(@suite MariaDbFixture(TestDatabase::on(Server::Galera).await), faults: [a_connection_lost_anywhere]);
 }

@@ -21,6 +21,7 @@ mod altered;
 mod connecting;
 mod each;
 mod family;
+mod galera;
 mod gets;
 mod ledger;
 mod masquerade;
@@ -66,6 +67,8 @@ pub enum Server {
     MySql,
     /// OceanBase's engine as one node, likewise.
     OceanBase,
+    /// The second node of a Galera cluster, likewise.
+    Galera,
 }
 
 /// Brings up a server that `scripts/with-servers` does not (scripts/family-server); its URL.
@@ -90,6 +93,7 @@ impl Server {
             Self::Newest => variable("TONNAGE_TEST_MARIADB11_URL"),
             Self::MySql => MYSQL.clone(),
             Self::OceanBase => OCEANBASE.clone(),
+            Self::Galera => format!("{}/tonnage", galera::node(2)),
         };
         url.rsplit_once('/').expect("a URL with a database").0.to_owned()
     }
