@@ -12,6 +12,8 @@ mod cassandra;
 mod disk;
 mod overload;
 mod planned;
+mod promoted;
+mod relative;
 mod restored;
 pub mod room;
 mod round;
@@ -174,6 +176,21 @@ fn rounds_of_sharded_postgres() {
 #[test]
 fn rounds_of_mariadb() {
     rounds_against(Target::mariadb);
+}
+
+#[test]
+fn rounds_of_mysql() {
+    rounds_against(Target::mysql);
+}
+
+#[test]
+fn rounds_of_oceanbase() {
+    rounds_against(Target::oceanbase);
+}
+
+#[test]
+fn rounds_of_galera() {
+    rounds_against(Target::galera);
 }
 
 #[test]

@@ -38,6 +38,9 @@ fn faults(target: &Target) -> Vec<Fault> {
     } else if target.may_pause() {
         faults.push(Stall);
     }
+    if target.is_relative() {
+        faults.retain(|fault| !matches!(fault, Disk | Alter | Restore));
+    }
     faults
 }
 

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use super::{room::Disk, until};
+use super::{relative::Relative, room::Disk, until};
 use crate::{
     database::{Row, variable},
     keyspace::{cluster, cluster_script},
@@ -144,6 +144,46 @@ impl Cluster {
         });
         assert!(started, "{}", cluster.log());
         cluster
+    }
+
+    /// Starts one that follows another as its standby.
+    pub fn standby_of(primary: &Self) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        place(&directory, POSTGRES, primary.is_root);
+        let mut standby = Self {
+            programs: primary.programs.clone(),
+            is_root: primary.is_root,
+            directory,
+            port: 0,
+            options: String::new(),
+            file_max: None,
+            disk: None,
+        };
+        let mut copy = standby.program("pg_basebackup");
+        copy.args([
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "-h",
+            "127.0.0.1",
+            "-U",
+            "tonnage",
+            "-p",
+        ]);
+        run(copy.arg(primary.port.to_string()));
+        let started = (0..PORTS_TRIED).any(|_| {
+            standby.port = free_port();
+            standby.starts()
+        });
+        assert!(started, "{}", standby.log());
+        standby
+    }
+
+    /// Has a standby become a server of its own.
+    pub fn promote(&self) {
+        run(self.program("pg_ctl").args(["-w", "promote"]));
     }
 
     /// A program of the server's, as its user and for its data.
@@ -294,6 +334,8 @@ pub struct Maria {
     /// The largest size that a file of the server's may have, in bytes, from its next start on.
     pub file_max: Option<u64>,
     disk: Option<Disk>,
+    /// It is another server of its family.
+    pub(super) relative: Option<Relative>,
 }
 
 /// Who may do everything, and where.
@@ -315,6 +357,7 @@ impl Maria {
             process: None,
             file_max: None,
             disk: None,
+            relative: None,
         };
         let mut install = maria.program("mariadb-install-db");
         install.args(["--skip-test-db", "--auth-root-authentication-method=normal"]);
@@ -325,6 +368,24 @@ impl Maria {
         });
         assert!(started, "{}", maria.log());
         maria
+    }
+
+    /// Starts a server as `scripts/family-server` names it.
+    pub fn relative(name: &'static str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let is_root = is_root();
+        // Servers that do not run as root have to find their way to their data.
+        run(Command::new("chmod").arg("711").arg(directory.path()));
+        let relative = Relative::start(name, directory.path());
+        Self {
+            directory,
+            is_root,
+            port: 0,
+            process: None,
+            file_max: None,
+            disk: None,
+            relative: Some(relative),
+        }
     }
 
     /// A program of the server's, as its user and for its data.
@@ -386,6 +447,11 @@ impl Maria {
 
     /// What it has said since its first start.
     pub fn log(&self) -> String {
+        if let Some(relative) = &self.relative {
+            let log = |at: &str| self.directory.path().join(format!("{}{at}/log", relative.name));
+            let logs = ["", "-1", "-2", "-3"].map(|at| std::fs::read_to_string(log(at)));
+            return logs.map(Result::unwrap_or_default).concat();
+        }
         let log = self.directory.path().join("place/server.log");
         std::fs::read_to_string(log).unwrap_or_default()
     }
@@ -411,7 +477,10 @@ impl Maria {
 
     /// Host and port.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        match &self.relative {
+            Some(relative) => relative.hosts().swap_remove(0).to_owned(),
+            None => format!("127.0.0.1:{}", self.port),
+        }
     }
 
     /// Runs a statement; the rows of a query.
@@ -420,7 +489,7 @@ impl Maria {
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// A program that connects to it.
+    /// A program that connects to it, which is MariaDB.
     pub fn client(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.args([
@@ -436,15 +505,25 @@ impl Maria {
 
     /// As its own client takes it.
     pub fn url(&self) -> String {
-        format!(
-            "mysql://tonnage:tonnage@{}/tonnage?prefer_socket=false",
-            self.address()
-        )
+        // A node that is not killed is looked at.
+        let address = match &self.relative {
+            Some(relative) => relative.hosts().pop().expect("a host").to_owned(),
+            None => self.address(),
+        };
+        let password = self.password();
+        format!("mysql://tonnage:{password}@{address}/tonnage?prefer_socket=false")
     }
 
     pub fn try_query(&self, sql: &str) -> Result<Vec<Row>, String> {
         let asking = async {
             let mut conn = Conn::from_url(self.url()).await?;
+            if self
+                .relative
+                .as_ref()
+                .is_some_and(|relative| relative.name == "galera")
+            {
+                conn.query_drop("SET SESSION wsrep_sync_wait = 7").await?;
+            }
             let rows: Vec<mysql_async::Row> = conn.query(sql).await?;
             conn.disconnect().await?;
             Ok::<_, mysql_async::Error>(rows)
@@ -462,6 +541,10 @@ impl Maria {
 
     /// SIGKILL of the server.
     pub fn kill(&mut self) {
+        if let Some(relative) = &self.relative {
+            relative.script("kill", self.directory.path());
+            return;
+        }
         if let Some(mut process) = self.process.take() {
             process.kill().expect("it can be killed");
             process.wait().expect("it can be waited for");
@@ -480,6 +563,10 @@ impl Maria {
 
     /// Starts it after it was killed.
     pub fn restart(&mut self) {
+        if let Some(relative) = &self.relative {
+            relative.script("up", self.directory.path());
+            return;
+        }
         let started = (0..PORTS_TRIED).any(|_| self.starts());
         assert!(started, "{}", self.log());
     }
@@ -487,6 +574,10 @@ impl Maria {
 
 impl Drop for Maria {
     fn drop(&mut self) {
+        if let Some(relative) = &self.relative {
+            relative.script("down", self.directory.path());
+            return;
+        }
         self.kill();
     }
 }

@@ -140,6 +140,25 @@ impl Target {
         Self::of("MariaDB", Kind::MariaDb(maria), Some(way))
     }
 
+    pub fn mysql() -> Self {
+        Self::relative("MySQL 9", "mysql")
+    }
+
+    pub fn oceanbase() -> Self {
+        Self::relative("OceanBase", "oceanbase")
+    }
+
+    /// The way leads to the first node, which fails; the others are reached without one.
+    pub fn galera() -> Self {
+        Self::relative("Galera", "galera")
+    }
+
+    fn relative(name: &'static str, server: &'static str) -> Self {
+        let maria = Maria::relative(server);
+        let way = ProxyChain::to(&maria.address(), Protocol::MariaDb);
+        Self::of(name, Kind::MariaDb(maria), Some(way))
+    }
+
     /// `may_fail` says whether its nodes are nobody else's, so that they can be killed.
     pub fn cassandra(may_fail: bool) -> Self {
         let kind = Kind::Cassandra {
@@ -177,9 +196,16 @@ impl Target {
         match (&self.kind, operation) {
             (Kind::Cassandra { .. }, _) => &["array", "batch"],
             (_, Operation::Exec) => &["auto", "batch"],
+            (Kind::MariaDb(_), Operation::Delete) if self.is_relative() => &["batch"],
             (Kind::MariaDb(_), Operation::Upsert | Operation::Delete) => &["array", "batch"],
+            (Kind::MariaDb(maria), _) if !maria.has_native() => &["array", "batch"],
             _ => &["array", "native", "batch"],
         }
+    }
+
+    /// Whether it is of MariaDB's family and no MariaDB by itself: it is not altered, dumped or out of room in rounds.
+    pub fn is_relative(&self) -> bool {
+        matches!(&self.kind, Kind::MariaDb(maria) if maria.is_relative())
     }
 
     /// Whether there is a server that [`Target::fail`] takes away.
@@ -331,9 +357,11 @@ impl Target {
                     command.args(["--shard-by", "id"]);
                 }
             }
-            Kind::MariaDb(_) => {
+            Kind::MariaDb(maria) => {
                 command.arg(format!(
-                    "mariadb://tonnage:tonnage@127.0.0.1:{port}/tonnage?sslmode=disable"
+                    "mariadb://tonnage:{}@127.0.0.1:{port}{}/tonnage?sslmode=disable",
+                    maria.password(),
+                    maria.further()
                 ));
             }
             Kind::Cassandra { keyspace, .. } => {
