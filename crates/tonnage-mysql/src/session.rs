@@ -38,7 +38,7 @@
 //! | `log_*`, `profiling*`, `session_track_*`, `note_verbosity`, `progress_report_time` | nothing that is read or written | left |
 
 use mysql_async::{Conn, prelude::Queryable};
-use tonnage_core::error::{Error, Result};
+use tonnage_core::error::{Error, ErrorKind, Result};
 
 use super::{
     errors,
@@ -109,6 +109,21 @@ async fn see_role(conn: &mut Conn, version: &mut Version) -> std::result::Result
     Ok(())
 }
 
+/// Refuses a node that cannot know what its cluster has committed, such as one that has just come back. It says so of every
+/// query, by the number of a lock that was waited for too long.
+async fn in_step(conn: &mut Conn, endpoint: &Endpoint) -> Result<()> {
+    match conn.query_drop("SELECT 1").await {
+        Ok(()) => Ok(()),
+        Err(failure) if errors::number(&failure).is_some() => {
+            let message =
+                format!("cannot connect to {endpoint}: it is not in step with its cluster: {failure}");
+            Err(Error::new(ErrorKind::Unsent, message)
+                .hint("it may be on its way; name other nodes in the URL too"))
+        }
+        Err(failure) => Err(errors::statement(failure)),
+    }
+}
+
 /// Sets a new session up; says what server it is.
 pub(super) async fn set_up(conn: &mut Conn, endpoint: &Endpoint) -> Result<Version> {
     let failed = |failure| errors::statement(failure).at("cannot set the session up");
@@ -138,6 +153,7 @@ pub(super) async fn set_up(conn: &mut Conn, endpoint: &Endpoint) -> Result<Versi
         conn.query_drop(format!("SET SESSION {name} = {value}"))
             .await
             .map_err(failed)?;
+        in_step(conn, endpoint).await?;
     }
     conn.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         .await

@@ -213,6 +213,8 @@ impl Target {
         match self.kind {
             Kind::Sqlite => false,
             Kind::Cassandra { may_fail, .. } => may_fail,
+            // A seekdb that was killed was seen not to start again for a while.
+            Kind::MariaDb(ref maria) => maria.has_native(),
             _ => true,
         }
     }
