@@ -52,7 +52,8 @@ def _postgres(_):
     url = os.environ["TONNAGE_TEST_POSTGRES_URL"]
 
     def run(sql):
-        with psycopg.connect(url, autocommit=True) as connection:
+        # A state that a failed test still holds is not waited for.
+        with psycopg.connect(url, autocommit=True, options="-c lock_timeout=20s") as connection:
             ran = connection.execute(sql)
             return ran.fetchall() if ran.description else []
 

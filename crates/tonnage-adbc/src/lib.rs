@@ -273,6 +273,7 @@ impl Target for DuckTarget {
         Parts {
             statements: Some(self),
             scan: Some(self),
+            scan_apart: None,
             lookup: Some(self),
             relations: Some(self),
             routes: None,

@@ -379,6 +379,7 @@ impl Target for CassandraTarget {
         Parts {
             statements: None,
             scan: Some(self),
+            scan_apart: None,
             lookup: Some(self),
             relations: None,
             routes: None,

@@ -8,6 +8,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     sync::Arc,
     time::Duration,
@@ -31,9 +32,11 @@ use tonnage_core::{
     table::{ColumnSpec, Table, TableName, TableSpec},
     target::{Claim, Guard, Target, WriteColumn, WriteRequest},
 };
-use tonnage_testing::memory::{Fault, Memory};
+use tonnage_testing::memory::{Fault, Memory, Rule};
 
 const SIMULATIONS: u64 = 3_000;
+/// Histories in which a rule that is left out has to be found.
+const BROKEN_SIMULATIONS: u64 = 300;
 const SLOTS: u16 = 2;
 const LEASE: u64 = 30;
 /// Virtual seconds after which nobody can still be at it.
@@ -74,6 +77,8 @@ struct World {
     dice: Dice,
     /// Attempts that were shut out: part and number.
     fenced: RefCell<Vec<(i64, i64)>>,
+    /// Until when, by the ledger's clock, an attempt has been given each part, as far as it is known.
+    leases: RefCell<BTreeMap<i64, u64>>,
     finishers: Cell<u64>,
     kills: Cell<u64>,
     most_connections: Cell<u64>,
@@ -127,6 +132,7 @@ impl World {
             begun: Instant::now(),
             dice,
             fenced: RefCell::default(),
+            leases: RefCell::default(),
             finishers: Cell::new(0),
             kills: Cell::new(0),
             most_connections: Cell::new(0),
@@ -178,9 +184,31 @@ impl World {
 
     /// Whoever asks the ledger asks it by the time that it is.
     fn ledger(&self) -> &Memory {
-        self.memory
-            .set_clock(1_000 + self.begun.elapsed().as_secs() as i64);
+        self.memory.set_clock(self.clock() as i64);
         &self.memory
+    }
+
+    /// Seconds.
+    fn clock(&self) -> u64 {
+        1_000 + self.begun.elapsed().as_secs()
+    }
+
+    /// Nobody is given a part that another attempt holds, but for who names a higher number.
+    fn note_lease(&self, held: &HeldPart, asked: Option<i64>) {
+        let part = held.attempt.of.part;
+        let before = self.leases.borrow_mut().insert(part, self.clock() + LEASE);
+        assert!(
+            asked.is_some() || before.is_none_or(|until| until <= self.clock()),
+            "part {part} was given while another attempt held it"
+        );
+    }
+
+    /// Nobody can still be at it.
+    fn assert_in_time(&self) {
+        assert!(
+            self.begun.elapsed() < Duration::from_secs(TIME_MAX),
+            "no end of it"
+        );
     }
 
     async fn pause(&self, seconds: u64) {
@@ -222,10 +250,7 @@ enum Ended {
 /// One process: it takes parts until none is left, and then ends the job.
 async fn worker(world: Rc<World>, name: u64) {
     loop {
-        assert!(
-            world.begun.elapsed() < Duration::from_secs(TIME_MAX),
-            "no end of it"
-        );
+        world.assert_in_time();
         world.pause(3).await;
         let dice = &world.dice;
         let which = match dice.one_in(3) {
@@ -254,6 +279,7 @@ async fn worker(world: Rc<World>, name: u64) {
             }
             Ok(PartClaim::NothingLeft) => break,
         };
+        world.note_lease(&held, attempt);
         world.note_connections().await;
         if dice.one_in(12) {
             // Its answer was lost: nobody knows of the claim.
@@ -269,6 +295,7 @@ async fn worker(world: Rc<World>, name: u64) {
                     world.fenced.borrow_mut().push((of.of.part, of.attempt));
                     assert_later(&world, &held).await;
                 }
+                world.leases.borrow_mut().remove(&held.attempt.of.part);
                 // Where it does not arrive the lease ends by itself.
                 let _ = world.ledger().release(&held.attempt, Some("failed")).await;
             }
@@ -337,6 +364,11 @@ impl<'w> Fate<'w> {
             if !self.world.ledger().renew(&self.held.attempt, LEASE).await? {
                 return Err(Error::fenced());
             }
+            let until = self.world.clock() + LEASE;
+            self.world
+                .leases
+                .borrow_mut()
+                .insert(self.held.attempt.of.part, until);
         }
         if self.world.dice.one_in(30) {
             let fault = match self.world.dice.one_in(2) {
@@ -456,6 +488,7 @@ async fn finish(world: &World, name: u64) {
         connections: 2,
     };
     loop {
+        world.assert_in_time();
         world.pause(3).await;
         let held = match world.ledger().claim(&request).await {
             Ok(PartClaim::Held(held)) => held,
@@ -543,31 +576,52 @@ fn number(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
+/// One history: how many were killed and shut out. Panics where what must hold does not.
+fn simulate(seed: u64, broken: Option<Rule>) -> (u64, u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    LocalSet::new().block_on(&runtime, async {
+        let world = World::new(seed).await;
+        if let Some(rule) = broken {
+            world.memory.break_rule(rule);
+        }
+        let workers: Vec<_> = (0..2 + world.dice.below(7))
+            .map(|name| tokio::task::spawn_local(worker(world.clone(), name)))
+            .collect();
+        for worker in workers {
+            if let Err(error) = worker.await {
+                panic!("seed {seed}: {error}");
+            }
+        }
+        check(&world, seed).await;
+        (world.kills.get(), world.fenced.borrow().len() as u64)
+    })
+}
+
 #[test]
 fn whatever_the_scheduler_does_every_row_is_there_once() {
     let first = number("TONNAGE_TEST_SEED", 1);
     let (mut kills, mut fenced) = (0, 0);
     for seed in first..first + number("TONNAGE_SIMULATIONS", SIMULATIONS) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
-        LocalSet::new().block_on(&runtime, async {
-            let world = World::new(seed).await;
-            let workers: Vec<_> = (0..2 + world.dice.below(7))
-                .map(|name| tokio::task::spawn_local(worker(world.clone(), name)))
-                .collect();
-            for worker in workers {
-                if let Err(error) = worker.await {
-                    panic!("seed {seed}: {error}");
-                }
-            }
-            check(&world, seed).await;
-            kills += world.kills.get();
-            fenced += world.fenced.borrow().len() as u64;
-        });
+        let (killed, shut_out) = simulate(seed, None);
+        kills += killed;
+        fenced += shut_out;
     }
     // Else nothing was tried.
     assert!(kills > 0 && fenced > 0, "{kills} kills, {fenced} shut out");
+}
+
+/// A simulation that could not fail would show nothing: each rule, left out, is found. The panics that are printed are those
+/// of the histories in which it was.
+#[test]
+fn a_ledger_without_one_of_its_rules_is_found_out() {
+    for rule in [Rule::Attempt, Rule::Lease, Rule::Advance, Rule::Connections] {
+        let found = (1..=BROKEN_SIMULATIONS)
+            .find(|seed| catch_unwind(AssertUnwindSafe(|| simulate(*seed, Some(rule)))).is_err());
+        let seed = found.unwrap_or_else(|| panic!("nothing fails without the rule {rule:?}"));
+        println!("without the rule {rule:?} history {seed} fails");
+    }
 }

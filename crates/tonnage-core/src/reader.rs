@@ -12,6 +12,7 @@ use arrow::{
     datatypes::{Schema, SchemaRef},
 };
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     error::{Error, Result},
@@ -118,6 +119,53 @@ pub struct Snapshot {
     pub settings_changed: Vec<String>,
     /// What a user should know of how it is read, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// Which states the parts of a [`CutScan`] are read of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutStates {
+    /// One, where the database can show one to several processes; it is there for as long as [`CutScan::holder`].
+    One,
+    /// Each part its own, so nothing has to be held. A row that nobody changes meanwhile is in exactly one part.
+    Any,
+}
+
+/// A part of a [`CutScan`], which any process may read, again and again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScanPart {
+    /// The state it is read of, by the database's name for it; none for what is committed when its reading begins.
+    pub state: Option<String>,
+    /// What it reads, in the database's own SQL, one after another; empty for everything that was asked for.
+    pub queries: Vec<String>,
+}
+
+/// A table or a query's result, cut into parts that other processes read.
+pub struct CutScan {
+    /// Its columns.
+    pub columns: Vec<ReadColumn>,
+    /// At least one: disjoint, and together everything. In this order rows come as one reader alone would see them.
+    pub parts: Vec<ScanPart>,
+    /// What holds the state of the parts: dropping it ends it, and parts that are begun later fail. None where each part has
+    /// a state of its own.
+    pub holder: Option<Box<dyn Reader>>,
+    /// What a user should know of how it is read, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// `queries` in their order as the parts of one `state`, at most `parts_max` of them.
+pub fn parts_of(queries: Vec<String>, state: Option<&str>, parts_max: usize) -> Vec<ScanPart> {
+    let count = queries.len();
+    let parts = parts_max.clamp(1, count.max(1));
+    let mut queries = queries.into_iter();
+    (0..parts)
+        .map(|at| ScanPart {
+            state: state.map(str::to_owned),
+            queries: queries
+                .by_ref()
+                .take((at + 1) * count / parts - at * count / parts)
+                .collect(),
+        })
+        .collect()
 }
 
 /// The [consistency](Snapshot::consistency) of a single reader.

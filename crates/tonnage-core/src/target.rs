@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 pub use self::{
     parts::{
-        LocalLedger, Lookup, OtherUniqueKeys, Parts, Prepare, Relations, Routed, Routes, Scan, Schemas,
-        SeparateDatabases, StatementMax, StatementSplitting, Statements, UniqueKeys, splits_nothing,
+        LocalLedger, Lookup, OtherUniqueKeys, Parts, Prepare, Relations, Routed, Routes, Scan, ScanApart,
+        Schemas, SeparateDatabases, StatementMax, StatementSplitting, Statements, UniqueKeys, splits_nothing,
     },
     writer::{Claim, EachOutcome, Failure, Guard, Outcome, Refused, WriteColumn, WriteRequest, Writer},
 };

@@ -12,6 +12,7 @@
 //! table is), `encode` (values), `statements`, `sizes` and `writer` (rows), `execute` (statements of the user's own),
 //! `ledger`; and the way out, `reader` with `splits`, `stream` and `decode`, and `getter`.
 
+mod apart;
 mod catalog;
 mod connect;
 mod decode;
@@ -55,12 +56,12 @@ use tonnage_core::{
     operation::{Durability, Method, Operation, Split, Support},
     password::Password,
     preparation::{Preparation, PreparationEffects},
-    reader::{ScanRequest, Snapshot},
+    reader::{CutScan, CutStates, ScanPart, ScanRequest, Snapshot},
     statement::{Dialect, Statement, Verb},
     sync::Lock,
     table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, StatementMax,
+        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, ScanApart, StatementMax,
         StatementSplitting, Statements, Target, UniqueKeys, WriteRequest, Writer, splits_nothing,
     },
     types::ColumnType,
@@ -470,6 +471,7 @@ impl Target for MysqlTarget {
         Parts {
             statements: Some(self),
             scan: Some(self),
+            scan_apart: Some(self),
             lookup: Some(self),
             relations: Some(self),
             routes: None,
@@ -508,6 +510,17 @@ impl Statements for MysqlTarget {
 impl Scan for MysqlTarget {
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
+    }
+}
+
+#[async_trait]
+impl ScanApart for MysqlTarget {
+    async fn cut_scan(&self, request: &ScanRequest, states: CutStates, parts_max: usize) -> Result<CutScan> {
+        apart::cut_scan(&self.settings, request, states, parts_max).await
+    }
+
+    async fn scan_part(&self, request: &ScanRequest, part: &ScanPart) -> Result<Snapshot> {
+        apart::scan_part(&self.settings, request, part).await
     }
 }
 

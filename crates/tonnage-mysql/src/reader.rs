@@ -68,7 +68,7 @@ pub(super) async fn open(settings: &Settings) -> Result<(Conn, Version, Settings
     Ok((conn, version, one))
 }
 
-async fn begin(conn: &mut Conn) -> Result<()> {
+pub(super) async fn begin(conn: &mut Conn) -> Result<()> {
     for statement in [
         "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
@@ -292,7 +292,7 @@ pub(super) struct Found {
 
 impl Found {
     /// The columns of the primary key, where all of them are read.
-    fn key(&self, columns: &[ReadColumn]) -> Vec<String> {
+    pub(super) fn key(&self, columns: &[ReadColumn]) -> Vec<String> {
         let Source::Table(described) = &self.source else {
             return Vec::new();
         };
@@ -524,7 +524,12 @@ fn of_result(
 }
 
 /// The query of one split alone, whose mistakes are found before anything is written.
-async fn check(conn: &mut Conn, request: &ScanRequest, source: &Source, query: &Query<'_>) -> Result<String> {
+pub(super) async fn check(
+    conn: &mut Conn,
+    request: &ScanRequest,
+    source: &Source,
+    query: &Query<'_>,
+) -> Result<String> {
     if request.split_by.is_some() && request.limit.is_some() {
         return Err(
             Error::config("a limit and a column to split by contradict each other")
@@ -575,9 +580,9 @@ pub(super) fn of_user(failure: mysql_async::Error, place: &str) -> Error {
     }
 }
 
-struct MysqlReader {
-    rows: Answering,
-    queries: Arc<Vec<String>>,
+pub(super) struct MysqlReader {
+    pub(super) rows: Answering,
+    pub(super) queries: Arc<Vec<String>>,
 }
 
 #[async_trait]

@@ -9,6 +9,7 @@
 //! The order to read in: `settings` and `connect` (how a session comes about), `catalog`, `composition`, `types` and `carry` (what a
 //! table is), `encode`, `spelling` and `numeric` (values), `statements` and `writer` (rows), `ledger`.
 
+mod apart;
 mod carry;
 mod catalog;
 mod composition;
@@ -59,14 +60,14 @@ use tonnage_core::{
     operation::{Durability, Method, Operation, Support},
     password::Password,
     preparation::{Preparation, PreparationEffects},
-    reader::{ScanRequest, Snapshot},
+    reader::{CutScan, CutStates, ScanPart, ScanRequest, Snapshot},
     router::Router,
     statement::{Dialect, Statement},
     sync::Lock,
     table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan, Statements,
-        Target, WriteRequest, Writer,
+        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan, ScanApart,
+        Statements, Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
@@ -352,6 +353,7 @@ impl Target for PostgresTarget {
         Parts {
             statements: Some(self),
             scan: Some(self),
+            scan_apart: Some(self),
             lookup: Some(self),
             relations: Some(self),
             routes: Some(self),
@@ -391,6 +393,17 @@ impl Statements for PostgresTarget {
 impl Scan for PostgresTarget {
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot> {
         reader::scan(&self.settings, request).await
+    }
+}
+
+#[async_trait]
+impl ScanApart for PostgresTarget {
+    async fn cut_scan(&self, request: &ScanRequest, states: CutStates, parts_max: usize) -> Result<CutScan> {
+        apart::cut_scan(&self.settings, request, states, parts_max).await
+    }
+
+    async fn scan_part(&self, request: &ScanRequest, part: &ScanPart) -> Result<Snapshot> {
+        apart::scan_part(&self.settings, request, part).await
     }
 }
 

@@ -53,12 +53,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     let not_of_one_state = not_of_one_state(&leader, &found).await?;
     notes.extend(found.notes(&columns, request));
 
-    let key = match &found.described {
-        Some(described) => described.table.primary_key().map(|key| key.columns.clone()),
-        None => None,
-    };
-    let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
-    let key = key.filter(|key| key.iter().all(is_read)).unwrap_or_default();
+    let key = found.key(&columns);
     let shared = Arc::new(ScanContext {
         decoder: Decoder::new(&columns, &arriving, &key, request.beyond_arrow)?,
         queries: cut.queries,
@@ -106,7 +101,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
 }
 
 /// Whether rows come from another server, and which.
-async fn not_of_one_state(client: &Client, found: &Found) -> Result<Option<String>> {
+pub(super) async fn not_of_one_state(client: &Client, found: &Found) -> Result<Option<String>> {
     let Some(described) = &found.described else {
         return Ok(None);
     };
@@ -138,7 +133,7 @@ pub(super) async fn begin(client: &Client, snapshot: Option<&str>) -> Result<()>
 
 /// What is read, in SQL.
 pub(super) struct Found {
-    source: Source,
+    pub(super) source: Source,
     /// The table's or view's entry in the catalogue.
     pub(super) described: Option<Described>,
     /// The tables that inherit from it, whose rows are among its own.
@@ -153,6 +148,17 @@ const HEIRS: &str = "\
     SELECT heir.oid::pg_catalog.regclass::text FROM heir ORDER BY 1";
 
 impl Found {
+    /// The columns of the primary key; none where there is none, or not all of them are among `columns`.
+    pub(super) fn key(&self, columns: &[ReadColumn]) -> Vec<String> {
+        let key = self
+            .described
+            .as_ref()
+            .and_then(|described| described.table.primary_key());
+        let is_read = |name: &String| columns.iter().any(|column| column.name == *name);
+        let key = key.map(|key| key.columns.clone());
+        key.filter(|key| key.iter().all(is_read)).unwrap_or_default()
+    }
+
     /// What a user should know.
     pub(super) fn notes(&self, columns: &[ReadColumn], request: &ScanRequest) -> Vec<String> {
         let Some(described) = &self.described else {
@@ -353,16 +359,16 @@ pub(super) fn of_query(error: tokio_postgres::Error, request: &ScanRequest) -> E
 }
 
 /// What all readers of a snapshot have in common.
-struct ScanContext {
-    decoder: Decoder,
+pub(super) struct ScanContext {
+    pub(super) decoder: Decoder,
     /// One a split.
-    queries: Vec<String>,
-    columns: usize,
-    batch: BatchBounds,
-    settings: Settings,
+    pub(super) queries: Vec<String>,
+    pub(super) columns: usize,
+    pub(super) batch: BatchBounds,
+    pub(super) settings: Settings,
 }
 
-struct PostgresReader {
+pub(super) struct PostgresReader {
     client: Client,
     shared: Arc<ScanContext>,
     rows: Option<Rows>,
@@ -376,7 +382,7 @@ struct Rows {
 }
 
 impl PostgresReader {
-    fn boxed(client: Client, shared: &Arc<ScanContext>) -> Box<dyn Reader> {
+    pub(super) fn boxed(client: Client, shared: &Arc<ScanContext>) -> Box<dyn Reader> {
         Box::new(Self {
             client,
             fields: Fields::new(shared.columns),

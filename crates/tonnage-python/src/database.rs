@@ -13,6 +13,7 @@ use tonnage::{
     fetch,
     load::{Ended, Progress},
     put::{AfterFailure, Entry},
+    reader::CutStates,
     reject::RejectData,
     report::RunState,
     stop,
@@ -24,6 +25,7 @@ use tonnage_cli::described::{self, Decided, Given};
 
 use crate::{
     buffer::Buffer,
+    cut::Cut,
     errors::Failed,
     runtime::{Stop, wait, wait_for},
     source::{Raised, Source, Watched},
@@ -343,6 +345,42 @@ impl Database {
             let options = described::unload(&arguments)?;
             let target = connection.target().await?;
             let snapshot = target.scan(&options.request()?).await?;
+            Ok(Batches::of(snapshot, stop::Stop::default()))
+        })?;
+        Ok(Stream::new(Box::new(Unloading { batches })))
+    }
+
+    /// What an unload reads, cut into at most so many parts for other processes; they are of one state where that is wanted and
+    /// the database can show it.
+    fn cut(
+        &self,
+        py: Python<'_>,
+        arguments: Vec<String>,
+        parts_max: usize,
+        one_state: bool,
+    ) -> PyResult<Cut> {
+        let connection = self.connection();
+        wait_for(py, async move {
+            let options = described::unload(&arguments)?;
+            let target = connection.target().await?;
+            let states = match one_state {
+                true => CutStates::One,
+                false => CutStates::Any,
+            };
+            let cut = target.cut_scan(&options.request()?, states, parts_max).await?;
+            Cut::of(cut)
+        })
+    }
+
+    /// The rows of such a part, by any process.
+    fn unload_part(&self, py: Python<'_>, arguments: Vec<String>, part: String) -> PyResult<Stream> {
+        let connection = self.connection();
+        let batches = wait_for(py, async move {
+            let options = described::unload(&arguments)?;
+            let part = serde_json::from_str(&part)
+                .map_err(|error| Error::config(format!("this is no part of an unload: {error}")))?;
+            let target = connection.target().await?;
+            let snapshot = target.scan_part(&options.request()?, &part).await?;
             Ok(Batches::of(snapshot, stop::Stop::default()))
         })?;
         Ok(Stream::new(Box::new(Unloading { batches })))

@@ -10,6 +10,7 @@
 
 mod acknowledged;
 mod buffer;
+mod cut;
 mod database;
 mod errors;
 mod jobs;
@@ -67,6 +68,7 @@ mod _tonnage {
     #[pymodule_export]
     use super::{
         buffer::Buffer,
+        cut::Cut,
         database::Database,
         jobs::Jobs,
         log::log_debug,

@@ -169,6 +169,90 @@ def test_dask_goes_on_with_a_job(table, files, client, tmp_path):
     assert table.count() == FILES * ROWS
 
 
+def _fill(table, rows=3_000):
+    """A table with a key, and another column with nulls and very many of one value."""
+    table.run(f"create table {table.table} (id bigint primary key, name varchar(20), part int)")
+    frame = pandas.DataFrame({"id": range(rows), "name": [f"n{n}" for n in range(rows)]})
+    frame["part"] = [None if n % 7 == 0 else (1 if n % 2 else n % 50) for n in range(rows)]
+    tonnage.load(pyarrow.Table.from_pandas(frame.astype({"part": "Int32"})), table.url, table.table)
+
+
+def _let_go():
+    """Dask's frames are in cycles: what they hold ends with a collection."""
+    import gc
+
+    gc.collect()
+
+
+@pytest.mark.filterwarnings("ignore:each part", "ignore:one part")
+@pytest.mark.parametrize("split_by", [None, "id", "part", "name"])
+def test_dask_unloads_a_table(transactional, client, split_by):
+    import tonnage.dask
+
+    _fill(transactional)
+    frame = tonnage.dask.unload(
+        transactional.url, transactional.table, client=client, partitions=5, split_by=split_by, where="id <> 5"
+    )
+    if split_by is not None:
+        assert frame.npartitions == (1 if transactional.kind == "sqlite" else 5)
+    read = frame.compute()
+    assert sorted(read["id"]) == [n for n in range(3_000) if n != 5]
+    assert read["part"].isna().sum() == 429
+    assert dict(read.dtypes.astype(str)) == dict(frame.dtypes.astype(str))
+    assert (frame["part"] == 1).sum().compute() == sum(n % 7 != 0 and n % 2 == 1 for n in range(3_000) if n != 5) + sum(
+        n % 7 != 0 and n % 2 == 0 and n % 50 == 1 for n in range(3_000)
+    )
+    del frame
+    _let_go()
+
+
+@pytest.mark.parametrize("transactional", ["postgres"], indirect=True)
+def test_dask_unloads_one_state(transactional, client):
+    import tonnage.dask
+
+    place = transactional
+    _fill(place)
+    frame = tonnage.dask.unload(place.url, place.table, client=client, partitions=6, split_by="id", state="one")
+    place.run(f"delete from {place.table} where id < 1000")
+    place.run(f"insert into {place.table} values (9999, 'later', 1)")
+    _kill_one(client)
+    assert sorted(frame["id"].compute()) == list(range(3_000))
+    # Whoever has made something of it keeps the state too.
+    longer = frame[frame["id"] < 2_000]
+    del frame
+    _let_go()
+    assert len(longer) == 2_000
+    del longer
+    _let_go()
+    held = "select count(*) from pg_stat_activity where state = 'idle in transaction' and xact_start is not null"
+    before = place.run(held)[0][0]
+    with tonnage.dask.one_state(place.url, place.table, client=client, partitions=2, split_by="id") as frame:
+        assert place.run(held)[0][0] == before + 1
+        place.run(f"delete from {place.table}")
+        assert len(frame) == 2_001
+    assert place.run(held)[0][0] == before
+    with pytest.raises(tonnage.Error) as gone:
+        frame.compute()
+    assert "as long as the process and the frame that hold it" in gone.value.hint
+
+
+@pytest.mark.parametrize("transactional", ["mariadb"], indirect=True)
+def test_dask_says_where_there_is_no_one_state(transactional, client):
+    import tonnage.dask
+
+    _fill(transactional)
+    with pytest.warns(UserWarning, match="each part is read of a state of its own"):
+        tonnage.dask.unload(transactional.url, transactional.table, client=client, partitions=4, split_by="id")
+    with pytest.raises(tonnage.ConfigError, match="can show no state to several processes"):
+        tonnage.dask.unload(
+            transactional.url, transactional.table, client=client, partitions=4, split_by="id", state="one"
+        )
+    with pytest.raises(tonnage.ConfigError, match="can show no state"), tonnage.dask.one_state(
+        transactional.url, transactional.table, client=client, partitions=4, split_by="id"
+    ):
+        pass
+
+
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
@@ -236,3 +320,45 @@ def test_spark_gives_up_and_nothing_is_seen(table, spark):
             "append"
         ).save()
     assert table.count() == 1
+
+
+@pytest.mark.parametrize("split_by", [None, "part"])
+def test_spark_reads_partitions(transactional, spark, split_by):
+    _fill(transactional)
+    options = {"url": transactional.url, "table": transactional.table, "partitions": "5", "where": "id <> 5"}
+    if split_by is not None:
+        options["split_by"] = split_by
+    frame = spark.read.format("tonnage").options(**options).load()
+    partitions = frame.rdd.getNumPartitions()
+    assert partitions == (5 if transactional.kind != "sqlite" and (split_by or transactional.kind == "postgres") else 1)
+    rows = frame.collect()
+    assert sorted(row["id"] for row in rows) == [n for n in range(3_000) if n != 5]
+    assert sum(row["part"] is None for row in rows) == 429
+    assert frame.where("name = 'n17'").count() == 1
+    assert frame.select("name").distinct().count() == 2_999
+
+
+@pytest.mark.parametrize("transactional", ["postgres"], indirect=True)
+def test_spark_reads_one_state(transactional, spark):
+    from tonnage.spark import one_state
+
+    place = transactional
+    _fill(place)
+    with one_state(place.url, place.table, partitions=6, split_by="id", columns=["id", "name"]) as options:
+        frame = spark.read.format("tonnage").options(**options).load()
+        place.run(f"delete from {place.table} where id < 1000")
+        assert frame.columns == ["id", "name"]
+        assert sorted(row["id"] for row in frame.collect()) == list(range(3_000))
+    with pytest.raises(Exception, match="snapshot"):
+        frame.collect()
+
+
+@pytest.mark.parametrize("transactional", ["mariadb"], indirect=True)
+def test_spark_says_where_there_is_no_one_state(transactional, spark):
+    from tonnage.spark import one_state
+
+    _fill(transactional)
+    with pytest.raises(tonnage.ConfigError, match="can show no state"), one_state(
+        transactional.url, transactional.table, split_by="id"
+    ):
+        pass

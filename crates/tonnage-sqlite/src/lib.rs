@@ -261,6 +261,7 @@ impl Target for SqliteTarget {
         Parts {
             statements: Some(self),
             scan: Some(self),
+            scan_apart: None,
             lookup: Some(self),
             relations: Some(self),
             routes: None,

@@ -18,7 +18,7 @@ use crate::{
     ledger::RunHandle,
     operation::{Method, Split},
     preparation::{Preparation, PreparationEffects},
-    reader::{ScanRequest, Snapshot},
+    reader::{self, CutScan, CutStates, ScanPart, ScanRequest, Snapshot},
     router::Router,
     schema::{DatabaseDefinition, TableDefinition, TableStatements},
     statement::{Dialect, Statement},
@@ -31,6 +31,8 @@ pub struct Parts<'a> {
     pub statements: Option<&'a dyn Statements>,
     /// Tables and queries read as a whole.
     pub scan: Option<&'a dyn Scan>,
+    /// The same in parts that other processes read.
+    pub scan_apart: Option<&'a dyn ScanApart>,
     /// Rows by key.
     pub lookup: Option<&'a dyn Lookup>,
     /// Foreign keys.
@@ -58,6 +60,7 @@ impl Parts<'_> {
     pub const NONE: Self = Self {
         statements: None,
         scan: None,
+        scan_apart: None,
         lookup: None,
         relations: None,
         routes: None,
@@ -92,6 +95,17 @@ pub trait Scan: Send + Sync {
     /// Opens connections that see one state of what `request` asks for. `Schema` where there is no such table or
     /// column, `Config` where it cannot be read in the way that was asked for.
     async fn scan(&self, request: &ScanRequest) -> Result<Snapshot>;
+}
+
+/// Cuts tables and the results of queries into parts that other processes read.
+#[async_trait]
+pub trait ScanApart: Send + Sync {
+    /// Cuts what `request` asks for into at most `parts_max` parts. Its number of readers has no effect. Errors are those of
+    /// [`Scan::scan`].
+    async fn cut_scan(&self, request: &ScanRequest, states: CutStates, parts_max: usize) -> Result<CutScan>;
+
+    /// Opens one connection that reads a part, of the same request. `Refused` where its state is no longer held.
+    async fn scan_part(&self, request: &ScanRequest, part: &ScanPart) -> Result<Snapshot>;
 }
 
 /// Looks rows up by key.
@@ -275,6 +289,45 @@ impl dyn Target + '_ {
             Some(part) => part.scan(request).await,
             None => Err(self.lacks("cannot be read from")),
         }
+    }
+
+    /// See [`ScanApart::cut_scan`]. A target without it has one part, which is everything.
+    pub async fn cut_scan(
+        &self,
+        request: &ScanRequest,
+        states: CutStates,
+        parts_max: usize,
+    ) -> Result<CutScan> {
+        if let Some(part) = self.parts().scan_apart {
+            return part.cut_scan(request, states, parts_max).await;
+        }
+        let mut whole = request.clone();
+        whole.readers = 1;
+        let Snapshot {
+            columns, mut notes, ..
+        } = self.scan(&whole).await?;
+        if parts_max > 1 {
+            notes.push("one part: this database is not read in parts by several processes".to_owned());
+        }
+        Ok(CutScan {
+            columns,
+            parts: reader::parts_of(Vec::new(), None, 1),
+            holder: None,
+            notes,
+        })
+    }
+
+    /// See [`ScanApart::scan_part`].
+    pub async fn scan_part(&self, request: &ScanRequest, part: &ScanPart) -> Result<Snapshot> {
+        if let Some(target) = self.parts().scan_apart {
+            return target.scan_part(request, part).await;
+        }
+        if part.state.is_some() || !part.queries.is_empty() {
+            return Err(Error::config("this part is of another database"));
+        }
+        let mut whole = request.clone();
+        whole.readers = 1;
+        self.scan(&whole).await
     }
 
     /// See [`Lookup::getter`].

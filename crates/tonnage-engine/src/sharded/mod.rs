@@ -493,6 +493,8 @@ impl Target for ShardedTarget {
         Parts {
             statements: of.statements.map(|_| self as &dyn Statements),
             scan: of.scan.map(|_| self as &dyn Scan),
+            // Each member would have a state of its own: they are read by one process, which says so.
+            scan_apart: None,
             lookup: of.lookup.map(|_| self as &dyn Lookup),
             relations: of.relations.map(|_| self as &dyn Relations),
             routes: Some(self),

@@ -16,7 +16,7 @@ use tonnage_core::{
     slot::{Counts, SlotState},
 };
 
-use super::{Memory, State, StoredPart};
+use super::{Memory, Rule, State, StoredPart};
 
 impl State {
     fn now(&self) -> i64 {
@@ -30,7 +30,10 @@ impl State {
         let now = self.now();
         let own = self.parts.iter().filter(|((job, _), _)| job == job_id);
         own.map(|(_, stored)| PartRecord {
-            lease_seconds: stored.lease_until - now,
+            lease_seconds: match self.broken {
+                Some(Rule::Lease) => 0,
+                _ => stored.lease_until - now,
+            },
             ..stored.record.clone()
         })
         .collect()
@@ -42,8 +45,9 @@ impl State {
 
     /// The row of an attempt that is the newest and not at its end.
     fn attempted(&mut self, attempt: &PartAttempt) -> Option<&mut StoredPart> {
+        let any = self.broken == Some(Rule::Attempt);
         self.part(&attempt.of).filter(|stored| {
-            stored.record.attempt == attempt.attempt && stored.record.state == PartState::Running
+            (any || stored.record.attempt == attempt.attempt) && stored.record.state == PartState::Running
         })
     }
 
@@ -139,7 +143,10 @@ impl State {
         };
         let others = parts().filter(|other| other.is_held() && other.part != part.part);
         let used = InUse {
-            connections: others.map(|other| other.connections).sum(),
+            connections: match self.broken {
+                Some(Rule::Connections) => 0,
+                _ => others.map(|other| other.connections).sum(),
+            },
             max: (whole.connections > 0).then_some(whole.connections),
         };
         let (attempt, connections) = match decide(part, request, used) {
