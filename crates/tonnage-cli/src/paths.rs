@@ -117,19 +117,26 @@ impl Paths {
             .iter()
             .map(|named| ResolvedPath::of(&named.path))
             .collect();
-        for (at, (named, place)) in self.named.iter().zip(&places).enumerate() {
-            let before = self.named.iter().zip(&places).take(at);
-            for (other, other_place) in before {
-                let uses = [named.for_use, other.for_use];
-                if uses.contains(&Use::Written) && place.is(other_place) {
+        // Only what is written can be in the way: of a million files that are read no two are compared.
+        let mut written = Vec::new();
+        for (at, named) in self.named.iter().enumerate() {
+            let before: &mut dyn Iterator<Item = usize> = match named.for_use {
+                Use::Written => &mut (0..at),
+                Use::Read | Use::Database => &mut written.iter().copied(),
+            };
+            for other in before {
+                if places[at].is(&places[other]) {
                     return Err(Error::config(format!(
                         "{} and {} are the same file: {}",
-                        other.what,
+                        self.named[other].what,
                         named.what,
                         named.path.display()
                     ))
                     .hint("give each a file of its own"));
                 }
+            }
+            if named.for_use == Use::Written {
+                written.push(at);
             }
         }
         match &self.report {

@@ -29,7 +29,7 @@ pub(super) async fn cut_scan(
     states: CutStates,
     parts_max: usize,
 ) -> Result<CutScan> {
-    let (mut conn, version) = open(settings).await?;
+    let (mut conn, version, settings) = open(settings).await?;
     let found = relation(&mut conn, &version, &settings.database, request).await?;
     let (columns, selected) = describe(&mut conn, &version, request, &found).await?;
     let query = Query {
@@ -102,7 +102,7 @@ pub(super) async fn scan_part(
     if part.state.is_some() || part.queries.is_empty() {
         return Err(Error::config("this part is of another database"));
     }
-    let (mut conn, version) = open(settings).await?;
+    let (mut conn, version, settings) = open(settings).await?;
     let found = relation(&mut conn, &version, &settings.database, request).await?;
     let (columns, _): (Vec<ReadColumn>, _) = describe(&mut conn, &version, request, &found).await?;
     begin(&mut conn).await?;
@@ -112,7 +112,7 @@ pub(super) async fn scan_part(
         batch: request.batch,
     });
     let reader: Box<dyn Reader> = Box::new(MysqlReader {
-        rows: Answering::start(conn, form, settings.clone()),
+        rows: Answering::start(conn, form, settings),
         queries: Arc::new(part.queries.clone()),
     });
     let settings_changed = session_settings(&version);
