@@ -48,8 +48,8 @@ use tonnage_core::{
     statement::{Dialect, Statement},
     table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, Statements, Target,
-        WriteRequest, Writer,
+        Capabilities, CommitTimes, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, Statements,
+        Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
@@ -91,8 +91,12 @@ fn connect(url: &str, password: Option<Password>) -> BoxFuture<'_, Result<Arc<dy
     })
 }
 
-/// Rows of a write: whole row groups.
+/// Rows of a write: whole row groups. Rows of whole groups go into the file compressed; what is less goes through the log,
+/// and is compressed anew with each checkpoint, which takes three times the processor time (rows of TPC-H's lineitem).
 const BATCH_ROWS: usize = 2 * 122_880;
+
+/// Bytes of a write: what holds that many rows of some 270 bytes.
+const BATCH_BYTES: usize = 64 << 20;
 
 /// A DuckDB file, which need not be there yet.
 pub struct DuckTarget {
@@ -140,6 +144,8 @@ impl DuckTarget {
                 partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: BATCH_ROWS,
+                batch_bytes_default: BATCH_BYTES,
+                commits: CommitTimes::Deferred,
                 insert_replaces: false,
                 says_key_exists: |code| code == KEY_EXISTS,
                 own_schema: None,

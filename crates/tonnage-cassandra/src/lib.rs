@@ -48,7 +48,10 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot, no_table},
     slot::SlotState,
     table::{ColumnSpec, Table, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Lookup, Parts, Prepare, Rows, Scan, Target, WriteRequest, Writer},
+    target::{
+        BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Lookup, Parts, Prepare, Rows, Scan, Target,
+        WriteRequest, Writer,
+    },
     types::ColumnType,
 };
 use tonnage_sqlite::local::{LedgerFile, RunRows};
@@ -148,6 +151,8 @@ impl CassandraTarget {
                 partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: BATCH_ROWS,
+                batch_bytes_default: BATCH_BYTES,
+                commits: CommitTimes::Comparable,
                 // A write is cut into batches.
                 insert_replaces: true,
                 says_key_exists: |_| false,

@@ -40,6 +40,10 @@ pub struct Capabilities {
     pub repeats_keys: bool,
     /// Rows a write when nothing else was asked for.
     pub batch_rows_default: usize,
+    /// Bytes a write when nothing else was asked for.
+    pub batch_bytes_default: usize,
+    /// What a commit says of the size of its write.
+    pub commits: CommitTimes,
     /// Whether an insert replaces a row that has its key, since nothing tells that it is there.
     pub insert_replaces: bool,
     /// Whether a code, which it has refused a row with, says that the row's key, or another unique one, is there already.
@@ -50,6 +54,18 @@ pub struct Capabilities {
     /// The most rows one write may have by [`Method::Array`] for this many columns.
     pub array_rows_max: fn(columns: usize) -> usize,
 }
+
+/// What the time of a commit says of the size of its write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitTimes {
+    /// What writes of this size cost, so that the best size can be found while rows go in.
+    Comparable,
+    /// Little: the database puts work off to a commit further on, or saves it where writes have a certain size.
+    Deferred,
+}
+
+/// Bytes of a write where nothing else was asked for, of a database that has no reason for more: 16 MiB.
+pub const BATCH_BYTES: usize = 16 << 20;
 
 /// Whether a column to be made is part of the table's primary key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

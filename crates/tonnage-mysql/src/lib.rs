@@ -61,8 +61,9 @@ use tonnage_core::{
     sync::Lock,
     table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, ScanApart, StatementMax,
-        StatementSplitting, Statements, Target, UniqueKeys, WriteRequest, Writer, splits_nothing,
+        BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan,
+        ScanApart, StatementMax, StatementSplitting, Statements, Target, UniqueKeys, WriteRequest, Writer,
+        splits_nothing,
     },
     types::ColumnType,
 };
@@ -211,6 +212,8 @@ impl MysqlTarget {
             partial_dates: true,
             repeats_keys: true,
             batch_rows_default: BATCH_ROWS,
+            batch_bytes_default: BATCH_BYTES,
+            commits: CommitTimes::Comparable,
             // A write is cut into statements.
             insert_replaces: false,
             says_key_exists: // Of a unique key, by number alone or by name.

@@ -66,8 +66,8 @@ use tonnage_core::{
     sync::Lock,
     table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes, Rows, Scan, ScanApart,
-        Statements, Target, WriteRequest, Writer,
+        BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Lookup, Parts, Prepare, Relations, Routed, Routes,
+        Rows, Scan, ScanApart, Statements, Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
@@ -179,6 +179,8 @@ impl PostgresTarget {
             partial_dates: false,
             repeats_keys: false,
             batch_rows_default: BATCH_ROWS,
+            batch_bytes_default: BATCH_BYTES,
+            commits: CommitTimes::Comparable,
             insert_replaces: false,
             says_key_exists: |code| code == "23505",
             own_schema: None,

@@ -55,8 +55,8 @@ use tonnage_core::{
     statement::{Dialect, Statement},
     table::{ColumnSpec, ForeignKey, Table, TableName, TableSpec},
     target::{
-        Capabilities, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan, Statements, Target,
-        WriteRequest, Writer,
+        BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Lookup, Parts, Prepare, Relations, Rows, Scan,
+        Statements, Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
@@ -135,6 +135,8 @@ impl SqliteTarget {
                 partial_dates: false,
                 repeats_keys: true,
                 batch_rows_default: 65_536,
+                batch_bytes_default: BATCH_BYTES,
+                commits: CommitTimes::Comparable,
                 // A write is cut into statements.
                 insert_replaces: false,
                 says_key_exists: |code| {

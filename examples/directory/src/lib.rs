@@ -26,7 +26,9 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     slot::SlotState,
     table::{Table, TableName, TableSpec},
-    target::{Capabilities, KeyPart, Parts, Rows, Scan, Target, WriteRequest, Writer},
+    target::{
+        BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Parts, Rows, Scan, Target, WriteRequest, Writer,
+    },
 };
 use tonnage_sqlite::local::{LedgerFile, RunRows};
 
@@ -58,6 +60,8 @@ impl DirectoryTarget {
                 partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: 65_536,
+                batch_bytes_default: BATCH_BYTES,
+                commits: CommitTimes::Comparable,
                 insert_replaces: false,
                 says_key_exists: |_| false,
                 own_schema: None,

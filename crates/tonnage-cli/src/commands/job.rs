@@ -42,7 +42,8 @@ use crate::{
     report::{ReportArgs, after_report, write_report},
 };
 
-/// Between two looks whether a part can be had, at most.
+/// Between two looks whether a part can be had: first, and at most.
+const LOOK_MIN: Duration = Duration::from_millis(250);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// How often a database is asked for a connection that has none left, one look after another.
@@ -237,7 +238,7 @@ async fn claimed(
     (which, attempt): (WhichPart, Option<i64>),
     (claimant, verbosity): (&Claimant, Verbosity),
 ) -> Result<(Job, PartClaim)> {
-    let (mut told, mut refused) = (String::new(), 0);
+    let (mut told, mut refused, mut looks) = (String::new(), 0, 0);
     loop {
         let job = match place.open().await {
             Ok(job) => job,
@@ -260,13 +261,18 @@ async fn claimed(
             about.clone_into(&mut told);
         }
         drop(job);
-        tokio::time::sleep(pause(&busy)).await;
+        tokio::time::sleep(pause(&busy, &mut looks)).await;
     }
 }
 
-/// How long is waited before it is looked again.
-fn pause(busy: &Busy) -> Duration {
-    Duration::from_secs(busy.seconds.max(1)).min(LOOK_MAX)
+/// How long is waited before it is looked again, after so many looks: a part that ends soon leaves nobody idle, and many
+/// that wait long ask the database little.
+fn pause(busy: &Busy, looks: &mut u32) -> Duration {
+    let growing = LOOK_MIN * 2_u32.saturating_pow((*looks).min(8));
+    *looks += 1;
+    Duration::from_secs(busy.seconds.max(1))
+        .min(growing)
+        .min(LOOK_MAX)
 }
 
 async fn status(args: &StatusArgs) -> Result<Ending> {
@@ -287,11 +293,12 @@ pub(crate) async fn finished(database: Connected, job_id: &str, lease_seconds: u
         lease_seconds,
     };
     let options = part_load(&job)?.options;
+    let mut looks = 0;
     loop {
         match job.finish(&claimant, &options).await? {
             Finish::Done(report) => return Ok(*report),
             Finish::Busy(busy) => {
-                tokio::time::sleep(pause(&busy)).await;
+                tokio::time::sleep(pause(&busy, &mut looks)).await;
             }
         }
     }
@@ -300,7 +307,7 @@ pub(crate) async fn finished(database: Connected, job_id: &str, lease_seconds: u
 async fn finish(args: &FinishArgs, verbosity: Verbosity) -> Result<Ending> {
     let place = args.which.place()?;
     let claimant = args.lease.claimant()?;
-    let mut told = false;
+    let (mut told, mut looks) = (false, 0);
     let report = loop {
         let job = place.open().await?;
         let options = part_load(&job)?.options;
@@ -311,7 +318,7 @@ async fn finish(args: &FinishArgs, verbosity: Verbosity) -> Result<Ending> {
                     eprintln!("waiting: {}", busy.why);
                     told = true;
                 }
-                tokio::time::sleep(pause(&busy)).await;
+                tokio::time::sleep(pause(&busy, &mut looks)).await;
             }
         }
     };

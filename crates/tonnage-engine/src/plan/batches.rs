@@ -6,7 +6,7 @@ use tonnage_core::{
     target::Capabilities,
 };
 
-use super::{BATCH_BYTES, LoadOptions, Rate, WRITES_A_SECOND};
+use super::{LoadOptions, Rate, WRITES_A_SECOND};
 
 /// The most of a write.
 pub(super) struct Batches {
@@ -39,7 +39,10 @@ pub(super) fn decide(
         }
         batch_rows = batch_rows.min(most);
     }
-    let mut batch_bytes = options.batch_bytes.unwrap_or(BATCH_BYTES).max(1);
+    let mut batch_bytes = options
+        .batch_bytes
+        .unwrap_or(capabilities.batch_bytes_default)
+        .max(1);
     // A rate is kept between writes, so writes are small enough to begin several times a second.
     match options.rate {
         Some(Rate::Rows(0) | Rate::Bytes(0) | Rate::Offered(0)) => {

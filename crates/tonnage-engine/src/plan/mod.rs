@@ -26,7 +26,7 @@ use tonnage_core::{
     source::SourceSchema,
     statement::Statement,
     table::{Equality, Table},
-    target::{Capabilities, OtherUniqueKeys, Routed, StatementMax, WriteColumn, WriteRequest},
+    target::{Capabilities, CommitTimes, OtherUniqueKeys, Routed, StatementMax, WriteColumn, WriteRequest},
 };
 
 use self::{
@@ -49,8 +49,6 @@ pub const BLOCK_ROWS: usize = 65_536;
 pub const BLOCK_BYTES: usize = 8 << 20;
 /// Slots of a run: more than lanes will ever be, few enough that their ledger rows cost nothing.
 pub const SLOTS: u16 = 64;
-/// Arrow bytes of a write unless asked for.
-pub const BATCH_BYTES: usize = 16 << 20;
 /// Arrow bytes sorted in memory at a time by `--sort full`.
 pub const SORT_BYTES: usize = 64 << 20;
 /// Rejects after which a run stops unless asked for.
@@ -301,7 +299,7 @@ pub fn decide(inputs: &PlanInputs) -> Result<Plan> {
         statement_max,
         durability,
         jobs,
-        tune: tuned(options),
+        tune: tuned(options, capabilities.commits),
         batch_rows,
         batch_bytes,
         block_rows: BLOCK_ROWS,
@@ -340,11 +338,14 @@ pub struct Tuned {
     pub lanes: bool,
 }
 
-/// What is found while rows go in: nothing that was asked for.
-fn tuned(options: &LoadOptions) -> Tuned {
+/// What is found while rows go in: nothing that was asked for, and nothing that commits say too little of.
+fn tuned(options: &LoadOptions, commits: CommitTimes) -> Tuned {
     let is_asked_for = options.tune == Tune::Auto;
     Tuned {
-        rows: is_asked_for && options.batch_rows.is_none() && options.batch_bytes.is_none(),
+        rows: is_asked_for
+            && commits == CommitTimes::Comparable
+            && options.batch_rows.is_none()
+            && options.batch_bytes.is_none(),
         lanes: is_asked_for && options.jobs.is_none() && options.jobs_per_shard.is_none(),
     }
 }

@@ -351,6 +351,8 @@ fn capabilities(targets: &[Arc<dyn Target>], members: usize) -> Result<Capabilit
         partial_dates: of.iter().all(|c| c.partial_dates),
         repeats_keys: of.iter().all(|c| c.repeats_keys),
         batch_rows_default: first.batch_rows_default,
+        batch_bytes_default: first.batch_bytes_default,
+        commits: first.commits,
         insert_replaces: of.iter().any(|c| c.insert_replaces),
         says_key_exists: first.says_key_exists,
         own_schema: None,

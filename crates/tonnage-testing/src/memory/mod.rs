@@ -35,8 +35,8 @@ use tonnage_core::{
     sync::Lock,
     table::{Column, ColumnSpec, Key, Table, TableIdentity, TableName, TableSpec, check_unaltered},
     target::{
-        Capabilities, Claim, EachOutcome, Failure, Guard, KeyPart, Lookup, Outcome, Parts, Prepare, Refused,
-        Rows, Scan, Target, WriteRequest, Writer,
+        BATCH_BYTES, Capabilities, Claim, CommitTimes, EachOutcome, Failure, Guard, KeyPart, Lookup, Outcome,
+        Parts, Prepare, Refused, Rows, Scan, Target, WriteRequest, Writer,
     },
     types::ColumnType,
 };
@@ -161,6 +161,8 @@ impl Memory {
                 partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: 65_536,
+                batch_bytes_default: BATCH_BYTES,
+                commits: CommitTimes::Comparable,
                 insert_replaces: false,
                 says_key_exists: |code| code == "23505",
                 own_schema: None,

@@ -1,6 +1,9 @@
 //! Matrices, their cells and their order.
 
-use tonnage_core::operation::Method;
+use tonnage_core::{
+    operation::Method,
+    target::{BATCH_BYTES, CommitTimes},
+};
 
 use super::*;
 
@@ -14,6 +17,8 @@ fn capabilities(writers_max: Option<usize>) -> Capabilities {
         partial_dates: false,
         repeats_keys: true,
         batch_rows_default: 1,
+        batch_bytes_default: BATCH_BYTES,
+        commits: CommitTimes::Comparable,
         insert_replaces: false,
         says_key_exists: |_| false,
         own_schema: None,

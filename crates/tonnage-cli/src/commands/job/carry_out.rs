@@ -221,6 +221,7 @@ pub(crate) async fn part_of_program(
     };
     let PartLoad { options, open } = part_load(&job)?;
     let which = wanted.part.map_or(WhichPart::Next, WhichPart::Numbered);
+    let mut looks = 0;
     let held = loop {
         match job.claim(which, (wanted.attempt, &claimant), &options).await? {
             PartClaim::Held(held) => break held,
@@ -235,7 +236,11 @@ pub(crate) async fn part_of_program(
                 return Ok(Some((done, None)));
             }
             PartClaim::Busy(busy) => {
-                if stop.unless(tokio::time::sleep(pause(&busy))).await.is_none() {
+                if stop
+                    .unless(tokio::time::sleep(pause(&busy, &mut looks)))
+                    .await
+                    .is_none()
+                {
                     return Err(Error::new(
                         ErrorKind::Cancelled,
                         "interrupted while a part was waited for",
