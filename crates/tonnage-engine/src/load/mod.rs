@@ -1131,7 +1131,12 @@ fn report(
         rejects: has_rejects.then(|| ownership.rejects.display().to_string()),
         client_cpu_seconds: processor_seconds(),
         peak_memory_bytes: peak_memory_bytes(),
-        bound_by: stages::bound_by(&stages, get(&progress.statements), get(&progress.commits)),
+        bound_by: stages::bound_by(
+            &stages,
+            times.opening(),
+            get(&progress.statements),
+            get(&progress.commits),
+        ),
         stages,
         error: error.map(ToString::to_string),
     }

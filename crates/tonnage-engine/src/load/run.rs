@@ -41,7 +41,7 @@ use super::{
     lane::LaneTask,
     rejects::{RejectsFile, aside},
     shards::Shards,
-    stages::Times,
+    stages::{Opening, Times},
     throttle::Throttle,
     tune::Bounds,
     write::{PIECES_MAX, Write},
@@ -120,7 +120,7 @@ impl RunContext {
         Self {
             throttle: Throttle::new(bounds(&plan), plan.jobs, plan.rate),
             shards: Shards::of(&plan),
-            times: Times::new(plan.jobs),
+            times: Times::new(plan.jobs, Opening::of(target.capabilities())),
             plan,
             target,
             handle,

@@ -2,7 +2,8 @@
 //!
 //! A lane's calls of its writer are timed poll by poll: what happens within a poll is work of this process, such as
 //! encoding rows; what passes between polls is waited for the network and the database, which look the same from here.
-//! The shortest opening of a transaction tells how long a round trip takes, and so how much of that waiting is the way.
+//! The shortest opening of a transaction tells how long a round trip takes, and so how much of that waiting is the way; but
+//! for databases in this process ([`Opening`]).
 
 use std::{
     future::poll_fn,
@@ -11,12 +12,36 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tonnage_core::report::{Bottleneck, BoundBy, LaneReport, Stages};
+use tonnage_core::{
+    report::{Bottleneck, BoundBy, LaneReport, Stages},
+    target::Capabilities,
+};
 
 /// Opening a transaction takes a round trip. Where it takes less than this the database is near.
 const FAR: Duration = Duration::from_micros(500);
 /// A shard whose lanes are at work for this much more of the time than those of others is what these wait for.
 const APART: f64 = 0.3;
+
+/// What the shortest opening of a transaction says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Opening {
+    /// How long a round trip takes.
+    #[default]
+    RoundTrip,
+    /// Nothing of a way, as there is none: it takes a lock on a file and moves the ledger in it, which may take longer than
+    /// [`FAR`].
+    Lock,
+}
+
+impl Opening {
+    /// Of a database. One behind a server bounds no number of writers; one that does is a library in this process.
+    pub fn of(capabilities: &Capabilities) -> Self {
+        match capabilities.writers_max {
+            None => Self::RoundTrip,
+            Some(_) => Self::Lock,
+        }
+    }
+}
 
 /// What a lane spent its time on, in nanoseconds.
 #[derive(Debug, Default)]
@@ -37,6 +62,7 @@ pub struct Times {
     full: AtomicU64,
     /// The shortest opening of a transaction; 0 before the first.
     round_trip: AtomicU64,
+    opening: Opening,
 }
 
 fn add(counter: &AtomicU64, since: Instant) {
@@ -44,12 +70,18 @@ fn add(counter: &AtomicU64, since: Instant) {
 }
 
 impl Times {
-    /// Of so many lanes.
-    pub fn new(lanes: usize) -> Self {
+    /// Of so many lanes, to a database of which opening a transaction says `opening`.
+    pub fn new(lanes: usize, opening: Opening) -> Self {
         Self {
             lanes: (0..lanes).map(|_| LaneTimes::default()).collect(),
+            opening,
             ..Self::default()
         }
+    }
+
+    /// What the shortest opening says.
+    pub fn opening(&self) -> Opening {
+        self.opening
     }
 
     /// The source was asked for a block at `since`, and has answered.
@@ -149,7 +181,7 @@ impl Times {
 
 /// What more of would have made the run faster, and why that is thought. `statements` and `commits` are each a round trip
 /// or more.
-pub(super) fn bound_by(stages: &Stages, statements: u64, commits: u64) -> BoundBy {
+pub(super) fn bound_by(stages: &Stages, opening: Opening, statements: u64, commits: u64) -> BoundBy {
     let lanes = stages.lanes.len().max(1) as f64;
     let in_all = (stages.seconds * lanes).max(1e-9);
     let sum = |of: fn(&LaneReport) -> f64| stages.lanes.iter().map(of).sum::<f64>();
@@ -169,7 +201,7 @@ pub(super) fn bound_by(stages: &Stages, statements: u64, commits: u64) -> BoundB
     let (encoding, target) = (sum(|lane| lane.encoding_seconds), sum(|lane| lane.target_seconds));
     // A transaction is opened and committed besides.
     let trips = statements + 2 * commits;
-    let is_far = stages.round_trip_seconds > FAR.as_secs_f64();
+    let is_far = opening == Opening::RoundTrip && stages.round_trip_seconds > FAR.as_secs_f64();
     let (bottleneck, why) = if idle > in_all / 2.0 && stages.dealing_seconds > stages.reading_seconds {
         let why = format!(
             "lanes waited {}% of the time for rows to be converted and sorted",
@@ -300,8 +332,12 @@ mod tests {
                 lanes: lanes.iter().map(|(shard, times)| lane(shard, *times)).collect(),
                 ..Stages::default()
             };
-            let sentence = bound_by(&stages, 100, 10).to_string();
+            let sentence = bound_by(&stages, Opening::RoundTrip, 100, 10).to_string();
             assert!(sentence.starts_with(expected), "{sentence}, not {expected}");
+            // In this process no opening is long because of a network.
+            let here = bound_by(&stages, Opening::Lock, 100, 10).to_string();
+            let expected = expected.replace("the network: 120 round trips of 70.0 ms", "the target: lanes");
+            assert!(here.starts_with(&expected), "{here}, not {expected}");
         }
     }
 }

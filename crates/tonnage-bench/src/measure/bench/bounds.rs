@@ -36,6 +36,9 @@ pub(super) struct Over<'a> {
     pub(super) client: Option<f64>,
     /// Round trips that were counted on a way that was made longer.
     pub(super) round_trips: Option<u64>,
+    /// How many writers the database takes at once. One that bounds them is a library in this process: there is no way to it,
+    /// and opening a transaction takes its lock.
+    pub(super) writers_max: Option<usize>,
 }
 
 impl Over<'_> {
@@ -61,7 +64,7 @@ impl Over<'_> {
         let away = match self.round_trips {
             Some(counted) => counted as f64 * self.setting.round_trip_micros as f64 / 1e6,
             // A transaction is opened and committed besides; keys are asked for between them.
-            None if round_trip > FAR_SECONDS => {
+            None if self.writers_max.is_none() && round_trip > FAR_SECONDS => {
                 (together.statements + 2 * together.commits + self.requests) as f64 * round_trip
             }
             None => 0.0,

@@ -303,6 +303,7 @@ impl Running<'_> {
             wall,
             client,
             round_trips,
+            writers_max: target.capabilities().writers_max,
         };
         let bound_by = over.bound(&mut costs, offered.as_ref(), &mut self.shortest);
         let quantile = |share| {
