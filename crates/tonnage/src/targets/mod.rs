@@ -24,6 +24,8 @@ use tonnage_core::{
 use tonnage_engine::sharded::ShardedTarget;
 #[cfg(feature = "mysql")]
 pub use tonnage_mysql as mysql;
+#[cfg(feature = "nosql")]
+pub use tonnage_nosql as nosql;
 #[cfg(feature = "postgres")]
 pub use tonnage_postgres as postgres;
 #[cfg(feature = "sqlite")]
@@ -49,6 +51,8 @@ pub const DRIVERS: &[Driver] = &[
     cassandra::DRIVER,
     #[cfg(feature = "adbc")]
     adbc::DUCKDB,
+    #[cfg(feature = "nosql")]
+    nosql::DRIVER,
 ];
 
 /// The database that `target` names: by its scheme, for files by their ending, or as `@name` of a `targets.toml`.
