@@ -4,8 +4,7 @@
 //! - A write is a file that is there as a whole or not at all, once, however often it is sent (`writer`).
 //! - The ledger is a SQLite file next to the tables, as for every database that cannot hold one: [`LedgerFile`].
 //! - What a directory cannot do is refused with a reason. Rows have no keys here, so only inserts are left.
-//!
-//! File calls block the thread that makes them, which a local disk allows. A target over a network awaits.
+//! - File calls block the thread that makes them, which a local disk allows. A target over a network awaits.
 
 mod reader;
 mod table;
@@ -26,9 +25,7 @@ use tonnage_core::{
     reader::{ScanRequest, Snapshot},
     slot::SlotState,
     table::{Table, TableName, TableSpec},
-    target::{
-        BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Parts, Rows, Scan, Target, WriteRequest, Writer,
-    },
+    target::{Capabilities, CommitTimes, KeyPart, Parts, Rows, Scan, Target, WriteRequest, Writer},
 };
 use tonnage_sqlite::local::{LedgerFile, RunRows};
 
@@ -60,7 +57,7 @@ impl DirectoryTarget {
                 partial_dates: false,
                 repeats_keys: false,
                 batch_rows_default: 65_536,
-                batch_bytes_default: BATCH_BYTES,
+                batch_bytes_default: 16 << 20,
                 commits: CommitTimes::Comparable,
                 insert_replaces: false,
                 says_key_exists: |_| false,
