@@ -149,6 +149,11 @@ pub(crate) fn failed(failure: DriverError) -> Error {
     error(failure, Doing::Else)
 }
 
+/// Whether a code says that another transaction has changed the same rows, or the table, meanwhile.
+pub(crate) fn lost_race(code: &str) -> bool {
+    code == "Transaction"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -299,6 +299,10 @@ impl Session for DuckSession<'_> {
 
 #[async_trait]
 impl Place for Database {
+    fn lost_race(&self, error: &Error) -> bool {
+        error.code_text().is_some_and(errors::lost_race)
+    }
+
     async fn ask<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>> {
         self.run(|control| {
             let Some(connection) = control.existing()? else {

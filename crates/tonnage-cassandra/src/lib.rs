@@ -24,7 +24,6 @@ mod values;
 mod writer;
 
 use std::{
-    path::PathBuf,
     sync::{Arc, atomic::AtomicUsize},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -54,7 +53,7 @@ use tonnage_core::{
     },
     types::ColumnType,
 };
-use tonnage_sqlite::local::{LedgerFile, RunRows};
+use tonnage_sqlite::local::{LedgerFile, RunRows, default_path};
 
 use self::{getter::CassandraGetter, settings::Settings, writer::CassandraWriter};
 
@@ -133,7 +132,7 @@ impl CassandraTarget {
         let ledger_file = settings
             .ledger
             .clone()
-            .unwrap_or_else(|| default_ledger(&cluster, &keyspace));
+            .unwrap_or_else(|| default_path("cassandra", &[&cluster, &keyspace]));
         let rows = CassandraRows {
             session: session.clone(),
             keyspace: keyspace.clone(),
@@ -223,22 +222,6 @@ async fn prepare(session: &Session, cql: String) -> Result<PreparedStatement> {
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
-}
-
-/// `$XDG_STATE_HOME/tonnage/cassandra/CLUSTER.KEYSPACE.ledger`, by default under `~/.local/state`.
-fn default_ledger(cluster: &str, keyspace: &str) -> PathBuf {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .unwrap_or_else(std::env::temp_dir);
-    let plain = |name: &str| name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-', "_");
-    state
-        .join("tonnage/cassandra")
-        .join(format!("{}.{}.ledger", plain(cluster), plain(keyspace)))
 }
 
 /// How many replicas acknowledge a write.

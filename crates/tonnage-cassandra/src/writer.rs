@@ -27,7 +27,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
     operation::{Method, Operation},
-    slot::{Advance, gather},
+    slot::{Advance, at_commit},
     table::{altered, check_unaltered},
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
@@ -340,18 +340,11 @@ impl Writer for CassandraWriter {
     }
 
     async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {
-        let Some(mut steps) = self.open.take() else {
+        let Some(begun) = self.open.take() else {
             return Err(Error::bug("a commit outside a write"));
         };
         if let Some((ledger, run)) = &self.ledger {
-            for step in fixed {
-                if let Some(known) = steps.iter_mut().find(|known| known.slot == step.slot) {
-                    *known = *step;
-                }
-            }
-            let mut gathered = Vec::new();
-            gather(&mut gathered, &steps);
-            ledger.advance(run, gathered).await?;
+            ledger.advance(run, at_commit(begun, fixed)).await?;
         }
         Ok(())
     }

@@ -188,6 +188,18 @@ pub fn gather(taken: &mut Vec<Advance>, steps: &[Advance]) {
     }
 }
 
+/// The steps of a transaction at its commit, one a slot: those that it has `begun` with, or of `fixed` where it has them.
+pub fn at_commit(mut begun: Vec<Advance>, fixed: &[Advance]) -> Vec<Advance> {
+    for step in fixed {
+        if let Some(known) = begun.iter_mut().find(|known| known.slot == step.slot) {
+            *known = *step;
+        }
+    }
+    let mut steps = Vec::with_capacity(begun.len());
+    gather(&mut steps, &begun);
+    steps
+}
+
 /// A step of one slot, committed together with its rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advance {

@@ -13,14 +13,11 @@ use tonnage_core::{
 
 use super::{
     decode::Decoder,
-    reader::{Found, MysqlReader, begin, check, describe, open, relation, session_settings},
+    reader::{Found, MysqlReader, begin, check, describe, open, relation, settings_changed},
     settings::Settings,
-    splits::{self, Query, Source},
+    splits::{self, Query, SPLITS_PER_READER, Source},
     stream::{Answering, RowDecoding},
 };
-
-/// Ranges that a column is cut into for each reader (`splits`).
-const RANGES_PER_READER: usize = 8;
 
 /// See [`ScanApart::cut_scan`](tonnage_core::target::ScanApart::cut_scan).
 pub(super) async fn cut_scan(
@@ -40,7 +37,7 @@ pub(super) async fn cut_scan(
     begin(&mut conn).await?;
     let mut notes = found.notes(&columns, request);
     let cut = ScanRequest {
-        readers: parts_max.div_ceil(RANGES_PER_READER).max(1),
+        readers: parts_max.div_ceil(SPLITS_PER_READER).max(1),
         ..request.clone()
     };
     let queries = match parts_max > 1 && request.limit.is_none() {
@@ -115,7 +112,6 @@ pub(super) async fn scan_part(
         rows: Answering::start(conn, form, settings),
         queries: Arc::new(part.queries.clone()),
     });
-    let settings_changed = session_settings(&version);
     Ok(Snapshot {
         splits: part.queries.len(),
         notes: found.notes(&columns, request),
@@ -123,9 +119,6 @@ pub(super) async fn scan_part(
         key,
         readers: vec![reader],
         consistency: BY_ITSELF,
-        settings_changed: settings_changed
-            .iter()
-            .map(|(name, value)| format!("{name} = {value}"))
-            .collect(),
+        settings_changed: settings_changed(&version),
     })
 }

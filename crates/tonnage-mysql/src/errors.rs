@@ -175,6 +175,12 @@ pub(super) fn suspect(server: &ServerError) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_sub(1)
 }
 
+/// Whether a number says that a transaction was ended for the sake of another one: changed since it was read, a deadlock or a
+/// cluster's certification, interrupted by another node's; TiDB's write conflicts.
+pub(super) fn lost_race(code: &str) -> bool {
+    matches!(code, "1020" | "1213" | "1317" | "8002" | "8022" | "9007")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

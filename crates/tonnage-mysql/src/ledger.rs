@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use mysql_async::{Conn, prelude::Queryable};
 use tokio::sync::{Mutex, MutexGuard};
 use tonnage_core::{
-    error::Result,
+    error::{Error, Result},
     ledger::{Emptied, NewRun, OtherLedger, RunHandle, Setup, Sought},
 };
 use tonnage_sql::ledger::{Place, Work};
@@ -98,6 +98,10 @@ async fn begin(conn: &mut Conn) -> Result<()> {
 
 #[async_trait]
 impl Place for Control {
+    fn lost_race(&self, error: &Error) -> bool {
+        error.code_text().is_some_and(errors::lost_race)
+    }
+
     async fn ask<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>> {
         let conn = &mut *self.session().await?;
         let Some(tables) = found(conn, self.asked()).await? else {

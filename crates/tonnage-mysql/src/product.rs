@@ -67,15 +67,21 @@ impl Version {
         let mut parts = shown.split('.').map(|part| part.parse::<u16>());
         let major = parts.next()?.ok()?;
         let mut rest = parts.map(|part| part.unwrap_or(0));
-        Some(Self {
+        let number = (major, rest.next().unwrap_or(0), rest.next().unwrap_or(0));
+        Some(Self::of(product, number, shown))
+    }
+
+    /// Of a server that is no node of a cluster, as far as is known.
+    fn of(product: Product, number: (u16, u16, u16), shown: &str) -> Self {
+        Self {
             product,
-            number: (major, rest.next().unwrap_or(0), rest.next().unwrap_or(0)),
+            number,
             shown: format!("{} {shown}", product.name()),
             tinyint1_is_bool: true,
             is_galera: false,
             is_read_only: false,
             splits_load_data: false,
-        })
+        }
     }
 
     /// From what follows the name: a number, behind `seekdb` where it is the engine as one node, which counts by itself.
@@ -84,22 +90,10 @@ impl Version {
         let shown = number.split('-').next().unwrap_or(number);
         let mut parts = shown.split('.').map(|part| part.parse::<u16>().ok());
         let (major, minor, patch) = (parts.next()??, parts.next()??, parts.next()??);
-        let is_seekdb = edition.trim() == "seekdb";
-        Some(Self {
-            product: Product::OceanBase,
+        Some(match edition.trim() {
             // The first seekdb came from OceanBase 4.3.5.
-            number: match is_seekdb {
-                true => (4, 3, 5),
-                false => (major, minor, patch),
-            },
-            shown: match is_seekdb {
-                true => format!("{} seekdb {shown}", Product::OceanBase.name()),
-                false => format!("{} {shown}", Product::OceanBase.name()),
-            },
-            tinyint1_is_bool: true,
-            is_galera: false,
-            is_read_only: false,
-            splits_load_data: false,
+            "seekdb" => Self::of(Product::OceanBase, (4, 3, 5), &format!("seekdb {shown}")),
+            _ => Self::of(Product::OceanBase, (major, minor, patch), shown),
         })
     }
 

@@ -55,6 +55,14 @@ pub(super) fn session_settings(version: &Version) -> Vec<(&'static str, &'static
     settings
 }
 
+/// What a session that reads a state is set to, a line each.
+pub(super) fn settings_changed(version: &Version) -> Vec<String> {
+    let mut lines = vec!["transaction isolation level = REPEATABLE READ, READ ONLY".to_owned()];
+    let settings = session_settings(version);
+    lines.extend(settings.iter().map(|(name, value)| format!("{name} = {value}")));
+    lines
+}
+
 /// Opens a session that reads.
 pub(super) async fn open(settings: &Settings) -> Result<(Conn, Version, Settings)> {
     let (mut conn, version, one) = connect::open_at(settings, Counting::Found).await?;
@@ -144,19 +152,13 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         })
     };
     let consistency = if conns.len() > 1 { HELD_OFF } else { BY_ITSELF };
-    let mut settings_changed = vec!["transaction isolation level = REPEATABLE READ, READ ONLY".to_owned()];
-    settings_changed.extend(
-        session_settings(&version)
-            .iter()
-            .map(|(name, value)| format!("{name} = {value}")),
-    );
     Ok(Snapshot {
         splits: queries.len(),
         columns,
         key,
         readers: conns.into_iter().map(reader).collect(),
         consistency,
-        settings_changed,
+        settings_changed: settings_changed(&version),
         notes,
     })
 }

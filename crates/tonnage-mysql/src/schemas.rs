@@ -30,13 +30,7 @@ use super::{
 #[async_trait]
 impl Schemas for MysqlTarget {
     fn kind(&self) -> &str {
-        match self.version.product {
-            Product::MariaDb => "MariaDB",
-            Product::MySql => "MySQL",
-            Product::OceanBase => "OceanBase",
-            Product::TiDb => "TiDB",
-            Product::PolarDbX => "PolarDB-X",
-        }
+        self.version.product.name()
     }
 
     async fn definitions(&self) -> Result<DatabaseDefinition> {

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// Splits for each reader: enough that none is left with a large one at the end.
-const SPLITS_PER_READER: usize = 8;
+pub(super) const SPLITS_PER_READER: usize = 8;
 /// Rows of a split at least, when the target chooses.
 const SPLIT_ROWS: u64 = 20_000;
 /// Splits at most, should the server's estimate of a table's rows be far too low.

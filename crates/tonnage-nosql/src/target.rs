@@ -2,8 +2,7 @@
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use async_trait::async_trait;
@@ -17,6 +16,7 @@ use tonnage_core::{
     preparation::Preparation,
     reader::{ScanRequest, Snapshot},
     slot::SlotState,
+    sync::Lock,
     table::{Table, TableName, TableSpec},
     target::{
         BATCH_BYTES, Capabilities, CommitTimes, KeyPart, Lookup, Parts, Rows, Scan, Target, WriteRequest,
@@ -24,7 +24,7 @@ use tonnage_core::{
     },
     types::ColumnType,
 };
-use tonnage_sqlite::local::{LedgerFile, RunRows};
+use tonnage_sqlite::local::{LedgerFile, RunRows, default_path};
 use uuid::Uuid;
 
 use super::{
@@ -57,10 +57,15 @@ impl NosqlTarget {
     /// `Config` where the URL is wrong, or nobody answers.
     pub async fn connect(url: &str, password: Option<Password>) -> Result<Self> {
         let settings = Settings::parse(url, password)?;
-        let file = settings
-            .ledger
-            .clone()
-            .unwrap_or_else(|| default_ledger(&settings));
+        let file = settings.ledger.clone().unwrap_or_else(|| {
+            default_path(
+                "nosql",
+                &[
+                    &settings.shown(),
+                    settings.compartment.as_deref().unwrap_or_default(),
+                ],
+            )
+        });
         let store = Store::open(settings).await?;
         Ok(Self {
             store,
@@ -89,31 +94,12 @@ impl NosqlTarget {
         let Some(run) = run else {
             return SharedMemory::default();
         };
-        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memories = self.memories.locked();
         memories
             .entry(format!("{}/{}", run.run_id, run.epoch))
             .or_default()
             .clone()
     }
-}
-
-/// `$XDG_STATE_HOME/tonnage/nosql/PLACE.ledger`, by default under `~/.local/state`.
-fn default_ledger(settings: &Settings) -> PathBuf {
-    let absolute = |name: &str| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .unwrap_or_else(std::env::temp_dir);
-    let place = format!(
-        "{}.{}",
-        settings.shown(),
-        settings.compartment.as_deref().unwrap_or_default()
-    );
-    let plain = place.replace(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.', "_");
-    state.join("tonnage/nosql").join(format!("{plain}.ledger"))
 }
 
 #[async_trait]

@@ -9,7 +9,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use arrow::array::RecordBatch;
@@ -22,7 +22,8 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     ledger::RunHandle,
     operation::{Method, Operation},
-    slot::{Advance, gather},
+    slot::{Advance, at_commit},
+    sync::Lock,
     table::{altered, check_unaltered},
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
@@ -54,10 +55,6 @@ pub(super) struct Memory {
 }
 
 pub(super) type SharedMemory = Arc<Mutex<Memory>>;
-
-fn locked(memory: &SharedMemory) -> MutexGuard<'_, Memory> {
-    memory.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Put {
@@ -188,7 +185,7 @@ impl NosqlWriter {
 
     fn may_be_there(&self, place: u64) -> bool {
         let was_owned_before = self.ledger.as_ref().is_some_and(|(_, run)| run.epoch > 1);
-        was_owned_before || locked(&self.memory).unanswered.contains(&place)
+        was_owned_before || self.memory.locked().unanswered.contains(&place)
     }
 
     fn put_request(&self, cells: &[Vec<Cell>], row: usize, table: &str) -> Result<PutRequest> {
@@ -266,7 +263,8 @@ impl NosqlWriter {
                 if error.kind() == ErrorKind::Rejected {
                     return self.send_each(cells, rows).await;
                 }
-                locked(&self.memory)
+                self.memory
+                    .locked()
                     .unanswered
                     .extend(rows.iter().map(|row| self.places[*row]));
                 return Err(error);
@@ -289,7 +287,7 @@ impl NosqlWriter {
 
     fn remember(&self, row: usize, answer: Result<Answer>) -> Result<()> {
         let place = self.places[row];
-        let mut memory = locked(&self.memory);
+        let mut memory = self.memory.locked();
         match answer {
             Ok(answer) => {
                 memory.unanswered.remove(&place);
@@ -320,7 +318,7 @@ impl NosqlWriter {
 
     /// The account of rows that were all answered.
     fn account(&self, outcome: &mut Outcome) {
-        let memory = locked(&self.memory);
+        let memory = self.memory.locked();
         for (row, place) in self.places.iter().enumerate() {
             match memory.answers.get(place) {
                 Some(Answer::LeftOut) => outcome.skipped += 1,
@@ -429,7 +427,7 @@ impl Writer for NosqlWriter {
         };
         self.written.extend(&self.places);
         let unknown: Vec<usize> = {
-            let memory = locked(&self.memory);
+            let memory = self.memory.locked();
             (0..rows.num_rows())
                 .filter(|row| !memory.answers.contains_key(&self.places[*row]))
                 .collect()
@@ -473,20 +471,13 @@ impl Writer for NosqlWriter {
     }
 
     async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {
-        let Some(mut steps) = self.open.take() else {
+        let Some(begun) = self.open.take() else {
             return Err(Error::bug("a commit outside a write"));
         };
         if let Some((ledger, run)) = &self.ledger {
-            for step in fixed {
-                if let Some(known) = steps.iter_mut().find(|known| known.slot == step.slot) {
-                    *known = *step;
-                }
-            }
-            let mut gathered = Vec::new();
-            gather(&mut gathered, &steps);
-            ledger.advance(run, gathered).await?;
+            ledger.advance(run, at_commit(begun, fixed)).await?;
         }
-        let mut memory = locked(&self.memory);
+        let mut memory = self.memory.locked();
         for place in self.written.drain(..) {
             memory.answers.remove(&place);
             memory.unanswered.remove(&place);

@@ -19,12 +19,9 @@ use super::{
         Found, PostgresReader, SETTINGS, ScanContext, begin, describe, export, not_of_one_state, relation,
     },
     settings::Settings,
-    splits,
+    splits::{self, SPLITS_PER_READER},
     types::ServerType,
 };
-
-/// Ranges that a column is cut into for each reader (`splits`).
-const RANGES_PER_READER: usize = 8;
 
 /// What a session has found of what is to be read.
 struct Described {
@@ -98,7 +95,7 @@ pub(super) async fn cut_scan(
     }
     cut.readers = match parts_max {
         1 => 1,
-        parts => parts.div_ceil(RANGES_PER_READER).max(2),
+        parts => parts.div_ceil(SPLITS_PER_READER).max(2),
     };
     let splits = splits::cut(&leader, &cut, &described.found.source, &described.selected).await?;
     notes.extend(splits.notes);

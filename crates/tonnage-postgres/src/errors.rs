@@ -228,6 +228,11 @@ fn place<'a>(context: &str, columns: &[&'a str]) -> (Option<usize>, Option<&'a s
     (None, None)
 }
 
+/// Whether a SQLSTATE says that a transaction was ended for the sake of another one: a serialization failure, a deadlock.
+pub(super) fn lost_race(code: &str) -> bool {
+    matches!(code, "40001" | "40P01")
+}
+
 #[cfg(test)]
 mod tests {
     use super::place;

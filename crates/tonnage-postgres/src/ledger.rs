@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::{Client, IsolationLevel, Transaction};
 use tonnage_core::{
-    error::Result,
+    error::{Error, Result},
     ledger::{Emptied, NewRun, OtherLedger, RunHandle, Setup, Sought},
 };
 use tonnage_sql::ledger::{Place, Work};
@@ -69,6 +69,10 @@ async fn commit(transaction: Transaction<'_>) -> Result<()> {
 
 #[async_trait]
 impl Place for Control {
+    fn lost_race(&self, error: &Error) -> bool {
+        error.code_text().is_some_and(errors::lost_race)
+    }
+
     async fn ask<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>> {
         let session = self.session().await?;
         let Some(tables) = found(&*session, self.asked()).await? else {

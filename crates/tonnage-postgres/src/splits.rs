@@ -53,7 +53,7 @@ const SPLIT_PAGES: i64 = 1_024;
 /// Splits of a table at most.
 const SPLITS_MAX: i64 = 4_096;
 /// Splits by a column, for each reader: enough that none is left with a large one at the end.
-const SPLITS_PER_READER: usize = 8;
+pub(super) const SPLITS_PER_READER: usize = 8;
 /// Pages that boundaries are sampled from, about.
 const SAMPLE_PAGES: i64 = 2_000;
 /// The first server that finds a range of pages without reading the others.

@@ -188,6 +188,11 @@ pub(super) fn column(failure: &rusqlite::Error, table: &str, columns: &[String])
     columns.iter().find(|column| *column == named).cloned()
 }
 
+/// Whether a code says that another connection has written since a transaction began to read.
+pub(super) fn lost_race(code: &str) -> bool {
+    code == "SQLITE_BUSY_SNAPSHOT"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -32,6 +32,7 @@ use tonnage_sql::{
 
 use super::{
     connect::Location,
+    errors,
     ledger::{InFile, advance, failed, ready, statements},
 };
 
@@ -53,6 +54,25 @@ pub(super) enum RowsIn {
     ThisFile,
     /// In a database that cannot hold a ledger.
     Elsewhere(Arc<dyn RunRows>),
+}
+
+/// Where the ledger of a database is that names no file for it: `$XDG_STATE_HOME/tonnage/KIND/NAMES.ledger`, by default under
+/// `~/.local/state`. In `names`, which tell databases of a kind apart, characters that a file's name may lack become `_`.
+pub fn default_path(kind: &str, names: &[&str]) -> PathBuf {
+    let absolute = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(std::env::temp_dir);
+    let plain = |name: &&str| name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-', "_");
+    let names: Vec<_> = names.iter().map(plain).collect();
+    state
+        .join("tonnage")
+        .join(kind)
+        .join(format!("{}.ledger", names.join(".")))
 }
 
 /// See the module.
@@ -162,6 +182,10 @@ impl File {
 
 #[async_trait]
 impl Place for File {
+    fn lost_race(&self, error: &Error) -> bool {
+        error.code_text().is_some_and(errors::lost_race)
+    }
+
     async fn ask<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>> {
         self.run(|control| {
             let Some(mut file) = control.existing()? else {

@@ -27,7 +27,7 @@ use tonnage_core::{
     operation::Durability,
     parse::stored_texts,
     reject::sqlstate::{DATETIME_OVERFLOW, NOT_NULL},
-    slot::{Advance, Position, SlotState},
+    slot::{Advance, Position, SlotState, at_commit},
     table::check_unaltered,
     target::{Claim, EachOutcome, Failure, Guard, Outcome, WriteRequest, Writer},
 };
@@ -142,10 +142,8 @@ impl Writer for DirectoryWriter {
 
     async fn commit(&mut self, fixed: &[Advance]) -> Result<()> {
         let open = self.open.take();
-        let (mut steps, lines) = open.ok_or_else(|| Error::bug("a commit outside a write"))?;
-        for step in &mut steps {
-            *step = *fixed.iter().find(|fixed| fixed.slot == step.slot).unwrap_or(step);
-        }
+        let (begun, lines) = open.ok_or_else(|| Error::bug("a commit outside a write"))?;
+        let steps = at_commit(begun, fixed);
         let own = Uuid::now_v7();
         let run = self.ledger.as_ref().map_or("", |(_, run)| &run.run_id);
         let name = match steps.first().filter(|_| self.ledger.is_some()) {

@@ -14,9 +14,6 @@ use tonnage_core::{
 
 use super::{Session, Tables, change, find, jobs, no_ledger};
 
-/// Attempts at a take-over that meets a deadlock with an owner that is still at work.
-const TAKE_OVER_ATTEMPTS: usize = 10;
-
 /// What is asked of a session. It owns what it needs, as it may be done on another thread.
 pub type Work<T> =
     Box<dyn for<'s> FnOnce(&'s mut dyn Session, &'s Tables) -> BoxFuture<'s, Result<T>> + Send>;
@@ -29,6 +26,10 @@ pub trait Place: Send + Sync {
 
     /// The same in a transaction, which is committed where `work` succeeds and else undone.
     async fn change<T: Send + 'static>(&self, work: Work<T>) -> Result<Option<T>>;
+
+    /// Whether the server has ended a transaction for the sake of another one: a deadlock, or in a cluster one of another node,
+    /// such as that node's making of the same tables. Not where it was waited for long enough.
+    fn lost_race(&self, error: &Error) -> bool;
 
     /// Makes the tables where they are missing, and does `work`, which starts a run, in a transaction.
     async fn begin(&self, run: &NewRun, work: Work<RunHandle>) -> Result<RunHandle>;
@@ -55,13 +56,29 @@ pub trait Place: Send + Sync {
 /// The ledger of a SQL database.
 pub struct SqlLedger<P>(pub P);
 
-/// How often a transaction of the ledger is tried that others get ahead of.
+/// Attempts at a transaction that the server ends for the sake of another one.
 const RACE_ATTEMPTS: u32 = 5;
 
-/// Whether the server ended a transaction for the sake of another one: a deadlock, or in a cluster one of another node,
-/// such as that node's making of the same tables. What the server has not said itself was waited for long enough.
-fn lost_a_race(error: &Error) -> bool {
-    error.kind() == ErrorKind::Overloaded && error.code_text().is_some()
+/// Attempts at a take-over, which may also wait in vain for an owner that is still at work.
+const TAKE_OVER_ATTEMPTS: u32 = 10;
+
+/// Makes at most so many attempts at what leaves nothing behind where it fails, as long as `again` says so of its error.
+async fn tried<T, F>(most: u32, again: impl Fn(&Error) -> bool, mut attempt: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    for _ in 1..most {
+        match attempt().await {
+            Err(error) if again(&error) => {}
+            done => return done,
+        }
+    }
+    attempt().await
+}
+
+/// Whether the database has no room for it now, or was waited for in vain.
+fn overloaded(error: &Error) -> bool {
+    error.kind() == ErrorKind::Overloaded
 }
 
 /// What a closure asks of a session.
@@ -70,6 +87,18 @@ where
     F: for<'s> FnOnce(&'s mut dyn Session, &'s Tables) -> BoxFuture<'s, Result<T>> + Send + 'static,
 {
     Box::new(ask)
+}
+
+impl<P: Place> SqlLedger<P> {
+    /// Does work in a transaction, again where that was ended for the sake of another one.
+    async fn change<T: Send + 'static>(&self, made: impl Fn() -> Work<T>) -> Result<Option<T>> {
+        tried(
+            RACE_ATTEMPTS,
+            |error| self.0.lost_race(error),
+            || self.0.change(made()),
+        )
+        .await
+    }
 }
 
 #[async_trait]
@@ -97,9 +126,11 @@ impl<P: Place> Ledger for SqlLedger<P> {
         let Some(bound) = self.0.ask(bound).await?.flatten() else {
             return Ok(0);
         };
-        let pruned =
-            work(move |on, tables| Box::pin(async move { find::prune(on, tables, &bound, limit).await }));
-        Ok(self.0.change(pruned).await?.unwrap_or(0))
+        let prune = || {
+            let bound = bound.clone();
+            work(move |on, tables| Box::pin(async move { find::prune(on, tables, &bound, limit).await }))
+        };
+        Ok(self.change(prune).await?.unwrap_or(0))
     }
 
     async fn elsewhere(&self, sought: &Sought) -> Result<Vec<OtherLedger>> {
@@ -115,15 +146,12 @@ impl<P: Place> Ledger for SqlLedger<P> {
     }
 
     async fn start(&self, run: &NewRun) -> Result<RunHandle> {
-        let mut attempt = 1;
-        loop {
+        let start = || {
             let new = run.clone();
             let started = work(|on, tables| Box::pin(async move { change::start(on, tables, &new).await }));
-            match self.0.begin(run, started).await {
-                Err(error) if lost_a_race(&error) && attempt < RACE_ATTEMPTS => attempt += 1,
-                done => return done,
-            }
-        }
+            self.0.begin(run, started)
+        };
+        tried(RACE_ATTEMPTS, |error| self.0.lost_race(error), start).await
     }
 
     async fn slots(&self, run_id: &str) -> Result<Vec<SlotState>> {
@@ -134,18 +162,15 @@ impl<P: Place> Ledger for SqlLedger<P> {
 
     async fn take_over(&self, run_id: &str) -> Result<(RunHandle, Vec<SlotState>)> {
         self.0.check().await?;
-        let mut attempt = 1;
-        loop {
+        let take = || {
             let run_id = run_id.to_owned();
             let taken =
                 work(|on, tables| Box::pin(async move { change::take_over(on, tables, &run_id).await }));
-            match self.0.change(taken).await {
-                Err(error) if error.kind() == ErrorKind::Overloaded && attempt < TAKE_OVER_ATTEMPTS => {
-                    attempt += 1;
-                }
-                taken => return taken?.ok_or_else(no_ledger),
-            }
-        }
+            self.0.change(taken)
+        };
+        tried(TAKE_OVER_ATTEMPTS, overloaded, take)
+            .await?
+            .ok_or_else(no_ledger)
     }
 
     async fn emptied(&self, run_ids: &[String]) -> Result<Vec<Emptied>> {
@@ -157,44 +182,37 @@ impl<P: Place> Ledger for SqlLedger<P> {
     }
 
     async fn note_opening(&self, run_id: &str, opening: &Opening) -> Result<bool> {
-        let mut attempt = 1;
-        loop {
+        let note = || {
             let (run_id, opening) = (run_id.to_owned(), opening.clone());
-            let noted = work(|on, tables| {
+            work(|on, tables| {
                 Box::pin(async move { change::note_opening(on, tables, &run_id, &opening).await })
-            });
-            match self.0.change(noted).await {
-                Err(error) if lost_a_race(&error) && attempt < RACE_ATTEMPTS => attempt += 1,
-                done => return Ok(done?.unwrap_or(false)),
-            }
-        }
+            })
+        };
+        Ok(self.change(note).await?.unwrap_or(false))
     }
 
     async fn finish(&self, handle: &RunHandle, counts: Counts) -> Result<()> {
-        let mut attempt = 1;
-        loop {
+        let finish = || {
             let handle = handle.clone();
-            let finished = work(move |on, tables| {
-                Box::pin(async move { change::finish(on, tables, &handle, counts).await })
-            });
-            match self.0.change(finished).await {
-                Err(error) if lost_a_race(&error) && attempt < RACE_ATTEMPTS => attempt += 1,
-                done => return done?.ok_or_else(no_ledger),
-            }
-        }
+            work(move |on, tables| Box::pin(async move { change::finish(on, tables, &handle, counts).await }))
+        };
+        self.change(finish).await?.ok_or_else(no_ledger)
     }
 
     async fn forget(&self, run_id: &str) -> Result<bool> {
-        let run_id = run_id.to_owned();
-        let forgotten = work(|on, tables| Box::pin(async move { change::forget(on, tables, &run_id).await }));
-        Ok(self.0.change(forgotten).await?.unwrap_or(false))
+        let forget = || {
+            let run_id = run_id.to_owned();
+            work(|on, tables| Box::pin(async move { change::forget(on, tables, &run_id).await }))
+        };
+        Ok(self.change(forget).await?.unwrap_or(false))
     }
 
     async fn forget_unbegun(&self, handle: &RunHandle) -> Result<bool> {
-        let handle = handle.clone();
-        let forgotten =
-            work(|on, tables| Box::pin(async move { change::forget_unbegun(on, tables, &handle).await }));
-        Ok(self.0.change(forgotten).await?.unwrap_or(false))
+        let forget = || {
+            let handle = handle.clone();
+            work(|on, tables| Box::pin(async move { change::forget_unbegun(on, tables, &handle).await }))
+        };
+        Ok(self.change(forget).await?.unwrap_or(false))
     }
 
     async fn conclude(&self, _: &str) -> Result<()> {
@@ -221,26 +239,31 @@ impl<P: Place> Jobs for SqlLedger<P> {
     }
 
     async fn claim(&self, request: &ClaimRequest) -> Result<PartClaim> {
-        let request = request.clone();
-        let missing = no_job(&request.job_id);
-        let claimed = work(|on, tables| Box::pin(async move { jobs::claim(on, tables, &request).await }));
-        self.0.change(claimed).await?.ok_or(missing)
+        let claim = || {
+            let request = request.clone();
+            work(|on, tables| Box::pin(async move { jobs::claim(on, tables, &request).await }))
+        };
+        self.change(claim).await?.ok_or_else(|| no_job(&request.job_id))
     }
 
     async fn renew(&self, attempt: &PartAttempt, lease_seconds: u64) -> Result<bool> {
-        let attempt = attempt.clone();
-        let renewed = work(move |on, tables| {
-            Box::pin(async move { jobs::renew(on, tables, &attempt, lease_seconds).await })
-        });
-        Ok(self.0.change(renewed).await?.unwrap_or(false))
+        let renew = || {
+            let attempt = attempt.clone();
+            work(move |on, tables| {
+                Box::pin(async move { jobs::renew(on, tables, &attempt, lease_seconds).await })
+            })
+        };
+        Ok(self.change(renew).await?.unwrap_or(false))
     }
 
     async fn release(&self, attempt: &PartAttempt, error: Option<&str>) -> Result<()> {
-        let (attempt, error) = (attempt.clone(), error.map(str::to_owned));
-        let released = work(|on, tables| {
-            Box::pin(async move { jobs::release(on, tables, &attempt, error.as_deref()).await })
-        });
-        self.0.change(released).await.map(|_| ())
+        let release = || {
+            let (attempt, error) = (attempt.clone(), error.map(str::to_owned));
+            work(|on, tables| {
+                Box::pin(async move { jobs::release(on, tables, &attempt, error.as_deref()).await })
+            })
+        };
+        self.change(release).await.map(|_| ())
     }
 
     async fn take_over_part(
@@ -249,19 +272,16 @@ impl<P: Place> Jobs for SqlLedger<P> {
         run_id: &str,
     ) -> Result<(RunHandle, Vec<SlotState>)> {
         self.0.check().await?;
-        let mut tries = 1;
-        loop {
+        let take = || {
             let (attempt, run_id) = (attempt.clone(), run_id.to_owned());
             let taken = work(|on, tables| {
                 Box::pin(async move { jobs::take_over(on, tables, &attempt, &run_id).await })
             });
-            match self.0.change(taken).await {
-                Err(error) if error.kind() == ErrorKind::Overloaded && tries < TAKE_OVER_ATTEMPTS => {
-                    tries += 1
-                }
-                taken => return taken?.ok_or_else(no_ledger),
-            }
-        }
+            self.0.change(taken)
+        };
+        tried(TAKE_OVER_ATTEMPTS, overloaded, take)
+            .await?
+            .ok_or_else(no_ledger)
     }
 
     async fn disagreeing(&self, job_id: &str) -> Result<Vec<i64>> {
