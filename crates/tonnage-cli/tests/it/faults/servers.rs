@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Ports tried until a server starts, and starts after it was killed.
-const PORTS_TRIED: u32 = 10;
+pub const PORTS_TRIED: u32 = 10;
 const STARTS_TRIED: u32 = 1_000;
 /// Between two looks at a server that starts.
 const LOOK: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub fn is_root() -> bool {
 const PORTS: Range<u16> = 10_000..20_000;
 
 /// A port that nobody listens on; another may take it before it is used.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Two runs at once begin elsewhere.
     let first = std::process::id() as u16;
