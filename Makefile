@@ -47,7 +47,7 @@ unit: tools
 	flights=$$(scripts/fetch-flights) && \
 	TONNAGE_TEST_FLIGHTS=$$flights TONNAGE_TEST_SEED=$(TONNAGE_TEST_SEED) TONNAGE_BROKEN_SEED=$(TONNAGE_BROKEN_SEED) \
 	RUST_TEST_THREADS=$(TEST_THREADS) \
-	scripts/with-servers sh -c 'scripts/watch-tests cargo test --workspace --locked && scripts/python-tests'
+	scripts/with-servers sh -c 'scripts/watch-tests --again 3 cargo test --workspace --locked && scripts/python-tests'
 
 # A part of unit. TONNAGE_PYTHON_KILLS=50 kills more often.
 python-test: tools

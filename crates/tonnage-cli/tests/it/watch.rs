@@ -61,3 +61,43 @@ fn tests_that_print_nothing_any_more_are_ended() {
     let told = text(&ran.stdout);
     assert!(told.contains("nothing was printed for 0.001 minutes"), "{told}");
 }
+
+/// What `cargo test` prints where `a::b` fails, as a script that counts in `file` how often it ran; what it does then.
+fn fails_first(file: &Path, then: &str) -> String {
+    format!(
+        "echo \"$@\" >> '{0}'; if [ $(wc -l < '{0}') = 1 ]; then \
+         printf 'running 2 tests\\ntest a::b ... FAILED\\n\\nfailures:\\n\\n---- a::b stdout ----\\n    no name\\n\\n'; \
+         printf 'failures:\\n    a::b\\n\\ntest result: FAILED. 1 passed; 1 failed\\n\\n'; \
+         printf 'error: 1 target failed:\\n    `-p c --test it`\\n'; exit 101; fi; {then}",
+        file.display()
+    )
+}
+
+#[test]
+fn a_test_that_fails_once_is_named_and_one_that_fails_twice_is_a_failure() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (name, then, code) in [("once", "exit 0", 0), ("twice", "exit 101", 101)] {
+        let counted = directory.path().join(name);
+        let ran = watched(&["--again", "1"], &fails_first(&counted, then));
+        assert_eq!(ran.status.code(), Some(code), "{}", text(&ran.stdout));
+        let given = std::fs::read_to_string(&counted).expect("both runs");
+        let second = given.lines().nth(1).expect("a second run");
+        assert!(second.ends_with("--exact --test-threads=1 a::b"), "{second}");
+        let said = text(&ran.stderr).contains("warning: a::b is unstable");
+        assert_eq!(said, code == 0, "{}", text(&ran.stderr));
+    }
+}
+
+#[test]
+fn what_cannot_be_made_good_is_not_run_again() {
+    // More than may be, and a binary that ended without a summary.
+    let two = "printf 'test result: FAILED.\\n' | sed 's/^/failures:\\n    a::b\\n    c::d\\n\\n/'; \
+               printf 'error: 1 target failed:\\n'; exit 101";
+    let crashed =
+        "printf 'failures:\\n    a::b\\n\\ntest result: FAILED.\\nerror: 2 targets failed:\\n'; exit 101";
+    for shell in [two, crashed] {
+        let ran = watched(&["--again", "1"], shell);
+        assert_eq!(ran.status.code(), Some(101));
+        assert!(!text(&ran.stdout).contains("once more"), "{}", text(&ran.stdout));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::{Arc, Mutex},
     thread,
 };
@@ -27,34 +27,40 @@ fn collector() -> (String, Posted) {
     // Ends with the test's process.
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(stream);
-            loop {
-                let (mut head, mut line) = (String::new(), String::new());
-                while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
-                    head.push_str(&line);
-                    line.clear();
-                }
-                let length = head.lines().find_map(|line| {
-                    let (name, value) = line.split_once(':')?;
-                    name.eq_ignore_ascii_case("content-length")
-                        .then(|| value.trim().parse().ok())?
-                });
-                let Some(length) = length else { break };
-                let mut body = vec![0; length];
-                reader.read_exact(&mut body).expect("a whole body");
-                let body = serde_json::from_slice(&body).expect("JSON");
-                let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-                noted
-                    .lock()
-                    .expect("no panic")
-                    .push((path, head.to_ascii_lowercase(), body));
-                let answer =
-                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-                reader.get_mut().write_all(answer).expect("sent");
-            }
+            // Spans and log lines come by connections of their own, which stay open.
+            let noted = noted.clone();
+            thread::spawn(move || take(stream, &noted));
         }
     });
     (address, posted)
+}
+
+/// Answers the requests of a connection until its peer ends it, and notes them.
+fn take(stream: TcpStream, noted: &Posted) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut head, mut line) = (String::new(), String::new());
+        while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
+            head.push_str(&line);
+            line.clear();
+        }
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse().ok())?
+        });
+        let Some(length) = length else { break };
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("a whole body");
+        let body = serde_json::from_slice(&body).expect("JSON");
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        noted
+            .lock()
+            .expect("no panic")
+            .push((path, head.to_ascii_lowercase(), body));
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
+        reader.get_mut().write_all(answer).expect("sent");
+    }
 }
 
 #[test]
@@ -82,7 +88,7 @@ fn a_collector_gets_a_span_of_every_request_and_the_log() {
         .expect(200);
     server.send("GET", "/v1/tables/nothing", &[], b"").expect(404);
     server.stop().expect(0);
-    let posted = posted.lock().expect("no panic");
+    let posted = posted.lock().expect("no panic").clone();
     let mut spans = Vec::new();
     let logs = posted.iter().filter(|(path, ..)| path == "/v1/logs");
     let lines: Vec<_> = logs
