@@ -37,14 +37,14 @@ use tonnage_core::{
 pub use self::sure::{Goal, Until};
 use self::{bounds::RoundTrips, sure::Left, tables::Made, ways::Ways};
 use super::{
-    answer::{Evidence, answers},
+    answer::{Answer, Evidence, answers},
     figures::{BenchReport, Cell, REPORT_VERSION, Reference, Run},
     left::SCRATCH,
     meter::Meter,
     own::{Own, OwnRows},
     rows::{AllRows, Rows},
     setting::{Budget, Cells, Matrix, RoundTrip, RuledOut, Setting, rounds},
-    statistics::Estimate,
+    statistics::{Estimate, Steadiness},
 };
 
 /// Runs of other cells between two of the reference.
@@ -280,20 +280,63 @@ impl Bench {
             ..
         } = running;
         let capabilities = self.target.capabilities();
-        let steadiness = reference.steadiness;
+        let answers = self.answers(&cells, &ruled_out, &reference, left.as_ref());
+        self.note_circumstances(reference.steadiness, &mut notes);
+        Ok(BenchReport {
+            version: REPORT_VERSION,
+            product: capabilities.product.clone(),
+            target: self.url.clone(),
+            started,
+            processors: processors(),
+            seconds: began.elapsed().as_secs_f64(),
+            seed: self.options.seed,
+            rows_max: budget.rows,
+            run_seconds_max: budget.duration.as_secs_f64(),
+            repeats: budget.repeats,
+            ledger: self.options.ledger,
+            single_transaction: self.options.single_transaction,
+            bandwidth: self.options.bandwidth,
+            own_rows: self.own.as_ref().map(|own| own.shown.clone()),
+            rate: self.options.rate,
+            databases,
+            server_processes: meter.server(),
+            unmeasured: meter.unmeasured,
+            durability_levels: capabilities.durability.to_vec(),
+            answers,
+            cells,
+            ruled_out,
+            reference,
+            generator: rows.ceilings(),
+            settings_changed,
+            notes,
+        })
+    }
+
+    /// What the cells say. `left` is what a run until it is sure could not decide.
+    fn answers(
+        &self,
+        cells: &[Cell],
+        ruled_out: &[RuledOut],
+        reference: &Reference,
+        left: Option<&Left>,
+    ) -> Vec<Answer> {
         let rates: Vec<f64> = reference.runs.iter().map(|(_, rate)| *rate).collect();
         let evidence = Evidence {
-            cells: &cells,
-            ruled_out: &ruled_out,
-            steadiness,
+            cells,
+            ruled_out,
+            steadiness: reference.steadiness,
             reference: &rates,
-            durability_levels: capabilities.durability,
+            durability_levels: self.target.capabilities().durability,
             rate: self.options.rate.map(|rate| rate as f64),
         };
-        let answers = match (&left, &self.options.until) {
+        match (left, &self.options.until) {
             (Some(left), Some(until)) => sure::answer(&evidence, left, until).into_iter().collect(),
             _ => answers(&evidence),
-        };
+        }
+    }
+
+    /// What the figures hold under: what was counted as a row, what was left out, and how steady the database was.
+    fn note_circumstances(&self, steadiness: Option<Steadiness>, notes: &mut Vec<String>) {
         if self.buffers() {
             notes.push(
                 "rows of a buffer are put as JSON, made on the producer's thread, each put waiting for its answer; they are \
@@ -329,34 +372,6 @@ impl Bench {
                 }
             ));
         }
-        Ok(BenchReport {
-            version: REPORT_VERSION,
-            product: capabilities.product.clone(),
-            target: self.url.clone(),
-            started,
-            processors: processors(),
-            seconds: began.elapsed().as_secs_f64(),
-            seed: self.options.seed,
-            rows_max: budget.rows,
-            run_seconds_max: budget.duration.as_secs_f64(),
-            repeats: budget.repeats,
-            ledger: self.options.ledger,
-            single_transaction: self.options.single_transaction,
-            bandwidth: self.options.bandwidth,
-            own_rows: self.own.as_ref().map(|own| own.shown.clone()),
-            rate: self.options.rate,
-            databases,
-            server_processes: meter.server(),
-            unmeasured: meter.unmeasured,
-            durability_levels: capabilities.durability.to_vec(),
-            answers,
-            cells,
-            ruled_out,
-            reference,
-            generator: rows.ceilings(),
-            settings_changed,
-            notes,
-        })
     }
 }
 

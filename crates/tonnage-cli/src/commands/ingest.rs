@@ -10,6 +10,7 @@ use std::{
     collections::HashSet,
     io::{BufWriter, IsTerminal, Write},
     path::{Path, PathBuf},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -224,19 +225,11 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
         args.producer_field.as_deref(),
         args.sequence_field.as_deref(),
     );
-    let (numbers, printing) = if args.json {
-        (Numbers::Unwanted, None)
-    } else if args.ack == AckName::Accepted {
-        (Numbers::Printed(BufWriter::new(std::io::stdout())), None)
-    } else if numbering.is_some() {
-        let (labels_in, labels) = mpsc::channel(LABELS_MAX);
-        let printing = tokio::spawn(print_labels(buffer.clone(), args.ack, labels, rejected));
-        (Numbers::Passed(labels_in), Some(printing))
-    } else {
-        let accepted = buffer.accepted();
-        let printing = tokio::spawn(acknowledge(buffer.clone(), args.ack, accepted, rejected));
-        (Numbers::Unwanted, Some(printing))
+    let numbered = match numbering {
+        Some(_) => Numbered::ByProducers,
+        None => Numbered::ByBuffer,
     };
+    let (numbers, printing) = acknowledgements(args, &buffer, rejected, numbered);
     let (ended_in, ended) = tokio::sync::oneshot::channel();
     let reading = {
         let (buffer, stopped) = (buffer.clone(), stopped.clone());
@@ -267,18 +260,7 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
     // It may wait for input that never comes.
     drop(reading);
     let watched = buffer.clone();
-    let closed = tokio::select! {
-        never = &mut shown => match never {},
-        closed = buffer.close() => closed,
-        found = requested() => {
-            interrupt = Some(found);
-            Err(Error::new(ErrorKind::Cancelled, "interrupted"))
-        }
-        // What is in a journal need not be waited for.
-        () = tokio::time::sleep(INTERRUPTED_WAIT), if interrupt.is_some() && args.journal.is_some() => {
-            Err(Error::new(ErrorKind::Cancelled, "interrupted"))
-        }
-    };
+    let (closed, interrupt) = close(args, buffer, interrupt, shown).await;
     if let Some(printing) = printing {
         if closed.is_err() {
             printing.abort();
@@ -298,6 +280,63 @@ pub async fn run(args: &IngestArgs, verbosity: Verbosity) -> Result<Ending> {
         eprint!("{}", summary(&report));
     }
     after_report(finish(args, &report, error, interrupt), written)
+}
+
+/// What prints acknowledgements beside the reader; none where the reader prints them, or nobody.
+type Printing = Option<tokio::task::JoinHandle<std::io::Result<()>>>;
+
+/// Starts what acknowledges rows: the numbers of the buffer, or those that producers gave where they are `numbered`.
+fn acknowledgements(
+    args: &IngestArgs,
+    buffer: &Buffer,
+    rejected: Rejected,
+    numbered: Numbered,
+) -> (Numbers, Printing) {
+    if args.json {
+        return (Numbers::Unwanted, None);
+    }
+    if args.ack == AckName::Accepted {
+        return (Numbers::Printed(BufWriter::new(std::io::stdout())), None);
+    }
+    match numbered {
+        Numbered::ByProducers => {
+            let (labels_in, labels) = mpsc::channel(LABELS_MAX);
+            let printing = tokio::spawn(print_labels(buffer.clone(), args.ack, labels, rejected));
+            (Numbers::Passed(labels_in), Some(printing))
+        }
+        Numbered::ByBuffer => {
+            let accepted = buffer.accepted();
+            let printing = tokio::spawn(acknowledge(buffer.clone(), args.ack, accepted, rejected));
+            (Numbers::Unwanted, Some(printing))
+        }
+    }
+}
+
+/// Whose numbers acknowledgements have.
+enum Numbered {
+    ByProducers,
+    ByBuffer,
+}
+
+/// Drains the buffer and closes it; how it ended, and the interruption that came before it had. What is in a journal is not
+/// waited for after an interruption.
+async fn close(
+    args: &IngestArgs,
+    buffer: Buffer,
+    mut interrupt: Option<Interrupt>,
+    mut shown: Pin<&mut impl Future<Output = std::convert::Infallible>>,
+) -> (Result<BufferReport>, Option<Interrupt>) {
+    let interrupted = || Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+    let closed = tokio::select! {
+        never = &mut shown => match never {},
+        closed = buffer.close() => closed,
+        found = requested() => {
+            interrupt = Some(found);
+            interrupted()
+        }
+        () = tokio::time::sleep(INTERRUPTED_WAIT), if interrupt.is_some() && args.journal.is_some() => interrupted(),
+    };
+    (closed, interrupt)
 }
 
 /// Shows how far the buffer has come, until it is dropped. A terminal that has the acknowledgements has no bar.

@@ -98,48 +98,17 @@ pub async fn run(args: &ServeArgs, verbosity: Verbosity) -> Result<Ending> {
     if args.new_token {
         return token();
     }
-    let mut config = match (&args.config, &args.target) {
-        (Some(file), _) => Config::read(file)?,
-        (None, Some(target)) => Config::of_database(target),
-        (None, None) => return Err(Error::config("no database is named")),
-    };
-    if let Some(address) = args.listen {
-        config.listen = vec![Listen {
-            address,
-            ..config.listen.into_iter().next().unwrap_or(default_listen()?)
-        }];
-    }
-    if let Some(state) = &args.state {
-        config.state = Some(state.clone());
-    }
-    config.insecure |= args.insecure;
+    let config = config(args)?;
     if args.check {
-        let config = tonnage_server::check(config).await?;
-        println!(
-            "{} and {} on {}: the configuration can be used",
-            Counted(config.databases.len() as u64, "database"),
-            Counted(config.tokens.len() as u64, "token"),
-            Counted(config.listen.len() as u64, "address"),
-        );
-        return Ok(Ending::Done);
+        return check(config).await;
     }
     let server = Server::start(config, args.config.clone()).await?;
     // Before anybody is told that it is there, and may send one.
     listen().await;
     let mut hangup = signal(SignalKind::hangup())
         .map_err(|error| Error::config(format!("no signal can be listened for: {error}")))?;
-    let urls = server.urls()?;
     if verbosity == Verbosity::Normal {
-        for line in server.said() {
-            args.say(line);
-        }
-        args.say(&format!("journals are in {}", server.state().display()));
-        for url in &urls {
-            args.say(&format!("listening on {url}"));
-        }
-        if let (Some(url), Some(example), None) = (urls.first(), server.example().await, &args.config) {
-            args.say(&format!("try: curl {url}{example}"));
-        }
+        introduce(args, &server).await?;
     }
     notify("READY=1");
     let watched = watchdog().map(|every| {
@@ -186,6 +155,54 @@ pub async fn run(args: &ServeArgs, verbosity: Verbosity) -> Result<Ending> {
     }
     flush_logs().await;
     Ok(Ending::Done)
+}
+
+/// The configuration of the file or of the database alone, with what the arguments say instead.
+fn config(args: &ServeArgs) -> Result<Config> {
+    let mut config = match (&args.config, &args.target) {
+        (Some(file), _) => Config::read(file)?,
+        (None, Some(target)) => Config::of_database(target),
+        (None, None) => return Err(Error::config("no database is named")),
+    };
+    if let Some(address) = args.listen {
+        config.listen = vec![Listen {
+            address,
+            ..config.listen.into_iter().next().unwrap_or(default_listen()?)
+        }];
+    }
+    if let Some(state) = &args.state {
+        config.state = Some(state.clone());
+    }
+    config.insecure |= args.insecure;
+    Ok(config)
+}
+
+/// Says whether a configuration can be used.
+async fn check(config: Config) -> Result<Ending> {
+    let config = tonnage_server::check(config).await?;
+    println!(
+        "{} and {} on {}: the configuration can be used",
+        Counted(config.databases.len() as u64, "database"),
+        Counted(config.tokens.len() as u64, "token"),
+        Counted(config.listen.len() as u64, "address"),
+    );
+    Ok(Ending::Done)
+}
+
+/// Says where it listens, and what to try.
+async fn introduce(args: &ServeArgs, server: &Server) -> Result<()> {
+    for line in server.said() {
+        args.say(line);
+    }
+    args.say(&format!("journals are in {}", server.state().display()));
+    let urls = server.urls()?;
+    for url in &urls {
+        args.say(&format!("listening on {url}"));
+    }
+    if let (Some(url), Some(example), None) = (urls.first(), server.example().await, &args.config) {
+        args.say(&format!("try: curl {url}{example}"));
+    }
+    Ok(())
 }
 
 fn default_listen() -> Result<Listen> {

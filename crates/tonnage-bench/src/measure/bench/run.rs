@@ -91,6 +91,27 @@ impl Together {
         }
         self.writes.add(&progress.writes);
     }
+
+    /// When the first write began and the last one was committed. `Refused` where a load has committed nothing.
+    fn span(&self) -> Result<(Instant, Instant)> {
+        let have_all_committed = self.parts.iter().all(|part| !part.is_empty());
+        let span = self.writes.span().filter(|_| have_all_committed);
+        span.ok_or_else(|| {
+            Error::new(
+                ErrorKind::Refused,
+                "nothing was committed within the time of a run",
+            )
+            .hint("--duration gives it more")
+        })
+    }
+}
+
+/// What the plan of a load and those of its reads have changed of a session.
+fn settings_changed(part: &Part, readings: &[Arc<Reading>]) -> Vec<String> {
+    let of_reads = readings.iter().flat_map(|reading| reading.settings_changed());
+    let of_reads = of_reads.map(|setting| format!("{setting} (of reads)"));
+    let of_load = part.load.plan().settings_changed.iter().cloned();
+    of_load.chain(of_reads).collect()
 }
 
 impl Running<'_> {
@@ -203,21 +224,16 @@ impl Running<'_> {
     /// One run on tables that are made.
     pub(super) async fn on_tables(&mut self, setting: &Setting, made: Vec<Made>) -> Result<Run> {
         let rate = self.bench.options.rate;
-        let rows_max = self.bench.options.budget.rows;
         let (mut parts, count) = (Vec::new(), made.len() as u64);
-        let rows_of = |index: usize| Rows::part(rows_max, index as u64, count);
         for (index, made) in made.into_iter().enumerate() {
-            parts.push(self.part(setting, made, rows_of(index)).await?);
+            parts.push(self.part(setting, made, self.rows_of_part(index, count)).await?);
         }
         let first = parts.first().ok_or_else(|| Error::bug("a run without tables"))?;
         let target = first.target.clone();
         let pace = first.progress.clone();
-        let plan = first.load.plan();
-        self.databases = plan.databases();
-        let mut changed = plan.settings_changed.clone();
+        self.databases = first.load.plan().databases();
         let readings: Vec<_> = parts.iter().filter_map(|part| part.reading.clone()).collect();
-        let of_reads = readings.iter().flat_map(|reading| reading.settings_changed());
-        changed.extend(of_reads.map(|setting| format!("{setting} (of reads)")));
+        let changed = settings_changed(first, &readings);
         let tables: Vec<(Arc<dyn Target>, TableName)> = parts
             .iter()
             .map(|part| (part.target.clone(), part.table.clone()))
@@ -253,34 +269,11 @@ impl Running<'_> {
         };
         let measured = measured.await;
 
-        let (mut together, mut failed, mut forgotten) = (Together::default(), None, Ok(()));
-        for (index, ((ended, progress), (of_part, _))) in ended.into_iter().zip(&tables).enumerate() {
-            match ended {
-                Ok(Ended { report, error }) => {
-                    // Each, whatever else has failed: what stays in the ledger is in somebody's way.
-                    if let Some(run) = &report.run_id {
-                        forgotten = forgotten.and(of_part.ledger().forget(run).await.map(|_| ()));
-                    }
-                    together.add(rows_of(index).start, &report, &progress);
-                    failed = failed.or(error.filter(|e| e.kind() != ErrorKind::Cancelled));
-                }
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
+        let came_to = self.added_up(ended, &tables, count).await;
         let (mut costs, client, log_after) = measured?;
-        forgotten?;
         self.note_settings(changed);
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let have_all_committed = together.parts.iter().all(|part| !part.is_empty());
-        let Some((begun, committed)) = together.writes.span().filter(|_| have_all_committed) else {
-            return Err(Error::new(
-                ErrorKind::Refused,
-                "nothing was committed within the time of a run",
-            )
-            .hint("--duration gives it more"));
-        };
+        let together = came_to?;
+        let (begun, committed) = together.span()?;
         let done = answered.map_or(committed, |answered| committed.max(answered));
         let disk_bytes = disk_bytes(&tables).await?;
         let offered = offered(rate, &pace);
@@ -332,6 +325,36 @@ impl Running<'_> {
             reads,
             acknowledged: None,
         })
+    }
+
+    /// Which rows of a run table `index` of `count` gets.
+    fn rows_of_part(&self, index: usize, count: u64) -> Range<u64> {
+        Rows::part(self.bench.options.budget.rows, index as u64, count)
+    }
+
+    /// What the loads of a run came to, whose runs the ledger forgets, whatever has failed: what stays in it is in
+    /// somebody's way. The first error, but for those of loads that were ended.
+    async fn added_up(
+        &self,
+        ended: Vec<(Result<Ended>, Arc<Progress>)>,
+        tables: &[(Arc<dyn Target>, TableName)],
+        count: u64,
+    ) -> Result<Together> {
+        let (mut together, mut failed, mut forgotten) = (Together::default(), None, Ok(()));
+        for (index, ((ended, progress), (target, _))) in ended.into_iter().zip(tables).enumerate() {
+            match ended {
+                Ok(Ended { report, error }) => {
+                    if let Some(run) = &report.run_id {
+                        forgotten = forgotten.and(target.ledger().forget(run).await.map(|_| ()));
+                    }
+                    together.add(self.rows_of_part(index, count).start, &report, &progress);
+                    failed = failed.or(error.filter(|e| e.kind() != ErrorKind::Cancelled));
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        forgotten?;
+        failed.map_or(Ok(together), Err)
     }
 
     pub(super) fn note_settings(&mut self, changed: Vec<String>) {
