@@ -27,12 +27,16 @@ ACKS = ["accepted", "journaled", "committed"]
 # The whole process may take so much more than its buffers.
 MEMORY_BYTES = 256 << 20
 
-COMMITS = "single-row commits, pgbench"
+TELEGRAF_PATH = "/telegraf"
+COMMITS, TELEGRAF = "single-row commits, pgbench", "Telegraf, in memory"
 LOAD, FLIGHT = "tonnage load, Parquet", "tonnage serve, Flight ingest"
 
 
 class Server:
-    """`tonnage serve` on a port of its own; journals are empty at each start."""
+    """A server on a port of its own, whose state is empty at each start."""
+
+    # What it logs once it listens.
+    listens = "listening on"
 
     def __init__(self):
         with socket.socket() as free:
@@ -40,6 +44,9 @@ class Server:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         self.process = None
         atexit.register(self.stop)
+
+    def command(self, state):
+        return [data.TONNAGE, "serve", pg.URL, "--listen", self.address, "--state", state]
 
     def stop(self):
         if self.process is not None:
@@ -49,17 +56,49 @@ class Server:
     def start(self):
         state = tempfile.mkdtemp(prefix="serve-", dir=data.PLACE)
         log = Path(state) / "log"
-        command = [data.TONNAGE, "serve", pg.URL, "--listen", self.address, "--state", state]
+        command = [str(word) for word in self.command(state)]
         with open(log, "w") as file:
-            self.process = subprocess.Popen([str(word) for word in command], stderr=file)
+            self.process = subprocess.Popen(command, stderr=file)
         for _ in range(200):
-            if "listening on" in log.read_text():
+            if self.listens in log.read_text():
                 return
             time.sleep(0.05)
-        raise Failed(f"tonnage serve does not listen: {log.read_text()}")
+        raise Failed(f"{command[0]} does not listen: {log.read_text()}")
 
 
-SERVER = Server()
+class Telegraf(Server):
+    """Its listener for HTTP in front of its output for PostgreSQL. What it has answered is in its memory alone; a second later
+    it is in the table, with a column `time`."""
+
+    listens = "Listening on"
+
+    def command(self, state):
+        config = Path(state) / "telegraf.conf"
+        fields = "".join(
+            f'    [[inputs.http_listener_v2.json_v2.field]]\n      path = "{name}"\n      type = "{type_}"\n'
+            for name, type_ in [("id", "int"), ("device", "string"), ("value", "float"), ("note", "string")]
+        )
+        config.write_text(
+            "[agent]\n"
+            '  flush_interval = "1s"\n'
+            "  metric_batch_size = 10000\n"
+            "  metric_buffer_limit = 10000000\n"
+            "  omit_hostname = true\n"
+            "[[inputs.http_listener_v2]]\n"
+            f'  service_address = "tcp://{self.address}"\n'
+            f'  paths = ["{TELEGRAF_PATH}"]\n'
+            '  data_format = "json_v2"\n'
+            '  name_override = "single_rows"\n'
+            "  [[inputs.http_listener_v2.json_v2]]\n"
+            f"{fields}"
+            "[[outputs.postgresql]]\n"
+            f'  connection = "{pg.URL}"\n'
+        )
+        return [TELEGRAF_PROGRAM, "--config", config]
+
+
+SERVER, TELEGRAF_SERVER = Server(), Telegraf()
+TELEGRAF_PROGRAM = None
 
 
 def puts(*way):
@@ -67,10 +106,13 @@ def puts(*way):
 
 
 def fresh():
-    """A table and a server anew: the buffers' ledger goes with the tables."""
+    """A table and servers anew: the buffers' ledger goes with the tables."""
     SERVER.stop()
+    TELEGRAF_SERVER.stop()
     pg.fresh("single_rows", DDL)
     SERVER.start()
+    if TELEGRAF_PROGRAM is not None:
+        TELEGRAF_SERVER.start()
     # A request without rows opens the buffer.
     url = f"http://{SERVER.address}/v1/tables/single_rows/rows"
     asked = urllib.request.Request(url, b"", {"Content-Type": "application/x-ndjson"}, method="POST")
@@ -115,15 +157,30 @@ def single(name, rows, connections):
     contenders = {COMMITS: commits(connections, rows)}
     for ack in ACKS:
         contenders[names[ack]] = Contender([puts("rows", ack, connections, rows)], tells=True)
+    global TELEGRAF_PROGRAM
+    TELEGRAF_PROGRAM = data.run([data.ROOT / "scripts/fetch-telegraf"]).strip()
+    put = [data.server_example("serve_puts"), TELEGRAF_SERVER.address, "posted", TELEGRAF_PATH, connections, rows]
+    contenders[TELEGRAF] = Contender([put], tells=True)
     goals = []
     if connections == 256:
         text = "one row a request, journaled: 5 times as fast as single-row commits"
         goals.append(Faster([names["journaled"]], [COMMITS], 5, text))
     return Case(
         name, f"One row of 200 bytes a request into PostgreSQL, {connections} connections", rows, fresh, contenders,
-        goals, count=lambda: pg.count("single_rows"), server=pg.server_seconds,
+        goals, notes=["Telegraf keeps what it has answered for in memory: beside 'accepted'."],
+        count=lambda: counted(rows), server=pg.server_seconds,
         further=lambda: list(further(connections, rows)),
     )
+
+
+def counted(rows):
+    """Rows of the table, once it has all of them or no more come: Telegraf writes a second after it has answered."""
+    for _ in range(100):
+        count = pg.count("single_rows")
+        if count >= rows:
+            break
+        time.sleep(0.1)
+    return count
 
 
 def batches(name, rows):

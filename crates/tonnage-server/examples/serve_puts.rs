@@ -4,6 +4,7 @@
 //!     serve_puts ADDRESS paced ACK CONNECTIONS RATE SECONDS
 //!                                                       the same at so many rows a second in all
 //!     serve_puts ADDRESS bodies FORMAT ROWS             1,000 rows a request by 8 connections: jsonl, csv or arrow
+//!     serve_puts ADDRESS posted PATH CONNECTIONS ROWS   one row a request to another server's path; ends with the answers
 //!
 //! Latencies are counted from when a row was due, so that what waits behind a slow answer is counted as slow. What is full
 //! is sent again when the server says so, which is a part of the latency as well. Prints an object of figures; the last
@@ -99,6 +100,20 @@ async fn run(words: &[&str]) -> Outcome<()> {
                 rows.parse()?,
             )
         }
+        [address, "posted", path, connections, rows] => {
+            let work = Work {
+                path: (*path).to_owned(),
+                format: "jsonl",
+                rows: rows.parse()?,
+                at_once: 1,
+                rate: None,
+            };
+            (
+                address,
+                work.done(address, connections.parse()?).await?,
+                rows.parse()?,
+            )
+        }
         _ => return Err("see the top of serve_puts.rs".into()),
     };
     let wall = started.elapsed().as_secs_f64();
@@ -115,7 +130,9 @@ async fn run(words: &[&str]) -> Outcome<()> {
         at(0.99),
         at(0.999)
     );
-    drained(address).await?;
+    if words[1] != "posted" {
+        drained(address).await?;
+    }
     println!("{wall} {}", processor_seconds()?);
     Ok(())
 }
@@ -236,7 +253,8 @@ impl Connection {
         loop {
             let (status, retry_seconds, said) = self.ask(&request).await?;
             match status {
-                200 => return Ok(()),
+                // No content, as others answer.
+                200 | 204 => return Ok(()),
                 429 => sleep(Duration::from_secs(retry_seconds)).await,
                 _ => return Err(format!("{status}: {said}").into()),
             }
