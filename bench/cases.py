@@ -58,6 +58,8 @@ def all_cases(rows, quick):
             make = lambda name, rows, connections=connections: serves.single(name, rows, connections)
             add(f"serve-postgres-{connections}", make, rounds=ROUNDS_SLOW, main=connections == 256)
         add("serve-postgres-batches", serves.batches, rounds=ROUNDS_SLOW, main=True)
+        # Ten times as many, since what is to be seen is the memory.
+        add("frames-through", frames.through, rows if quick else 10 * rows, rounds=1)
         add("puts-python", frames.single_rows, rounds=ROUNDS_SLOW)
     add("frames-sqlite", frames.into_sqlite, rounds=ROUNDS_SLOW)
     add("sqlite-no-keys", lambda name, rows: sqlite.sbtest(name, rows, keys=False), main=True)

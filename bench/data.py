@@ -1,5 +1,6 @@
 """The files that are loaded, and the tools of other projects, all under target/bench."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -120,7 +121,12 @@ def example(name, package="tonnage"):
 
 
 def frame_python():
-    """The words that start Python with the tools and this checkout's package, built for release."""
+    """The words that start Python with the tools and this checkout's package, built for release.
+
+    TONNAGE_BENCH_PACKAGE names the directory of a package that is installed, as one of a wheel is, which is taken instead.
+    """
+    if installed := os.environ.get("TONNAGE_BENCH_PACKAGE"):
+        return ["env", f"PYTHONPATH={installed}", tools() / "python"]
     run(["cargo", "build", "--release", "--locked", "--package", "tonnage-python"], cwd=ROOT)
     place = PLACE / "python"
     shutil.copytree(

@@ -95,8 +95,8 @@ def out_of_mariadb(name, rows):
     load = [data.TONNAGE, "load", "-q", data.sbtest(rows, "parquet"), mariadb.URL, "-t", "frames", "--ledger", "none"]
     data.run(load)
     others = ["connectorx_out", "read_database_uri"]
-    # connectorx reads sslmode as a name of its own.
-    plain = mariadb.URL.partition("?")[0]
+    # connectorx reads sslmode as a name of its own, and knows MariaDB as MySQL alone.
+    plain = "mysql://" + mariadb.URL.partition("?")[0].partition("://")[2]
     found = contenders(["tonnage_out"], mariadb.URL, "frames") | contenders(others, plain, "frames")
     return Case(
         name, "Frames out of MariaDB", rows, lambda: None, found, [goal("tonnage_out", others, 1.3)],
@@ -139,4 +139,39 @@ def single_rows(name, rows):
         name, "Single rows of 200 bytes from Python into PostgreSQL", rows, fresh, found,
         notes=["the ways put different numbers of rows: their seconds say nothing beside each other"],
         server=postgres.server_seconds, further=lambda: list(further()),
+    )
+
+
+# Memory that a table of any size goes through with.
+THROUGH_MIB_MAX = 512
+
+
+def through(name, rows):
+    """All rows of a table through a process of Python; its memory is a goal of each way."""
+    postgres.stored(rows)
+    python = [*data.frame_python(), data.ROOT / "bench" / "python_through.py"]
+    ddl = f"create table through ({postgres.SBTEST})"
+    file = data.PLACE / "through.parquet"
+    ways = {
+        "copied": "tonnage.load(tonnage.unload(..))", "batches": "the same by a generator of pyarrow's batches",
+        "parquet": "tonnage.unload(..).to_parquet(..)",
+    }
+
+    def command(way):
+        return [*python, way, postgres.URL, "stored", file if way == "parquet" else "through"]
+
+    def fresh():
+        postgres.fresh("through", ddl)
+
+    def further():
+        for way, title in ways.items():
+            fresh()
+            moved, peak = (int(word) for word in data.run(command(way)).split()[:2])
+            text = f"{title}: {rows:,} rows in at most {THROUGH_MIB_MAX} MiB of memory"
+            yield Line(text, f"{moved:,} rows, {peak:,} MiB", moved == rows and peak <= THROUGH_MIB_MAX)
+
+    found = {title: Contender([command(way)], tells=True) for way, title in ways.items()}
+    return Case(
+        name, "A table through a process of Python", rows, fresh, found, server=postgres.server_seconds, warm=False,
+        further=lambda: list(further()),
     )
