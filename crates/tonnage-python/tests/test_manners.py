@@ -47,6 +47,10 @@ def test_errors_say_what_and_what_next(shop):
         tonnage.connect(17)
     with pytest.raises(tonnage.DatabaseError):
         tonnage.connect("postgresql://nobody@127.0.0.1:1/nothing").__enter__()
+    # A hint of the command line with a quoted type is one of Python, quotes and all.
+    with pytest.raises(tonnage.RejectedError) as typed:
+        tonnage.load([{"a": "x\0y"}], shop, "new", create="missing")
+    assert 'types={"a": "text"}' in typed.value.hint
     error = pickle.loads(pickle.dumps(missing.value))
     assert (type(error), error.hint) == (tonnage.SchemaError, missing.value.hint)
 

@@ -122,12 +122,34 @@ def test_an_index_is_left_out_and_noted(shop):
     assert rows_of(shop, "select count(*) from orders where id = 70") == [(1,)]
 
 
+UTC = datetime.UTC
+
+
+def objects(*values):
+    return pandas.DataFrame({"a": pandas.Series(values, dtype=object)})
+
+
+# What pyarrow by itself would change without a word is among them: it cuts times to dates, takes naive times for those of UTC, and
+# makes numbers of periods.
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         (pandas.DataFrame([[1, 2]], columns=["a", "a"]), "two columns 'a'"),
         (pyarrow.Table.from_arrays([[1], [2]], names=["a", "a"]), "two columns 'a'"),
         (pandas.DataFrame({"a": [1, "x", object()]}), "column 'a' holds objects"),
+        (pandas.DataFrame([[1]], columns=[None]), "column 1 of the frame has no name"),
+        (objects(datetime.date(2025, 1, 1), datetime.datetime(2025, 1, 1, 5)), "types that no column has together: date, datetime"),
+        (objects(b"x", "y"), "types that no column has together: bytes, str"),
+        (objects(datetime.datetime(2025, 1, 1, tzinfo=UTC), datetime.datetime(2025, 1, 1)), "with a zone and others without"),
+        (objects(pandas.Timestamp("2025-01-01"), pandas.Timestamp("2025-01-01", tz="UTC")), "with a zone and others without"),
+        (objects(datetime.time(1, tzinfo=UTC)), "times of day with a zone"),
+        (objects(2**70), "integers beyond 64 bits"),
+        (objects(1j), "a type that no column has: complex"),
+        (pandas.DataFrame({"a": pandas.period_range("2025-01", periods=2, freq="M")}), r"the type period\[M\]"),
+        (pandas.DataFrame({"a": pandas.arrays.IntervalArray.from_tuples([(0, 1)])}), "the type interval"),
+        (polars.DataFrame({"a": [object()]}, schema={"a": polars.Object}), "the type Object, which polars alone has"),
+        (polars.DataFrame({"a": [2**100]}, schema={"a": polars.Int128}), "the type Int128, which polars alone has"),
+        (polars.DataFrame({"a": [[2**100]]}, schema={"a": polars.List(polars.Int128)}), "which polars alone has"),
     ],
 )
 def test_frames_that_are_no_tables_are_refused(shop, source, message):
@@ -136,12 +158,94 @@ def test_frames_that_are_no_tables_are_refused(shop, source, message):
     assert refused.value.hint
 
 
+def test_an_index_that_is_a_column_already_is_refused(shop):
+    frame = pandas.DataFrame({"id": [1]}, index=pandas.Index([7], name="id"))
+    with pytest.raises(tonnage.SchemaError, match="the index id has the name of a column"):
+        tonnage.load(frame, shop, "a", create="missing", index=True)
+
+
+def test_objects_keep_their_nanoseconds(shop):
+    fine = objects(pandas.Timestamp("2025-01-01T00:00:00.000000001"), None)
+    with pytest.raises(tonnage.RejectedError, match="finer than a microsecond"):
+        tonnage.load(fine, shop, "times", create="missing")
+    zoned = objects(pandas.Timestamp("2025-01-01T00:00:00.000000001", tz="Europe/Berlin"), pandas.NaT)
+    with pytest.raises(tonnage.RejectedError, match="2024-12-31 23:00:00.000000001"):
+        tonnage.load(zoned, shop, "times", create="missing")
+    tonnage.load(objects(pandas.Timedelta(1, "ns"), None), shop, "differences", create="missing")
+    assert rows_of(shop, "select a from differences") == [("PT0.000000001S",), (None,)]
+    assert tonnage.load(objects(pandas.Timestamp("2025-01-01"), pandas.NaT), shop, "whole", create="missing").rows.written == 2
+
+
+def test_a_frame_of_a_class_of_its_own_has_the_same_traps(shop):
+    class Orders(pandas.DataFrame):
+        pass
+
+    report = tonnage.load(Orders({"x": [1.0, float("nan")]}, index=["a", "b"]), shop, "own", create="missing")
+    assert rows_of(shop, "select * from own") == [(1.0,), (None,)]
+    assert any("index" in note for note in report.notes)
+
+
+def test_sparse_columns_and_columns_of_nothing(shop):
+    tonnage.load(pandas.DataFrame({"a": pandas.arrays.SparseArray([0, 0, 1])}), shop, "sparse", create="missing")
+    assert rows_of(shop, "select a from sparse") == [(0,), (0,), (1,)]
+    nothing = polars.DataFrame({"n": [None], "l": [[]], "s": [{"a": None}]})
+    tonnage.load(nothing, shop, "empties", create="missing")
+    assert rows_of(shop, "select * from empties") == [(None, "[]", '{"a":null}')]
+    tonnage.load(iter([nothing, nothing]), shop, "empties")
+    assert rows_of(shop, "select count(*) from empties") == [(3,)]
+
+
+def test_the_types_of_a_new_table_are_those_of_the_objects(shop):
+    rows = [
+        {"a": pandas.NA, "b": pandas.NaT, "c": None, "d": True},
+        {"a": 1, "b": pandas.Timestamp("2025-01-01"), "c": numpy.int16(3), "d": numpy.bool_(False)},
+    ]
+    tonnage.load(rows, shop, "typed", create="missing")
+    columns = rows_of(shop, "select name, type from pragma_table_info('typed')")
+    assert columns == [("a", "INTEGER"), ("b", "TIMESTAMP"), ("c", "INTEGER"), ("d", "BOOLEAN")]
+
+
+def test_keys_are_columns_and_dicts_too(shop):
+    keys = [1, 99]
+    for given in (
+        pandas.Series(keys, name="id"), pandas.Index(keys, name="id"), pandas.DataFrame({"id": keys}),
+        polars.Series("id", keys), [{"id": key} for key in keys], numpy.array(keys), {*keys},
+    ):
+        assert tonnage.get(shop, given, "orders").missing == [99], type(given)
+    with pytest.raises(tonnage.ConfigError, match="the keys are a int") as refused:
+        tonnage.get(shop, 17, "orders")
+    assert refused.value.hint == "[17]"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"progress": "yes"}, {"columns": 5}, {"types": ["id"], "create": "missing"}, {"nan": "drop"}],
+    ids=lambda options: next(iter(options)),
+)
+def test_options_of_another_type_are_refused_before_anything_is_done(shop, options):
+    with pytest.raises(tonnage.ConfigError, match=next(iter(options))):
+        tonnage.load([{"id": 50}], shop, "orders", **options)
+    assert rows_of(shop, "select count(*) from orders") == [(3,)]
+
+
+async def several():
+    yield {"id": 1}
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         (5, "a int is nothing"),
         ({"a": [1]}, "a dict is nothing"),
         ([(1, 2)], "nothing says which columns"),
+        (polars.LazyFrame({"id": [1]}), "a LazyFrame is nothing"),
+        (pandas.Series([1]), "a Series is nothing"),
+        (polars.Series([1]), "a Series is nothing"),
+        (pyarrow.array([1]), "a Int64Array is nothing"),
+        (pyarrow.chunked_array([[1]]), "a ChunkedArray is nothing"),
+        (numpy.array([[1]]), "a ndarray is nothing"),
+        (several(), "a async_generator is nothing"),
+        ([{1: 2}], "a column is called 1"),
     ],
 )
 def test_what_has_no_rows_is_refused(shop, source, message):
@@ -153,15 +257,19 @@ def test_what_has_no_rows_is_refused(shop, source, message):
 def test_a_value_without_a_form_names_its_row_and_column(shop):
     with pytest.raises(tonnage.InputError, match="row 2: column 'total': a value of type object"):
         tonnage.load([{"id": 5, "total": 1}, {"id": 6, "total": object()}], shop, "orders")
+    with pytest.raises(tonnage.InputError, match="row 1: a row is a dict, or a tuple with columns=, and this is a int"):
+        tonnage.load([5], shop, "orders", columns=["id"])
 
 
 def test_a_sqlalchemy_engine_is_a_url(shop):
-    import sqlalchemy
+    import sqlalchemy.orm
 
     engine = sqlalchemy.create_engine(f"sqlite:///{shop}")
     assert tonnage.load([{"id": 8, "total": 1}], engine, "orders").rows.written == 1
     with engine.connect() as connection:
         assert tonnage.unload(connection, "orders").to_arrow().num_rows == 4
+    with sqlalchemy.orm.Session(engine) as session:
+        assert tonnage.unload(session, "orders").to_arrow().num_rows == 4
     url = sqlalchemy.engine.make_url("postgresql+psycopg://ada:secret@db/shop")
     assert tonnage.connect(url).url == "postgresql://ada:***@db/shop"
     assert tonnage.connect("mysql+pymysql://ada@db/shop").url.startswith("mysql://ada@db")

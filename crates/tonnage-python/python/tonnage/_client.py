@@ -8,6 +8,7 @@ import time
 import uuid
 
 from ._errors import ConfigError, DatabaseError, Error
+from ._source import frame_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -202,7 +203,23 @@ class Client:
     def put(
         self, table: str, row: Mapping[str, object], *, ack: Ack = "journaled", mode: Mode = "insert"
     ) -> Put:
-        """Put one row, a mapping of columns to values, and wait for the acknowledgement.
+        """Put one row, and wait for the acknowledgement.
+
+        Parameters
+        ----------
+        table : str
+            The table.
+        row : mapping
+            Columns to values.
+        ack : {"journaled", "committed", "accepted"}, default "journaled"
+            How safe the row is once this returns: on the service's disk, in the table, or in its memory.
+        mode : {"insert", "upsert", "ignore", "update", "delete"}, default "insert"
+            What happens to the row.
+
+        Returns
+        -------
+        Put
+            What was put.
 
         Raises
         ------
@@ -219,6 +236,18 @@ class Client:
         Bad rows are in ``rejects`` of what is returned, and the others are in the table, or on their way to it as far as
         ``ack`` says. Arrow is encoded by pyarrow, which must be installed.
 
+        Parameters
+        ----------
+        table, ack, mode
+            As of :meth:`put`.
+        rows : frame, object of Arrow, or iterable of mappings
+            The rows.
+
+        Returns
+        -------
+        Put
+            What was put.
+
         Raises
         ------
         Error
@@ -226,6 +255,7 @@ class Client:
         """
         done = Put()
         bodies: Iterable[tuple[str, bytes]]
+        rows = frame_of(rows)
         if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
             bodies = ((_ARROW, body) for body in _arrow(rows))
         else:
@@ -280,7 +310,19 @@ class Client:
             return Got(self._ask("POST", self._path(table, "get", query), body, headers))
 
     def position(self, table: str, *, mode: Mode = "insert") -> dict[str, int | None]:
-        """Say how far this producer's rows of a table have come: ``accepted``, ``journaled``, ``committed`` and ``next``."""
+        """Say how far this producer's rows of a table have come.
+
+        Parameters
+        ----------
+        table, mode
+            As of :meth:`put`.
+
+        Returns
+        -------
+        dict
+            The numbers of the last row that is ``accepted``, ``journaled`` and ``committed``, each None where there is none, and the
+            ``next`` one.
+        """
         with self._lock:
             return self._position(table, mode)
 

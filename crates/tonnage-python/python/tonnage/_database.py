@@ -8,13 +8,13 @@ from . import _log, _tonnage
 from ._arguments import arguments, text
 from ._errors import ConfigError, RejectedError
 from ._report import BufferReport, Plan, PutReport, Report, UnloadReport
-from ._source import describe, key_texts
+from ._source import describe, frame_of, keys_of
 from ._stream import Found, Rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, Literal, Protocol, TypeAlias, Unpack
+    from typing import Any, Literal, Protocol, TypeAlias, Unpack, overload
 
     from ._options import BufferOptions, ExecOptions, GetOptions, LoadOptions, UnloadOptions
 
@@ -104,9 +104,20 @@ class _Bar:
             self._stream.write("\n")
 
 
+def _names(columns: Sequence[str] | None) -> list[str] | None:
+    """Names of columns as a list; one may be given by itself."""
+    if columns is None or isinstance(columns, str):
+        return None if columns is None else [columns]
+    if not hasattr(columns, "__iter__"):
+        raise ConfigError(f"columns={columns!r} names no columns", hint='columns=["id", "name"]')
+    return list(columns)
+
+
 def _progress(wanted: OnProgress) -> tuple[Callable[..., None] | None, Callable[[], None]]:
     if wanted is None or wanted is False:
         return None, lambda: None
+    if wanted is not True and not callable(wanted):
+        raise ConfigError(f"progress={wanted!r} is neither True nor a function", hint="progress=True shows a line")
     import time
 
     bar = _Bar() if wanted is True else None
@@ -129,6 +140,10 @@ def _places(url: Any) -> list[str]:
     found = getattr(url, "url", None)
     if found is None:
         found = getattr(getattr(url, "engine", None), "url", None)
+    bind: Any = getattr(url, "get_bind", None)
+    if found is None and bind is not None:
+        # A session.
+        return _places(bind())
     render = getattr(found, "render_as_string", None) or getattr(url, "render_as_string", None)
     if render is None:
         raise ConfigError(
@@ -215,7 +230,12 @@ class Database:
         stop: _tonnage.Stop | None = None,
         **options: Unpack[LoadOptions],
     ) -> Report:
-        """Load rows into a table. See :func:`tonnage.load`."""
+        """Load rows into a table.
+
+        See Also
+        --------
+        tonnage.load : the parameters, what is returned, and what is raised.
+        """
         return self._run("load", {**options, "table": table}, source, columns, source_id, nan, index, progress, stop)
 
     def execute(
@@ -231,7 +251,12 @@ class Database:
         stop: _tonnage.Stop | None = None,
         **options: Unpack[ExecOptions],
     ) -> Report:
-        """Run a statement for every row. See :func:`tonnage.execute`."""
+        """Run a statement for every row.
+
+        See Also
+        --------
+        tonnage.execute : the parameters, what is returned, and what is raised.
+        """
         return self._run("exec", {**options, "sql": statement}, source, columns, source_id, nan, index, progress, stop)
 
     def _given(
@@ -244,11 +269,10 @@ class Database:
         nan: str | None,
         index: bool,
     ) -> tuple[list[str], Any, list[str], bool]:
-        if isinstance(columns, str):
-            columns = [columns]
+        columns = _names(columns)
         described = describe(
             source,
-            columns=None if columns is None else list(columns),
+            columns=columns,
             nan=nan,
             index=index,
             timezone=options.get("timezone"),
@@ -256,10 +280,12 @@ class Database:
         )
         if described.types and (options.get("create") or options.get("add_columns")):
             named = options.get("types") or {}
+            if not isinstance(named, dict):
+                raise ConfigError(f"types={named!r} names no columns with their types", hint='types={"day": "date"}')
             options["types"] = {**described.types, **named}
         is_program = not isinstance(described.rows, list)
         if columns is not None:
-            options["columns"] = list(columns)
+            options["columns"] = columns
         in_one = is_program and options.get("single_transaction") is None
         _tonnage.log_debug(_log.wants_debug())
         return arguments(command, options), described.rows, described.notes, in_one
@@ -276,8 +302,8 @@ class Database:
         progress: OnProgress,
         stop: _tonnage.Stop | None,
     ) -> Report:
-        written, rows, notes, in_one = self._given(command, options, source, columns, source_id, nan, index)
         call, close = _progress(progress)
+        written, rows, notes, in_one = self._given(command, options, source, columns, source_id, nan, index)
         try:
             account, samples, verified = self._native.load(
                 command, written, rows, in_one, stop if stop is not None else _tonnage.Stop(), call
@@ -309,7 +335,12 @@ class Database:
         index: bool = False,
         **options: Any,
     ) -> Plan:
-        """Say what :meth:`load`, or with ``statement`` :meth:`execute`, would do. See :func:`tonnage.plan`."""
+        """Say what :meth:`load`, or with ``statement`` :meth:`execute`, would do.
+
+        See Also
+        --------
+        tonnage.plan : the parameters, what is returned, and what is raised.
+        """
         if (table is None) == (statement is None):
             raise ConfigError("a plan is of a load into a table or of a statement", hint="table= or statement=")
         command = "load" if statement is None else "exec"
@@ -320,6 +351,42 @@ class Database:
         plan = self._native.plan(command, written, rows, in_one)
         return Plan(plan + "".join(f"note: {note}\n" for note in notes))
 
+    if TYPE_CHECKING:
+
+        @overload
+        def unload(
+            self,
+            table: str | None = None,
+            *,
+            query: str | None = None,
+            to: None = None,
+            progress: OnProgress = None,
+            stop: _tonnage.Stop | None = None,
+            **options: Unpack[UnloadOptions],
+        ) -> Rows: ...
+        @overload
+        def unload(
+            self,
+            table: str | None = None,
+            *,
+            query: str | None = None,
+            to: str | os.PathLike[str],
+            progress: OnProgress = None,
+            stop: _tonnage.Stop | None = None,
+            **options: Unpack[UnloadOptions],
+        ) -> UnloadReport: ...
+        @overload
+        def unload(
+            self,
+            table: str | None = None,
+            *,
+            query: str | None = None,
+            to: str | os.PathLike[str] | None,
+            progress: OnProgress = None,
+            stop: _tonnage.Stop | None = None,
+            **options: Unpack[UnloadOptions],
+        ) -> Rows | UnloadReport: ...
+
     def unload(
         self,
         table: str | None = None,
@@ -329,8 +396,13 @@ class Database:
         progress: OnProgress = None,
         stop: _tonnage.Stop | None = None,
         **options: Unpack[UnloadOptions],
-    ) -> Any:
-        """Read a table or a query. See :func:`tonnage.unload`."""
+    ) -> Rows | UnloadReport:
+        """Read a table or a query.
+
+        See Also
+        --------
+        tonnage.unload : the parameters, what is returned, and what is raised.
+        """
         all_options: dict[str, Any] = {**options, "table": table, "query": query}
         if table is None and query is None:
             raise ConfigError("nothing says what to read", hint='table="orders" or query="select ..."')
@@ -343,7 +415,8 @@ class Database:
             account = self._native.unload_files(written, stop if stop is not None else _tonnage.Stop(), call)
         finally:
             close()
-        return UnloadReport._of(account)
+        report: UnloadReport = UnloadReport._of(account)
+        return report
 
     def get(
         self,
@@ -353,19 +426,19 @@ class Database:
         related: Sequence[str] | str = (),
         **options: Unpack[GetOptions],
     ) -> Found:
-        """Find rows by their keys. See :func:`tonnage.get`."""
+        """Find rows by their keys.
+
+        See Also
+        --------
+        tonnage.get : the parameters, what is returned, and what is raised.
+        """
         all_options: dict[str, Any] = {
             **options, "table": table, "with": [related] if isinstance(related, str) else list(related)
         }
         _tonnage.log_debug(_log.wants_debug())
         if isinstance(keys, (str, os.PathLike)):
             return Found(self._native.get(arguments("get", {**all_options, "keys": keys}), []))
-        is_frame = hasattr(keys, "__arrow_c_stream__") or hasattr(keys, "__arrow_c_array__")
-        if is_frame or type(keys).__module__.partition(".")[0] == "pandas":
-            frame = keys.to_frame() if is_frame and type(keys).__name__ == "Series" else keys
-            described = describe(frame, shown="keys")
-            return Found(self._native.get(arguments("get", all_options), described.rows))
-        return Found(self._native.get(arguments("get", all_options), key_texts(keys)))
+        return Found(self._native.get(arguments("get", all_options), keys_of(keys)))
 
     def buffer(
         self,
@@ -407,9 +480,14 @@ class Database:
         stop: _tonnage.Stop | None = None,
         **options: Unpack[LoadOptions],
     ) -> PutReport:
-        """Put many streams of entries. See :func:`tonnage.bulk_put`."""
+        """Put many streams of entries.
+
+        See Also
+        --------
+        tonnage.bulk_put : the parameters, what is returned, and what is raised.
+        """
         described = [
-            describe(stream, columns=None if columns is None else list(columns), shown=f"stream {number}")
+            describe(stream, columns=_names(columns), shown=f"stream {number}")
             for number, stream in enumerate(streams)
         ]
         sources: list[Any] = []
@@ -535,21 +613,59 @@ class Buffer:
         return self._native.put_from(producer, numbered(producer, number), row)
 
     def put_many(self, rows: Any) -> int:
-        """Put the rows of a frame, another object of Arrow, or an iterable of rows; the number of the last one."""
-        if type(rows).__name__ == "DataFrame" and type(rows).__module__.partition(".")[0] == "pandas":
-            from ._pandas import table_of
+        """Put many rows.
 
-            rows = table_of(rows, index=False, nan=None, notes=[])
+        Parameters
+        ----------
+        rows : frame, object of Arrow, or iterable of rows
+            The rows: a frame of pandas or polars, anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``, or rows as
+            :meth:`put` takes them.
+
+        Returns
+        -------
+        int
+            The number of the last one, once all are as safe as ``ack`` says.
+
+        Raises
+        ------
+        DatabaseError
+            The one that ended the buffer.
+        """
+        rows = frame_of(rows)
         if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
             return self._native.put_arrow(rows)
         return self._native.put_rows(rows)
 
     def wait(self, number: int) -> None:
-        """Wait until row ``number``, and all before it, are in the table or in the rejects."""
+        """Wait until a row, and all before it, are in the table or in the rejects.
+
+        Parameters
+        ----------
+        number : int
+            What :meth:`put` has returned.
+
+        Raises
+        ------
+        ConfigError
+            If no such row was put.
+        DatabaseError
+            The one that ended the buffer.
+        """
         self._native.wait(number)
 
     def wait_journaled(self, number: int) -> None:
-        """Wait until row ``number``, and all before it, are on disk in the journal."""
+        """Wait until a row, and all before it, are on disk in the journal.
+
+        Parameters
+        ----------
+        number : int
+            What :meth:`put` has returned.
+
+        Raises
+        ------
+        ConfigError
+            If no such row was put, or there is no journal.
+        """
         self._native.wait_journaled(number)
 
     def flush(self) -> None:
@@ -765,14 +881,67 @@ def plan(
 
     Rows of an iterator are read for it, so give a function or a list.
 
+    Parameters
+    ----------
+    source, url, columns, source_id, nan, index
+        As of :func:`load`.
+    table, statement : str
+        The table of a load, or the statement of an execute: one of the two.
+    **options
+        As of :func:`load` or :func:`execute`.
+
     Returns
     -------
     Plan
         A text: what ``--dry-run`` of the command prints.
+
+    Raises
+    ------
+    ConfigError
+        If an option is wrong.
+    SchemaError
+        If rows and table do not fit together.
     """
     return _database(url).plan(
         source, table, statement=statement, columns=columns, source_id=source_id, nan=nan, index=index, **options
     )
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def unload(
+        url: Url,
+        table: str | None = None,
+        *,
+        query: str | None = None,
+        to: None = None,
+        progress: OnProgress = None,
+        stop: _tonnage.Stop | None = None,
+        **options: Unpack[UnloadOptions],
+    ) -> Rows: ...
+    @overload
+    def unload(
+        url: Url,
+        table: str | None = None,
+        *,
+        query: str | None = None,
+        to: str | os.PathLike[str],
+        progress: OnProgress = None,
+        stop: _tonnage.Stop | None = None,
+        **options: Unpack[UnloadOptions],
+    ) -> UnloadReport: ...
+    @overload
+    def unload(
+        url: Url,
+        table: str | None = None,
+        *,
+        query: str | None = None,
+        to: str | os.PathLike[str] | None,
+        progress: OnProgress = None,
+        stop: _tonnage.Stop | None = None,
+        **options: Unpack[UnloadOptions],
+    ) -> Rows | UnloadReport: ...
 
 
 def unload(
@@ -784,7 +953,7 @@ def unload(
     progress: OnProgress = None,
     stop: _tonnage.Stop | None = None,
     **options: Unpack[UnloadOptions],
-) -> Any:
+) -> Rows | UnloadReport:
     """Read a table or a query: every row once, all of one state.
 
     Parameters

@@ -125,7 +125,7 @@ def _in_python(text: str) -> str:
             return name.replace("-", "_") + "=True" + (value or "").replace("=", " ", 1)
         return name.replace("-", "_") + "=" + (value or "").strip(" =")
 
-    text = re.sub(r"(?<![\w-])--type ([^\s=]+)=([^\s;,]+(?:\([^)]*\))?)(?<![).])", r'types={"\1": "\2"}', text)
+    text = re.sub(r"(?<![\w-])--type '?([^\s=']+)=(\w+(?:\([\d, ]+\))?)'?", r'types={"\1": "\2"}', text)
     text = re.sub(r"(?<![\w-])--create(?![=\w-])", 'create="missing"', text)
     text = re.sub(r"(?<![\w-])--([a-z][a-z-]*[a-z])((?:=| )[A-Z][A-Z,=]*\b|=[a-z]+)?", named, text)
     for name, values in words.items():

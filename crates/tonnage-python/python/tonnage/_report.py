@@ -39,7 +39,7 @@ class Account:
             raise AttributeError(f"an account has no {name!r}; it has {', '.join(self.data)}") from None
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self.data]
+        return sorted({*super().__dir__(), *self.data})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"

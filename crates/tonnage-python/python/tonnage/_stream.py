@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    import pandas
+    import polars
+    import pyarrow
+
     from ._report import GetReport
 
 
@@ -68,18 +72,36 @@ class Rows:
         while (batch := self._stream.next_batch()) is not None:
             yield batch
 
-    def to_arrow(self) -> Any:
+    def to_arrow(self) -> pyarrow.Table:
         """All rows as a ``pyarrow.Table``."""
         return _module("pyarrow", "to_arrow()").table(self)
 
-    def to_pandas(self, **options: Any) -> Any:
-        """All rows as a ``pandas.DataFrame``; ``options`` are those of ``pyarrow.Table.to_pandas``."""
-        _module("pandas", "to_pandas()")
-        return _module("pyarrow", "to_pandas()").table(self).to_pandas(**options)
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """All rows as a ``pandas.DataFrame``.
 
-    def to_polars(self) -> Any:
+        Parameters
+        ----------
+        **options
+            Those of ``pyarrow.Table.to_pandas``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows.
+
+        Raises
+        ------
+        ConfigError
+            If pandas or pyarrow is not installed, or the rows were read already.
+        """
+        _module("pandas", "to_pandas()")
+        frame: pandas.DataFrame = self.to_arrow().to_pandas(**options)
+        return frame
+
+    def to_polars(self) -> polars.DataFrame:
         """All rows as a ``polars.DataFrame``."""
-        return _module("polars", "to_polars()").DataFrame(self)
+        frame: polars.DataFrame = _module("polars", "to_polars()").DataFrame(self)
+        return frame
 
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
         """Write the rows to a Parquet file, a few batches in memory at a time.
@@ -101,7 +123,25 @@ class Rows:
         return self.to_file(path, overwrite=overwrite)
 
     def to_file(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
-        """Write the rows to a file in the format of its ending (.csv, .tsv, .jsonl, .parquet, .arrow); rows written."""
+        """Write the rows to a file in the format of its ending, a few batches in memory at a time.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            A file that ends in .csv, .tsv, .jsonl, .parquet or .arrow, or a URL of an object.
+        overwrite : bool, default False
+            Whether a file that is there is replaced.
+
+        Returns
+        -------
+        int
+            Rows written.
+
+        Raises
+        ------
+        ConfigError
+            If the ending says no format, the file is there, or the rows were read already.
+        """
         return self._stream.write(os.fspath(path), overwrite)
 
     def to_pylist(self) -> list[dict[str, Any]]:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, TypedDict, TypeVar, Unpack
+    from typing import Any, TypedDict, TypeVar, Unpack, overload
 
     from ._database import Nan, OnProgress, Url
     from ._options import BufferOptions, ExecOptions, GetOptions, LoadOptions, UnloadOptions
-    from ._report import BufferReport, Plan, PutReport, Report
+    from ._report import BufferReport, Plan, PutReport, Report, UnloadReport
     from ._stream import Found, Rows
     from ._tonnage import Batch
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     class UnloadRequest(UnloadOptions, total=False):
         query: str | None
-        to: str | os.PathLike[str] | None
         progress: OnProgress
         stop: Stop | None
 
@@ -88,7 +87,12 @@ async def load(
     table: str,
     **options: Unpack[LoadRequest],
 ) -> Report:
-    """Load rows into a table: :func:`tonnage.load`."""
+    """Load rows into a table.
+
+    See Also
+    --------
+    tonnage.load : the parameters, what is returned, and what is raised.
+    """
     return await _stoppable(partial(_database.load, source, url, table), options)
 
 
@@ -98,38 +102,92 @@ async def execute(
     url: Url,
     **options: Unpack[ExecRequest],
 ) -> Report:
-    """Run a statement for every row: :func:`tonnage.execute`."""
+    """Run a statement for every row.
+
+    See Also
+    --------
+    tonnage.execute : the parameters, what is returned, and what is raised.
+    """
     return await _stoppable(partial(_database.execute, statement, source, url), options)
+
+
+if TYPE_CHECKING:
+
+    @overload
+    async def unload(
+        url: Url, table: str | None = None, *, to: None = None, **options: Unpack[UnloadRequest]
+    ) -> Rows: ...
+    @overload
+    async def unload(
+        url: Url, table: str | None = None, *, to: str | os.PathLike[str], **options: Unpack[UnloadRequest]
+    ) -> UnloadReport: ...
+    @overload
+    async def unload(
+        url: Url, table: str | None = None, *, to: str | os.PathLike[str] | None, **options: Unpack[UnloadRequest]
+    ) -> Rows | UnloadReport: ...
 
 
 async def unload(
     url: Url,
     table: str | None = None,
+    *,
+    to: str | os.PathLike[str] | None = None,
     **options: Unpack[UnloadRequest],
-) -> Any:
-    """Read a table or a query: :func:`tonnage.unload`. Read the rows with :func:`batches`."""
-    return await _stoppable(partial(_database.unload, url, table), options)
+) -> Rows | UnloadReport:
+    """Read a table or a query. Read the rows with :func:`batches`.
+
+    See Also
+    --------
+    tonnage.unload : the parameters, what is returned, and what is raised.
+    """
+    return await _stoppable(partial(_database.unload, url, table, to=to), options)
 
 
 async def get(
     url: Url, keys: Any, table: str, *, related: Sequence[str] | str = (), **options: Unpack[GetOptions]
 ) -> Found:
-    """Find rows by their keys: :func:`tonnage.get`."""
+    """Find rows by their keys.
+
+    See Also
+    --------
+    tonnage.get : the parameters, what is returned, and what is raised.
+    """
     return await _away(partial(_database.get, url, keys, table, related=related, **options))
 
 
 async def plan(source: Any, url: Url, table: str | None = None, **options: Any) -> Plan:
-    """Say what would be done: :func:`tonnage.plan`."""
+    """Say what would be done.
+
+    See Also
+    --------
+    tonnage.plan : the parameters, what is returned, and what is raised.
+    """
     return await _away(partial(_database.plan, source, url, table, **options))
 
 
 async def bulk_put(url: Url, table: str, streams: Iterable[Any], **options: Any) -> PutReport:
-    """Put many streams of entries: :func:`tonnage.bulk_put`. Callbacks are called on other threads."""
+    """Put many streams of entries. Callbacks are called on other threads.
+
+    See Also
+    --------
+    tonnage.bulk_put : the parameters, what is returned, and what is raised.
+    """
     return await _stoppable(partial(_database.bulk_put, url, table, streams), options)
 
 
 async def batches(rows: Rows) -> AsyncIterator[Batch]:
-    """The batches of rows, one after another."""
+    """Give the batches of rows, one after another.
+
+    Parameters
+    ----------
+    rows : Rows
+        What :func:`unload` or :func:`get` has given.
+
+    Yields
+    ------
+    Batch
+        Some rows, with ``__arrow_c_array__``.
+    """
     iterator = iter(rows)
     while (batch := await _away(partial(next, iterator, None))) is not None:
         yield batch
@@ -170,6 +228,10 @@ class Buffer:
         """Put a row; its number, once it is as safe as ``ack`` says.
 
         It takes no thread, so thousands may be waited for at once. A put that is cancelled may have been accepted.
+
+        See Also
+        --------
+        tonnage.Buffer.put : the parameters, what is returned, and what is raised.
         """
         number = _database.numbered(producer, number)
         loop = asyncio.get_running_loop()
@@ -181,11 +243,21 @@ class Buffer:
         return at_once if at_once is not None else await future
 
     async def put_many(self, rows: Any) -> int:
-        """Put the rows of a frame or an iterable; the number of the last one."""
+        """Put the rows of a frame or an iterable; the number of the last one.
+
+        See Also
+        --------
+        tonnage.Buffer.put_many : the parameters, what is returned, and what is raised.
+        """
         return await _away(partial(self._buffer.put_many, rows))
 
     async def wait(self, number: int) -> None:
-        """Wait until row ``number`` is in the table or in the rejects."""
+        """Wait until row ``number`` is in the table or in the rejects.
+
+        See Also
+        --------
+        tonnage.Buffer.wait : the parameters, what is returned, and what is raised.
+        """
         await _away(partial(self._buffer.wait, number))
 
     async def flush(self) -> None:
@@ -237,7 +309,12 @@ class Database:
         table: str,
         **options: Unpack[LoadRequest],
     ) -> Report:
-        """Load rows into a table."""
+        """Load rows into a table.
+
+        See Also
+        --------
+        tonnage.load : the parameters, what is returned, and what is raised.
+        """
         return await load(source, self._database, table, **options)
 
     async def execute(
@@ -246,36 +323,88 @@ class Database:
         source: Any,
         **options: Unpack[ExecRequest],
     ) -> Report:
-        """Run a statement for every row."""
+        """Run a statement for every row.
+
+        See Also
+        --------
+        tonnage.execute : the parameters, what is returned, and what is raised.
+        """
         return await execute(statement, source, self._database, **options)
+
+    if TYPE_CHECKING:
+
+        @overload
+        async def unload(
+            self, table: str | None = None, *, to: None = None, **options: Unpack[UnloadRequest]
+        ) -> Rows: ...
+        @overload
+        async def unload(
+            self, table: str | None = None, *, to: str | os.PathLike[str], **options: Unpack[UnloadRequest]
+        ) -> UnloadReport: ...
+        @overload
+        async def unload(
+            self, table: str | None = None, *, to: str | os.PathLike[str] | None, **options: Unpack[UnloadRequest]
+        ) -> Rows | UnloadReport: ...
 
     async def unload(
         self,
         table: str | None = None,
+        *,
+        to: str | os.PathLike[str] | None = None,
         **options: Unpack[UnloadRequest],
-    ) -> Any:
-        """Read a table or a query."""
-        return await unload(self._database, table, **options)
+    ) -> Rows | UnloadReport:
+        """Read a table or a query.
+
+        See Also
+        --------
+        tonnage.unload : the parameters, what is returned, and what is raised.
+        """
+        return await _stoppable(partial(_database.unload, self._database, table, to=to), options)
 
     async def get(
         self, keys: Any, table: str, *, related: Sequence[str] | str = (), **options: Unpack[GetOptions]
     ) -> Found:
-        """Find rows by their keys."""
+        """Find rows by their keys.
+
+        See Also
+        --------
+        tonnage.get : the parameters, what is returned, and what is raised.
+        """
         return await get(self._database, keys, table, related=related, **options)
 
     async def plan(self, source: Any, table: str | None = None, **options: Any) -> Plan:
-        """Say what would be done."""
+        """Say what would be done.
+
+        See Also
+        --------
+        tonnage.plan : the parameters, what is returned, and what is raised.
+        """
         return await plan(source, self._database, table, **options)
 
     async def bulk_put(self, table: str, streams: Iterable[Any], **options: Any) -> PutReport:
-        """Put many streams of entries."""
+        """Put many streams of entries.
+
+        See Also
+        --------
+        tonnage.bulk_put : the parameters, what is returned, and what is raised.
+        """
         return await bulk_put(self._database, table, streams, **options)
 
     async def buffer(self, table: str, **options: Unpack[BufferOptions]) -> Buffer:
-        """Open a buffer."""
+        """Open a buffer.
+
+        See Also
+        --------
+        tonnage.Database.buffer : the parameters, what is returned, and what is raised.
+        """
         return Buffer(await _away(partial(self._database.buffer, table, **options)))
 
 
 def connect(url: Url, *, shard_by: Sequence[str] = ()) -> Database:
-    """Name a database, for several calls: an asynchronous context manager."""
+    """Name a database, for several calls: an asynchronous context manager.
+
+    See Also
+    --------
+    tonnage.connect : the parameters, what is returned, and what is raised.
+    """
     return Database(url, shard_by=shard_by)

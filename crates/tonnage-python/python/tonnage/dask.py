@@ -153,6 +153,16 @@ def one_state(
 ) -> Iterator[Any]:
     """:func:`unload` of one state, which ends with the block: work is done in it, as ``frame.compute()`` does.
 
+    Parameters
+    ----------
+    url, table, query, client, partitions, **options
+        As of :func:`unload`.
+
+    Yields
+    ------
+    dask.dataframe.DataFrame
+        As of :func:`unload`.
+
     Raises
     ------
     ConfigError
