@@ -5,6 +5,7 @@
     make bench ARGS='--quick'                       the main cases, three rounds each; some 12 minutes
     make bench ARGS='--only postgres-keys'          one case
     make bench ARGS='--rows 100000 --runs 1'        a quick look at all of them, on a tenth of the rows
+    make bench ARGS='--quick --beside OLD/tonnage'  this build next to another one, and no other tool
     make bench ARGS='--list'                        their names, rows and rounds
 
 Every case runs all its contenders in turn, round after round, after one that does not count (but for the slow ones),
@@ -25,6 +26,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import cases
@@ -86,6 +88,28 @@ def result(case, rounds, whole):
     return found | {"lines": lines, "goals": goals, "notes": notes}, failed
 
 
+def both_builds(case, other):
+    """tonnage's own loads, unloads and gets in `case`, by this build and by the program `other`; no other tool."""
+    builds = {}
+    for name, contender in case.contenders.items():
+        if contender.commands[0][0] != data.TONNAGE:
+            continue
+        builds[name] = contender
+        commands = [[other if word == data.TONNAGE else word for word in command] for command in contender.commands]
+        builds[f"{name}, the other build"] = replace(contender, commands=commands)
+    return replace(case, contenders=builds, goals=[], further=list)
+
+
+def show_builds(found):
+    """What this build took of the time of the other one, contender by contender."""
+    walls = {line["contender"]: line["seconds"][0] for line in found["lines"]}
+    for name, wall in walls.items():
+        other = walls.get(f"{name}, the other build")
+        if other is not None:
+            print(f"  builds: {name}: {wall / other:.2f} of the other one's time")
+    sys.stdout.flush()
+
+
 def show(found, seconds):
     print(f"\n{found['name']}: {found['title']}, {found['rows']:,} rows, {found['runs']} rounds ({seconds:.0f} s)")
     width = max((len(line["contender"]) for line in found["lines"]), default=0)
@@ -113,6 +137,7 @@ def options():
     parser.add_argument("--quick", action="store_true", help="the main cases, 3 rounds, no file larger than --rows")
     parser.add_argument("--only", action="append", metavar="CASE", help="only this case; may be given again")
     parser.add_argument("--contender", action="append", metavar="TEXT", help="only contenders with this in their name")
+    parser.add_argument("--beside", type=Path, metavar="PROGRAM", help="another build of tonnage, in the place of other tools")
     parser.add_argument("--list", action="store_true", help="print the cases, their rows and rounds")
     parser.add_argument("--write", type=Path, metavar="PATH", help="write a page of the results kept, these included")
     arguments = parser.parse_args()
@@ -145,11 +170,15 @@ def run(name, entry, arguments):
         if arguments.contender:
             wanted = lambda contender: any(text in contender for text in arguments.contender)
             case.contenders = {name: value for name, value in case.contenders.items() if wanted(name)}
-        found, failed = result(case, rounds, whole=not arguments.contender)
+        if arguments.beside:
+            case = both_builds(case, arguments.beside)
+        found, failed = result(case, rounds, whole=not arguments.contender and not arguments.beside)
     except (measure.Failed, OSError) as problem:
         print(f"\n{name}: error: {problem}", flush=True)
         return None, False
     show(found, time.monotonic() - started)
+    if arguments.beside:
+        show_builds(found)
     return found, not any(contender.startswith("tonnage") for contender in failed)
 
 
@@ -166,7 +195,7 @@ def main():
     for name, entry in chosen(known, arguments).items():
         found, ran = run(name, entry, arguments)
         sound = sound and ran
-        if found is not None and not arguments.contender:
+        if found is not None and not arguments.contender and not arguments.beside:
             kept[f"{name} {entry.rows}"] = found | {"base": arguments.rows}
             RESULTS.write_text(json.dumps(kept, indent=1))
     if arguments.write:

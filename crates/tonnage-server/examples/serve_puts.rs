@@ -6,7 +6,8 @@
 //!     serve_puts ADDRESS bodies FORMAT ROWS             1,000 rows a request by 8 connections: jsonl, csv or arrow
 //!     serve_puts ADDRESS posted PATH CONNECTIONS ROWS   one row a request to another server's path; ends with the answers
 //!
-//! Latencies are counted from when a row was due, so that what waits behind a slow answer is counted as slow. What is full
+//! Latencies are counted from when a row was due, so that what waits behind a slow answer is counted as slow. A thread says
+//! what is due: the runtime's timers end up to a millisecond late, which is more than an answer takes. What is full
 //! is sent again when the server says so, which is a part of the latency as well. Prints an object of figures; the last
 //! line is the seconds until every row was answered for and the processor seconds of this process. It ends when the
 //! server's tables have everything.
@@ -19,7 +20,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use arrow::{
@@ -29,7 +30,8 @@ use arrow::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::TcpStream,
-    time::{Instant, sleep, sleep_until},
+    sync::{Mutex, mpsc},
+    time::sleep,
 };
 
 /// Rows of a request of `bodies`, and its connections.
@@ -152,10 +154,9 @@ struct Work {
 impl Work {
     /// Does it; the micros of each request.
     async fn done(self, address: &str, connections: u64) -> Outcome<Vec<u64>> {
-        let next = Arc::new(AtomicU64::new(0));
-        let begun = Instant::now();
+        let turns = Arc::new(self.turns());
         let tasks: Vec<_> = (0..connections)
-            .map(|_| tokio::spawn(self.clone().on_one(address.to_owned(), next.clone(), begun)))
+            .map(|_| tokio::spawn(self.clone().on_one(address.to_owned(), turns.clone())))
             .collect();
         let mut all = Vec::new();
         for task in tasks {
@@ -164,22 +165,54 @@ impl Work {
         Ok(all)
     }
 
-    async fn on_one(self, address: String, next: Arc<AtomicU64>, begun: Instant) -> Outcome<Vec<u64>> {
+    /// Which requests are made when.
+    fn turns(&self) -> Turns {
+        let Some(rate) = self.rate else {
+            return Turns::AtOnce(AtomicU64::new(0));
+        };
+        let (due_in, due) = mpsc::unbounded_channel();
+        let (rows, at_once, begun) = (self.rows, self.at_once, Instant::now());
+        std::thread::spawn(move || {
+            for first in (0..rows).step_by(at_once as usize) {
+                let at = begun + Duration::from_secs_f64(first as f64 / rate as f64);
+                std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                if due_in.send((first, at)).is_err() {
+                    return;
+                }
+            }
+        });
+        Turns::Paced(Mutex::new(due))
+    }
+
+    async fn on_one(self, address: String, turns: Arc<Turns>) -> Outcome<Vec<u64>> {
         let mut connection = Connection::open(&address).await?;
         let mut latencies = Vec::new();
-        loop {
-            let first = next.fetch_add(self.at_once, Ordering::Relaxed);
-            if first >= self.rows {
-                return Ok(latencies);
-            }
+        while let Some((first, due)) = turns.next(&self).await {
             let (media, content) = body(self.format, first..(first + self.at_once).min(self.rows))?;
-            let due = match self.rate {
-                Some(rate) => begun + Duration::from_secs_f64(first as f64 / rate as f64),
-                None => Instant::now(),
-            };
-            sleep_until(due).await;
             connection.put(&self.path, media, &content).await?;
             latencies.push(due.elapsed().as_micros() as u64);
+        }
+        Ok(latencies)
+    }
+}
+
+/// Whose turn it is.
+enum Turns {
+    /// The next request as soon as a connection is free; its first row.
+    AtOnce(AtomicU64),
+    /// When they are due.
+    Paced(Mutex<mpsc::UnboundedReceiver<(u64, Instant)>>),
+}
+
+impl Turns {
+    /// The first row of the next request, and when it was due; none at the end.
+    async fn next(&self, work: &Work) -> Option<(u64, Instant)> {
+        match self {
+            Self::AtOnce(next) => {
+                let first = next.fetch_add(work.at_once, Ordering::Relaxed);
+                (first < work.rows).then(|| (first, Instant::now()))
+            }
+            Self::Paced(due) => due.lock().await.recv().await,
         }
     }
 }
