@@ -191,8 +191,12 @@ fn write_value(
     if value.is_none() {
         text.extend_from_slice(b"null");
     } else if let Ok(string) = value.cast::<PyString>() {
-        // What has no UTF-8, as a lone surrogate, is an error.
-        write_text(text, &string.to_cow()?);
+        let string = string.to_cow();
+        write_text(
+            text,
+            &string
+                .map_err(|_| PyTypeError::new_err("a text has a lone surrogate, which is no character"))?,
+        );
     } else if let Ok(truth) = value.cast::<PyBool>() {
         text.extend_from_slice(if truth.is_true() { b"true" } else { b"false" });
     } else if value.is_exact_instance_of::<PyInt>() {
@@ -267,6 +271,8 @@ fn write_other(
             let bytes = value.py().get_type::<PyBytes>().call1((value,))?;
             return write_value(text, &bytes, nan_is_null, depth + 1);
         }
+        // As items they would be numbers where their unit is finer than Python's.
+        "datetime64" | "timedelta64" => return write_numpy_time(text, value, &kind),
         _ => {}
     }
     if let Ok(time) = value.call_method0("isoformat") {
@@ -286,4 +292,25 @@ fn write_other(
     Err(PyTypeError::new_err(format!(
         "a value of type {kind} has no form that a column takes"
     )))
+}
+
+fn write_numpy_time(text: &mut Vec<u8>, value: &Bound<'_, PyAny>, kind: &str) -> PyResult<()> {
+    let shown = value.str()?;
+    let shown = shown.to_cow()?;
+    if shown == "NaT" {
+        text.extend_from_slice(b"null");
+        return Ok(());
+    }
+    if kind == "datetime64" {
+        write_text(text, &shown);
+        return Ok(());
+    }
+    let difference = value.call_method0("item")?;
+    if difference.is_instance_of::<PyInt>() {
+        return Err(PyTypeError::new_err(
+            "a timedelta64 of this unit has no form that a column takes: datetime.timedelta and pandas.Timedelta have",
+        ));
+    }
+    write_text(text, &difference.str()?.to_cow()?);
+    Ok(())
 }

@@ -479,6 +479,8 @@ struct Batches {
     /// Whether blocks are cut by rows alone.
     exact: bool,
     raised: Raised,
+    /// Those that came.
+    batches: u64,
     columns: Vec<usize>,
     block_rows: usize,
     block_bytes: usize,
@@ -504,6 +506,7 @@ impl Batches {
             nan_is_null,
             exact,
             raised,
+            batches: 0,
             columns: Vec::new(),
             block_rows: usize::MAX,
             block_bytes: usize::MAX,
@@ -523,19 +526,16 @@ impl Batches {
                     Some(batch) => batch.map_err(|error| self.failed(error))?,
                 },
             };
+            self.batches += 1;
             if batch.num_rows() == 0 {
                 continue;
             }
-            let fields = batch.schema_ref().fields();
-            let is_same = fields.len() == self.arrow.fields().len()
-                && (fields.iter().zip(self.arrow.fields())).all(|(field, first)| {
-                    field.name() == first.name() && field.data_type() == first.data_type()
-                });
-            if !is_same {
+            if let Some(difference) = difference(batch.schema_ref(), &self.arrow) {
                 return Err(Error::input(format!(
-                    "a batch of {} has other columns than the first",
-                    self.schema.shown
-                )));
+                    "batch {} of {} has other columns than the first: {difference}",
+                    self.batches, self.schema.shown
+                ))
+                .hint("all batches have the columns of the first, in its order and with its types"));
             }
             let batch = batch.project(&self.columns).map_err(arrow_bug)?;
             return match self.nan_is_null {
@@ -576,6 +576,21 @@ impl Batches {
         }
         Ok((most, sum))
     }
+}
+
+/// What `schema` has otherwise than `first`.
+fn difference(schema: &Schema, first: &Schema) -> Option<String> {
+    let (fields, wanted) = (schema.fields(), first.fields());
+    if fields.len() != wanted.len() {
+        return Some(format!("{} of them, and not {}", fields.len(), wanted.len()));
+    }
+    fields.iter().zip(wanted).find_map(|(field, wanted)| {
+        if field.name() != wanted.name() {
+            return Some(format!("'{}' is where '{}' was", field.name(), wanted.name()));
+        }
+        let (kind, was) = (field.data_type(), wanted.data_type());
+        (kind != was).then(|| format!("'{}' is {kind}, and was {was}", field.name()))
+    })
 }
 
 /// Bytes of memory that the rows of a batch take, those of other slices aside.

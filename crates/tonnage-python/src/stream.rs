@@ -221,6 +221,25 @@ impl Stream {
         }
     }
 
+    /// Reads what is left into memory, where it can still be read: whoever takes it from there neither waits nor fails.
+    fn complete(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(reader) = locked(&self.reader).take() else {
+            return Ok(());
+        };
+        let stop = stop::Stop::default();
+        let stopped = stop.clone();
+        let read = wait_for(py, async move {
+            let read = tokio::task::spawn_blocking(move || collect(reader, &stopped));
+            read.await
+                .map_err(|error| Error::bug(format!("reading ended: {error}")))?
+        });
+        // The thread may be reading yet, where the call was interrupted.
+        let batches = read.inspect_err(|_| stop.request())?;
+        let batches = batches.into_iter().map(Ok);
+        *locked(&self.reader) = Some(Box::new(RecordBatchIterator::new(batches, self.schema.clone())));
+        Ok(())
+    }
+
     /// Writes the rest to a file, in the format of its ending; the rows and bytes.
     #[pyo3(signature = (path, overwrite, stop = None))]
     fn write(&self, py: Python<'_>, path: PathBuf, overwrite: bool, stop: Option<&Stop>) -> PyResult<u64> {
@@ -248,6 +267,17 @@ impl Stream {
         let reader = locked(&self.reader).take();
         py.detach(|| drop(reader));
     }
+}
+
+fn collect(reader: Reader, stop: &stop::Stop) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    for batch in reader {
+        if stop.requested() {
+            return Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+        }
+        batches.push(batch.map_err(unwrapped)?);
+    }
+    Ok(batches)
 }
 
 fn write(reader: Reader, output: &Output, stop: &stop::Stop) -> Result<u64> {
@@ -406,25 +436,9 @@ impl Found {
             .collect()
     }
 
-    /// Reads what is left of the rows into memory, where they can still be read.
+    /// [`Stream::complete`] of the rows.
     fn complete(&self, py: Python<'_>) -> PyResult<()> {
-        let rows = self.rows.get();
-        let Some(reader) = locked(&rows.reader).take() else {
-            return Ok(());
-        };
-        let schema = rows.schema.clone();
-        let batches = wait_for(py, async move {
-            let read = tokio::task::spawn_blocking(move || {
-                reader
-                    .map(|batch| batch.map_err(unwrapped))
-                    .collect::<Result<Vec<_>>>()
-            });
-            read.await
-                .map_err(|error| Error::bug(format!("reading ended: {error}")))?
-        })?;
-        let batches = batches.into_iter().map(Ok);
-        *locked(&rows.reader) = Some(Box::new(RecordBatchIterator::new(batches, schema)));
-        Ok(())
+        self.rows.get().complete(py)
     }
 
     /// The keys that have no row, once all rows were read.

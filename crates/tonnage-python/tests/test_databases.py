@@ -1,5 +1,7 @@
 """Rows in and out of every kind of database."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -134,3 +136,32 @@ def test_objects_are_those_of_pyarrow_and_need_none(transactional):
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.stdout.strip() == "2", ran.stderr
+
+
+def test_a_query_that_fails_while_it_is_read_says_so_in_every_form():
+    url = os.environ["TONNAGE_TEST_POSTGRES_URL"]
+    query = "select 10 / (5000 - n) as x from generate_series(1, 10000) as n"
+    for form in ("to_arrow", "to_pandas", "to_polars", "to_pylist"):
+        with pytest.raises(tonnage.DatabaseError, match="division by zero") as failed:
+            getattr(tonnage.unload(url, query=query), form)()
+        assert failed.value.code == "22012"
+
+
+WAITING = """
+import sys, tonnage
+try:
+    rows = tonnage.unload(sys.argv[1], query="select n, pg_sleep(600) from generate_series(1, 2) as n")
+    print("begun", flush=True)
+    getattr(rows, sys.argv[2])()
+except KeyboardInterrupt:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("form", ["to_arrow", "to_pandas", "to_polars", "to_pylist"])
+def test_ctrl_c_ends_a_query_that_is_read(form):
+    url = os.environ["TONNAGE_TEST_POSTGRES_URL"]
+    process = subprocess.Popen([sys.executable, "-c", WAITING, url, form], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 7

@@ -140,6 +140,32 @@ def test_ctrl_c_ends_in_an_account(shop):
     connection.close()
 
 
+SILENT = """
+    import sys, threading, tonnage
+    def rows():
+        for n in range(100, 5_000):
+            yield {"id": n, "total": 1}
+        print("begun", flush=True)
+        threading.Event().wait()
+    try:
+        tonnage.load(rows(), sys.argv[1], "orders")
+    except KeyboardInterrupt as interrupt:
+        print("account:", interrupt.report.state, flush=True)
+        sys.exit(7)
+"""
+
+
+def test_ctrl_c_ends_in_an_account_though_the_program_gives_no_rows(shop):
+    process = child(SILENT, shop)
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == "account: stopped\n"
+    process.wait(60)
+    connection = sqlite3.connect(shop)
+    assert connection.execute("select count(*) from orders").fetchone() == (3,)
+    connection.close()
+
+
 def test_no_signal_handler_is_installed(shop):
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     tonnage.load([{"id": 10, "total": 1}], shop, "orders")

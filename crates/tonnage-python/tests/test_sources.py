@@ -195,6 +195,20 @@ def test_sparse_columns_and_columns_of_nothing(shop):
     assert rows_of(shop, "select count(*) from empties") == [(3,)]
 
 
+def test_times_of_numpy_are_no_numbers(shop):
+    row = {
+        "a": numpy.datetime64("2025-01-01T00:00:00.123456"), "b": numpy.datetime64("NaT"),
+        "c": numpy.timedelta64(90, "s"), "d": numpy.float32(0.5),
+    }
+    tonnage.load([row], shop, "numpys", create="missing", types={"b": "timestamp"})
+    assert rows_of(shop, "select * from numpys") == [("2025-01-01 00:00:00.123456", None, "0:01:30", 0.5)]
+    fine = {"a": numpy.datetime64("2025-01-01T00:00:00.123456789")}
+    with pytest.raises(tonnage.RejectedError, match="finer than a microsecond"):
+        tonnage.load([fine], shop, "fine", create="missing", types={"a": "timestamp"})
+    with pytest.raises(tonnage.InputError, match="row 1: column 'a': a timedelta64 of this unit"):
+        tonnage.load([{"a": numpy.timedelta64(90, "ns")}], shop, "fine", create="missing")
+
+
 def test_the_types_of_a_new_table_are_those_of_the_objects(shop):
     rows = [
         {"a": pandas.NA, "b": pandas.NaT, "c": None, "d": True},
@@ -203,6 +217,12 @@ def test_the_types_of_a_new_table_are_those_of_the_objects(shop):
     tonnage.load(rows, shop, "typed", create="missing")
     columns = rows_of(shop, "select name, type from pragma_table_info('typed')")
     assert columns == [("a", "INTEGER"), ("b", "TIMESTAMP"), ("c", "INTEGER"), ("d", "BOOLEAN")]
+
+
+def test_a_batch_of_other_columns_is_named(shop):
+    drifting = [pandas.DataFrame({"a": [1, 2]}), pandas.DataFrame({"a": [1.5, None]})]
+    with pytest.raises(tonnage.InputError, match="batch 2 of .*: 'a' is Float64, and was Int64"):
+        tonnage.load(iter(drifting), shop, "drifting", create="missing")
 
 
 def test_keys_are_columns_and_dicts_too(shop):
@@ -257,6 +277,8 @@ def test_what_has_no_rows_is_refused(shop, source, message):
 def test_a_value_without_a_form_names_its_row_and_column(shop):
     with pytest.raises(tonnage.InputError, match="row 2: column 'total': a value of type object"):
         tonnage.load([{"id": 5, "total": 1}, {"id": 6, "total": object()}], shop, "orders")
+    with pytest.raises(tonnage.InputError, match="row 1: column 'total': a text has a lone surrogate"):
+        tonnage.load([{"id": 5, "total": "\ud800"}], shop, "orders")
     with pytest.raises(tonnage.InputError, match="row 1: a row is a dict, or a tuple with columns=, and this is a int"):
         tonnage.load([5], shop, "orders", columns=["id"])
 

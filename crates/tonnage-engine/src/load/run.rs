@@ -52,8 +52,9 @@ use crate::{plan::Plan, progress::Progress};
 const BLOCKS_QUEUED: usize = 2;
 /// Queue room is counted in this many bytes, since a semaphore counts to 2^32.
 const ROOM_UNIT: usize = 1024;
-/// How long the reader of a run that was stopped may take to its end, which is mostly that of a block.
-const READER_WAIT_MAX: Duration = Duration::from_secs(2);
+/// How long the reader of a run that was stopped may take to its end, which is mostly that of a block: less than a second, within
+/// which whoever interrupts a run sees its account.
+const READER_WAIT_MAX: Duration = Duration::from_millis(700);
 
 /// Told of a commit: the steps that it made, and the rows that it put aside.
 pub type OnCommitted = Box<dyn Fn(&[Advance], &[Reject]) + Send + Sync>;

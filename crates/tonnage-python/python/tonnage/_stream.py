@@ -72,9 +72,14 @@ class Rows:
         while (batch := self._stream.next_batch()) is not None:
             yield batch
 
+    def _whole(self) -> Rows:
+        """The rows, once all were read: what reads them from the database is interrupted by Ctrl-C, and fails with its own error."""
+        self._stream.complete()
+        return self
+
     def to_arrow(self) -> pyarrow.Table:
         """All rows as a ``pyarrow.Table``."""
-        return _module("pyarrow", "to_arrow()").table(self)
+        return _module("pyarrow", "to_arrow()").table(self._whole())
 
     def to_pandas(self, **options: Any) -> pandas.DataFrame:
         """All rows as a ``pandas.DataFrame``.
@@ -100,7 +105,7 @@ class Rows:
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a ``polars.DataFrame``."""
-        frame: polars.DataFrame = _module("polars", "to_polars()").DataFrame(self)
+        frame: polars.DataFrame = _module("polars", "to_polars()").DataFrame(self._whole())
         return frame
 
     def to_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
