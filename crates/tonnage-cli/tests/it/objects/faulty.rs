@@ -21,6 +21,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
+use tokio::sync::Semaphore;
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -39,6 +40,8 @@ pub enum Fault {
     Slow(usize, Duration),
     /// The request waits before it goes on.
     Wait(Duration),
+    /// The request waits until [`Faulty::release`] lets it go on.
+    Held,
     /// The answer comes whole, and the request never hears of it.
     Unheard,
 }
@@ -67,6 +70,7 @@ struct State {
 pub struct Faulty {
     pub url: String,
     state: Arc<Mutex<State>>,
+    held: Arc<Semaphore>,
 }
 
 impl Faulty {
@@ -77,17 +81,19 @@ impl Faulty {
         let address = listener.local_addr().expect("an address");
         let state: Arc<Mutex<State>> = Arc::default();
         let to = url.trim_start_matches("http://").to_owned();
-        let shared = state.clone();
+        let held = Arc::new(Semaphore::new(0));
+        let (shared, gate) = (state.clone(), held.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()
                 .expect("a runtime");
-            runtime.block_on(serve(listener, to, shared));
+            runtime.block_on(serve(listener, to, shared, gate));
         });
         Self {
             url: url_of(address),
             state,
+            held,
         }
     }
 
@@ -97,6 +103,11 @@ impl Faulty {
         state.rules = rules.to_vec();
         state.requests.clear();
         state.signed.clear();
+    }
+
+    /// Requests that are held go on, and none is held from now on.
+    pub fn release(&self) {
+        self.held.close();
     }
 
     /// Every answer waits so long.
@@ -154,15 +165,15 @@ fn met(state: &Mutex<State>, line: &str) -> (Option<Fault>, Duration) {
     (None, delay)
 }
 
-async fn serve(listener: TcpListener, to: String, state: Arc<Mutex<State>>) {
+async fn serve(listener: TcpListener, to: String, state: Arc<Mutex<State>>, held: Arc<Semaphore>) {
     let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
     let client: Client<HttpConnector, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     while let Ok((connection, _)) = listener.accept().await {
-        let (client, to, state) = (client.clone(), to.clone(), state.clone());
+        let (client, to, state, held) = (client.clone(), to.clone(), state.clone(), held.clone());
         tokio::spawn(async move {
             let answer = service_fn(move |request: Request<Incoming>| {
-                let (client, to, state) = (client.clone(), to.clone(), state.clone());
-                async move { answer(request, client, to, state).await }
+                let (client, to, state, held) = (client.clone(), to.clone(), state.clone(), held.clone());
+                async move { answer(request, client, to, state, held).await }
             });
             let served =
                 hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), answer);
@@ -177,6 +188,7 @@ async fn answer(
     client: Client<HttpConnector, Full<Bytes>>,
     to: String,
     state: Arc<Mutex<State>>,
+    held: Arc<Semaphore>,
 ) -> Result<Response<Body>, io::Error> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let range = request.headers().get(RANGE).and_then(|range| range.to_str().ok());
@@ -209,6 +221,10 @@ async fn answer(
     if let Some(Fault::Wait(time)) = fault {
         tokio::time::sleep(time).await;
     }
+    if let Some(Fault::Held) = fault {
+        // It ends by an error: nothing is ever acquired, the semaphore is closed.
+        let _ = held.acquire().await;
+    }
     parts.uri = uri.parse().map_err(io::Error::other)?;
     let answered = client.request(Request::from_parts(parts, Full::new(body))).await;
     let (mut head, body) = answered.map_err(io::Error::other)?.into_parts();
@@ -216,7 +232,7 @@ async fn answer(
         .into_data_stream()
         .map(|chunk| chunk.map_err(io::Error::other));
     let body: futures::stream::BoxStream<'static, Result<Bytes, io::Error>> = match fault {
-        None | Some(Fault::Status(..) | Fault::Wait(_)) => body.boxed(),
+        None | Some(Fault::Status(..) | Fault::Wait(_) | Fault::Held) => body.boxed(),
         Some(Fault::Unheard) => return Err(io::Error::other("the connection breaks off")),
         Some(Fault::Cut(bytes)) => {
             let whole = collected(body).await?;

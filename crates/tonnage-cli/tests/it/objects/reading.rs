@@ -187,11 +187,12 @@ fn an_object_that_changes_ends_the_load_and_never_mixes_versions() {
         // And where the store itself has another one.
         let url = bucket.url("r.csv");
         let text = bucket.get("r.csv").expect("the object");
+        // It has been found, and is being read: what is asked for next waits for the other one.
         proxy.set(&[Rule {
             part: "GET",
-            after: 1,
-            times: 40,
-            fault: Fault::Slow(256 << 10, Duration::from_millis(100)),
+            after: 3,
+            times: 1_000,
+            fault: Fault::Held,
         }]);
         let mut command = crate::process::tonnage();
         command
@@ -199,17 +200,11 @@ fn an_object_that_changes_ends_the_load_and_never_mixes_versions() {
             .envs(bucket.environment_by(&proxy.url));
         command.args(["load", &url, "shop.db", "-t", "t", "--create=replace"]);
         let running = Running::start(&mut command);
-        // It has been found, and is being read.
-        while proxy
-            .requests()
-            .iter()
-            .filter(|line| line.starts_with("GET"))
-            .count()
-            < 4
-        {
+        while proxy.left() == 1_000 {
             std::thread::sleep(Duration::from_millis(5));
         }
         bucket.put("r.csv", [text.as_slice(), b"1,1,x,y\n"].concat());
+        proxy.release();
         let ended = running.wait();
         ended.expect(1);
         assert!(ended.stderr.contains("has changed"), "{}", ended.stderr);
