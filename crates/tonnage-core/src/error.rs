@@ -111,6 +111,13 @@ impl Error {
         .hint("what was committed before stays; --resume goes on if the table is put back as it was, --restart begins anew")
     }
 
+    /// As an error of `kind`, with all that it says: what is a row's fault in a write is the query's in a read.
+    #[must_use]
+    pub fn of_kind(mut self, kind: ErrorKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
     /// Adds the next step, shown on a separate line.
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {

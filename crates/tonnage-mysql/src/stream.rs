@@ -188,7 +188,7 @@ async fn answer(
 fn of_rows(failure: mysql_async::Error) -> Error {
     let error = errors::statement(failure);
     match error.kind() {
-        ErrorKind::Rejected => Error::new(ErrorKind::Refused, error.to_string()).caused_by(error),
+        ErrorKind::Rejected => error.of_kind(ErrorKind::Refused),
         _ => error,
     }
 }

@@ -422,12 +422,7 @@ impl PostgresReader {
 fn of_rows(error: tokio_postgres::Error) -> Error {
     let error = errors::statement(error);
     match error.kind() {
-        ErrorKind::Rejected => {
-            let message = error.to_string();
-            let hint = error.hint_text().map(str::to_owned);
-            let failed = Error::new(ErrorKind::Refused, message).caused_by(error);
-            hint.into_iter().fold(failed, |failed, hint| failed.hint(hint))
-        }
+        ErrorKind::Rejected => error.of_kind(ErrorKind::Refused),
         _ => error,
     }
 }
