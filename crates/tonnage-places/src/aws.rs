@@ -19,7 +19,7 @@ use tonnage_core::error::{Error, Result};
 
 use super::{
     named::StoreSettings,
-    store::{env, metadata_answers},
+    store::{check_endpoint, env, metadata_answers},
 };
 
 /// How long before their end credentials of a process are asked for anew.
@@ -53,6 +53,7 @@ pub(crate) async fn builder(bucket: &str, settings: &StoreSettings) -> Result<Am
         .or_else(|| env("AWS_ENDPOINT"))
         .or_else(|| profile.get("endpoint_url").map(str::to_owned));
     if let Some(endpoint) = &endpoint {
+        check_endpoint(&format!("s3://{bucket}"), endpoint)?;
         // Who names an http endpoint means it.
         builder = builder
             .with_config(AmazonS3ConfigKey::S3Endpoint, endpoint)

@@ -119,6 +119,11 @@ const KNOWN: &[(&str, &str, &str)] = &[
         "name the authority that signed it with SSL_CERT_FILE, or look at the name in the URL",
     ),
     (
+        "InvalidContentType",
+        "the server does not speak TLS",
+        "write http:// in the URL or in AWS_ENDPOINT_URL, or look at the port there",
+    ),
+    (
         "dns error",
         "the server's name leads nowhere",
         "look at the name in the URL or in AWS_ENDPOINT_URL, and at the network",
@@ -286,6 +291,10 @@ mod tests {
             (
                 "503 <Code>SlowDown</Code>",
                 "cannot read s3://b/k: the store asks to be asked less often, also after all pauses",
+            ),
+            (
+                "error sending request: client error (Connect): received corrupt message of type InvalidContentType",
+                "cannot read s3://b/k: the server does not speak TLS",
             ),
             (
                 "<Code>Odd</Code><Message>it is odd</Message>",

@@ -36,6 +36,6 @@ pub use self::{
     reader::{COLUMNS_BYTES_MAX, ObjectReader, READ_BYTES_MAX, Share},
     rewritten::{REWRITTEN_BYTES_MAX, Rewritten},
     store::{exists, remove},
-    url::{is_url, name_of, redacted, url_of},
+    url::{is_url, name_of, no_place, redacted, url_of},
     writer::{ObjectWriter, WRITE_BYTES_MAX, write_whole},
 };

@@ -53,16 +53,17 @@ pub(crate) struct Store {
     pub objects: Arc<dyn ObjectStore>,
     /// Lists, page by page.
     pub lists: Arc<dyn PaginatedListStore>,
-    /// Uploads in parts by their ids, where the store completes them on the condition that nothing is there.
+    /// Uploads in parts by their ids, where the store has ids for them: Azure has none.
     pub uploads: Option<Uploads>,
 }
 
-/// Uploads of S3.
+/// Uploads of S3 and Google.
 #[derive(Clone)]
 pub(crate) struct Uploads {
     /// Replaces what is there.
     pub replacing: Arc<dyn MultipartStore>,
-    /// Completes with `If-None-Match: *`. For completing only: it says so with all of its requests.
+    /// Completes with `If-None-Match: *`, where the store has conditions for it: S3 has, Google has none. For completing
+    /// only: it says so with all of its requests.
     pub creating: Arc<dyn MultipartStore>,
 }
 
@@ -236,12 +237,23 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                     "GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth application-default login; for a public bucket GOOGLE_SKIP_SIGNATURE=true",
                 ));
             }
+            if let Some(endpoint) = builder.get_config_value(&GoogleConfigKey::BaseUrl) {
+                check_endpoint(root, &endpoint)?;
+            }
             let allow_http = emulator.is_some() || is_http_endpoint(settings);
             let builder = builder
                 .with_http_connector(keys::Connector::default())
                 .with_client_options(options().with_allow_http(allow_http))
                 .with_retry(retries());
-            Store::of(builder.build().map_err(wrong)?)
+            let store = Arc::new(builder.build().map_err(wrong)?);
+            Store {
+                objects: store.clone(),
+                lists: store.clone(),
+                uploads: Some(Uploads {
+                    replacing: store.clone(),
+                    creating: store,
+                }),
+            }
         }
         _ => {
             let mut builder = MicrosoftAzureBuilder::from_env();
@@ -286,6 +298,9 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
                 };
                 builder = builder.with_config(key, value);
             }
+            if let Some(endpoint) = builder.get_config_value(&AzureConfigKey::Endpoint) {
+                check_endpoint(root, &endpoint)?;
+            }
             builder = match bucket.contains('@') {
                 true => builder.with_url(root),
                 false => builder.with_container_name(bucket),
@@ -322,6 +337,22 @@ async fn connect(scheme: &str, bucket: &str, root: &str, settings: &StoreSetting
             Store::of(builder.build().map_err(wrong)?)
         }
     })
+}
+
+/// That an endpoint is a URL with a host: without one the library would panic. `Config` where it is not.
+pub(crate) fn check_endpoint(root: &str, endpoint: &str) -> Result<()> {
+    let url = reqwest::Url::parse(endpoint);
+    if url.is_ok_and(|url| is_http(url.as_str()) && url.has_host()) {
+        return Ok(());
+    }
+    let shown = redacted(endpoint);
+    Err(Error::config(format!(
+        "{root}: the store's endpoint '{shown}' is no URL of a server"
+    ))
+    .hint(format!(
+        "it begins with https:// or http://: http://{}",
+        shown.trim_start_matches("http:/")
+    )))
 }
 
 /// Who names an endpoint of HTTP means it.

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use tonnage_core::error::Error;
+
 use super::named::is_named;
 
 /// How URLs of object stores begin, the last ones HTTP.
@@ -16,6 +18,40 @@ pub fn is_url(text: &str) -> bool {
             text.get(..scheme.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
         })
+}
+
+/// The error of a path that looks like a URL, or like the name of a store, and is neither; none of any other path.
+pub fn no_place(text: &str) -> Option<Error> {
+    const PLACES: &str = "s3://, gs://, az://, abfss://, https:// and http://";
+    if is_url(text) {
+        return None;
+    }
+    let first = text.split('/').next().unwrap_or_default();
+    if let Some(name) = first.strip_prefix('@')
+        && text.contains('/')
+        && !Path::new(first).is_dir()
+    {
+        let message =
+            format!("'{text}': there is no store {first} in targets.toml, nor a directory of this name");
+        return Some(Error::config(message).hint(format!(
+            "a section [{name}] with url = \"s3://bucket/prefix\" names one"
+        )));
+    }
+    let scheme = first.strip_suffix(':')?;
+    let is_scheme = scheme.len() > 1
+        && scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
+    if !is_scheme || Path::new(first).is_dir() {
+        return None;
+    }
+    let rest = text[first.len()..].trim_start_matches('/');
+    let whole = format!("{scheme}://{rest}");
+    let error = Error::config(format!("'{}' is no place with files", redacted(text)));
+    Some(match is_url(&whole) {
+        true => error.hint(format!("did you mean {}?", redacted(&whole))),
+        false => error.hint(format!("places are {PLACES}, beside files on a disk")),
+    })
 }
 
 /// The URL that a path is, where it is one.
@@ -59,6 +95,32 @@ pub fn name_of(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_looks_like_a_url_and_is_none_is_said_to_be_no_place() {
+        for (text, hint) in [
+            ("s3:/b/k.csv", Some("did you mean s3://b/k.csv?")),
+            ("https:/h/k.csv?sig=secret", Some("did you mean https://h/k.csv?")),
+            ("hdfs://h/k.csv", Some("beside files on a disk")),
+            ("wasbs://c@a.blob.core.windows.net/k.csv", Some("abfss://")),
+            ("@lake/k.csv", Some("a section [lake]")),
+            ("s3://b/k.csv", None),
+            ("@lake", None),
+            ("c:/k.csv", None),
+            ("in/k.csv", None),
+            ("k.csv", None),
+            ("/k.csv", None),
+        ] {
+            let error = no_place(text);
+            let said = error.as_ref().and_then(Error::hint_text);
+            assert_eq!(said.is_some(), hint.is_some(), "{text}: {said:?}");
+            assert!(
+                said.unwrap_or_default().contains(hint.unwrap_or_default()),
+                "{text}: {said:?}"
+            );
+            assert!(!error.is_some_and(|error| error.to_string().contains("secret")));
+        }
+    }
 
     #[test]
     fn urls_are_told_from_paths_and_shown_without_secrets() {

@@ -414,8 +414,8 @@ impl Drop for ObjectWriter {
             object = self.shown,
             upload = id,
             why,
-            "an upload could not be taken back: its parts cost money until they are removed (aws s3api \
-             list-multipart-uploads, abort-multipart-upload)"
+            "an upload could not be taken back: its parts cost money until they are removed, by a lifecycle rule of the \
+             bucket (AbortIncompleteMultipartUpload) or by hand (aws s3api abort-multipart-upload)"
         );
     }
 }

@@ -18,7 +18,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     stop::Stop,
 };
-use tonnage_places::{ObjectWriter, of_io, url_of};
+use tonnage_places::{ObjectWriter, no_place, of_io, url_of};
 
 use super::{Output, growing::Growing};
 
@@ -134,6 +134,9 @@ impl Destination {
         let shown = path.display().to_string();
         if let Some(url) = url_of(path) {
             return ObjectWriter::check(url, overwrite);
+        }
+        if let Some(error) = no_place(&shown) {
+            return Err(error);
         }
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Err(Error::config(format!("'{shown}' is a directory"))

@@ -18,7 +18,7 @@ use tonnage_core::{
     ledger::InputIdentity,
     table::nearest,
 };
-use tonnage_places::Object;
+use tonnage_places::{Object, no_place};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::{
@@ -257,6 +257,9 @@ fn missing(path: &Path, shown: &str, cause: io::Error) -> Error {
         _ => Path::new("."),
     };
     if !directory.is_dir() {
+        if let Some(error) = no_place(shown) {
+            return error;
+        }
         let message = format!("{shown}: there is no directory {}", directory.display());
         return looked_for_from_here(Error::input(message).caused_by(cause));
     }

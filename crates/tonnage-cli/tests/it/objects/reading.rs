@@ -319,6 +319,77 @@ fn what_a_store_refuses_is_said_with_what_to_do() {
     assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
 }
 
+#[test]
+fn mistakes_in_urls_and_endpoints_are_said_with_what_to_do() {
+    let bucket = Bucket::of_moto();
+    let place = TestDatabase::with(Database::Sqlite, "CREATE TABLE t (a TEXT)", &[]);
+    bucket.put("r.csv", "a\n1\n");
+    let url = bucket.url("r.csv");
+    let host = bucket.endpoint.trim_start_matches("http://");
+    let tls = format!("https://{host}");
+    let s3 = |endpoint: &str| {
+        place.run_with(
+            &format!("load {url} {{db}} -t t"),
+            &bucket.environment_by(endpoint),
+            b"",
+        )
+    };
+    let load = |input: &str, variables: &[(&str, &str)]| {
+        place.run_with(&format!("load '{input}' {{db}} -t t"), variables, b"")
+    };
+    let azure = [
+        ("AZURE_STORAGE_ACCOUNT", "a"),
+        ("AZURE_STORAGE_KEY", "a2V5"),
+        ("AZURE_ENDPOINT", host),
+    ];
+    let unloaded = place.run("unload {db} -t t -o hdfs://h/r.csv");
+    for (ran, code, error, hint) in [
+        (
+            s3(host),
+            2,
+            "is no URL of a server",
+            "begins with https:// or http://",
+        ),
+        (
+            load("az://c/r.csv", &azure),
+            2,
+            "is no URL of a server",
+            "begins with https:// or http://",
+        ),
+        (
+            s3(&tls),
+            1,
+            "does not speak TLS",
+            "http:// in the URL or in AWS_ENDPOINT_URL",
+        ),
+        (
+            load("s3:/lake/r.csv", &[]),
+            2,
+            "is no place with files",
+            "did you mean s3://lake/r.csv?",
+        ),
+        (
+            load("hdfs://h/r.csv", &[]),
+            2,
+            "is no place with files",
+            "s3://, gs://, az://",
+        ),
+        (
+            load("@lake/r.csv", &[]),
+            2,
+            "no store @lake in targets.toml",
+            "a section [lake]",
+        ),
+        (unloaded, 2, "is no place with files", "s3://, gs://, az://"),
+    ] {
+        assert_eq!(ran.code, Some(code), "{error}: {}", ran.stderr);
+        let says = ran.stderr.contains(error) && ran.stderr.contains("hint: ") && ran.stderr.contains(hint);
+        assert!(says, "{error}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    }
+    assert_eq!(place.sql("SELECT count(*) FROM t"), ["0"]);
+}
+
 /// Whether a part begins there in which an object is read from its beginning.
 fn is_part(start: u64) -> bool {
     let large = start.checked_sub(1280 << 10);
