@@ -222,6 +222,10 @@ impl ObjectReader {
         let Some((range, part)) = self.ahead.pop_front() else {
             return Err(io::ErrorKind::UnexpectedEof.into());
         };
+        // The place of what is waited for, within the bound.
+        while self.held.len() >= PARTS_HELD {
+            self.held.pop_front();
+        }
         // Whoever looks at a beginning that is kept may want no more of it.
         if self.parts_ahead > 1 || matches!(part, Part::Asked(_)) {
             self.top_up()?;
@@ -234,9 +238,6 @@ impl ObjectReader {
                 bytes
             }
         };
-        while self.held.len() >= PARTS_HELD {
-            self.held.pop_front();
-        }
         self.held.push_back((range.start, bytes.clone()));
         Ok((range.start, bytes))
     }

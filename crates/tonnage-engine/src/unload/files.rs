@@ -17,7 +17,7 @@ use tonnage_formats::{
     sinks::{self, Compression, MANIFEST, Output, ending, is_text, kind},
     sources::Format,
 };
-use tonnage_places::url_of;
+use tonnage_places::{WRITE_BYTES_MAX, url_of};
 
 /// The placeholder of a part's number in a pattern.
 const NUMBER: &str = "{}";
@@ -136,6 +136,21 @@ impl Files {
             Self::One(output) => vec![output.clone()],
             Self::Parts(parts) => (0..jobs).map(|number| parts.of_number(number)).collect(),
         }
+    }
+
+    /// What the user should know of writing `count` of them at once.
+    pub(super) fn notes(&self, count: usize) -> Vec<String> {
+        if url_of(&self.first().path).is_none() {
+            return Vec::new();
+        }
+        let each = match count {
+            1 => "the object".to_owned(),
+            count => format!("each of {count} objects"),
+        };
+        vec![format!(
+            "{each} is uploaded in parts and seen when all is complete: at most {} MiB of it are held, more beyond 40 GB",
+            WRITE_BYTES_MAX >> 20
+        )]
     }
 
     /// Where the list of the files goes. `Config` for standard output.

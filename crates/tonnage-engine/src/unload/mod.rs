@@ -265,6 +265,7 @@ async fn run(
     let (jobs, count) = (snapshot.readers.len(), snapshot.splits);
     let schema = snapshot.schema();
     let outputs = files.outputs(jobs);
+    let notes = [snapshot.notes, files.notes(outputs.len())].concat();
     let lists = Arc::new(Lists::of(&snapshot.columns, files.format()?));
     let sinks = outputs
         .iter()
@@ -323,7 +324,7 @@ async fn run(
         splits: count,
         closed,
         settings_changed: snapshot.settings_changed,
-        notes: snapshot.notes,
+        notes,
         client_cpu_seconds: processor_seconds(),
         peak_memory_bytes: peak_memory_bytes(),
     };

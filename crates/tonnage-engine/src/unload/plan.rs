@@ -54,6 +54,7 @@ pub async fn plan(target: &dyn Target, options: &UnloadOptions, stop: &Stop) -> 
     let snapshot = unless_stopped(stop, target.scan(&request)).await?;
     let jobs = snapshot.readers.len();
     let outputs = files.outputs(jobs);
+    let notes = [snapshot.notes, files.notes(outputs.len())].concat();
     Ok(UnloadPlan {
         product: target.capabilities().product.clone(),
         relation: request.relation,
@@ -68,7 +69,7 @@ pub async fn plan(target: &dyn Target, options: &UnloadOptions, stop: &Stop) -> 
             .collect(),
         consistency: snapshot.consistency,
         settings_changed: snapshot.settings_changed,
-        notes: snapshot.notes,
+        notes,
     })
 }
 

@@ -175,27 +175,62 @@ pub fn check(output: &Output) -> Result<()> {
 
 /// Finishes all of `sinks`, each with the path that it writes to. None of the files is seen before all are in their
 /// places. If one cannot be given its name, files that were are removed again: a part of what belongs together never
-/// stands where all is looked for.
+/// stands where all is looked for. What cannot be removed either, the error names.
 pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<Written>> {
-    let settled = sinks.into_iter().map(|(sink, path)| Ok((sink.settle()?, path)));
-    let settled: Vec<_> = settled.collect::<Result<_>>()?;
     let (mut finished, mut all) = (Vec::new(), Vec::new());
-    for (settled, path) in settled {
+    for (settled, path) in settle_all(sinks)? {
         match settled.publish() {
             Ok(written) => {
                 finished.push(path);
                 all.push(written);
             }
             Err(error) => {
-                for path in finished.iter().filter(|path| path.as_os_str() != "-") {
-                    // What does not go is whole by itself; the error says that there is no more.
-                    let _ = remove(path);
-                }
-                return Err(error);
+                let finished = finished.iter().filter(|path| path.as_os_str() != "-");
+                let left = finished.filter(|path| remove(path).is_err());
+                return Err(with_left(error, left.map(|path| path.display().to_string())));
             }
         }
     }
     Ok(all)
+}
+
+/// Settles all of `sinks`, each on a thread of its own: a store takes a round trip or more for the last part of each, and a
+/// disk syncs several files at once as fast as one.
+fn settle_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<(Settled, PathBuf)>> {
+    std::thread::scope(|scope| {
+        let begin = |(sink, path): (Box<dyn Sink>, PathBuf)| {
+            let thread = std::thread::Builder::new().name("settle".to_owned());
+            (thread.spawn_scoped(scope, move || sink.settle()), path)
+        };
+        // All are begun before one is waited for.
+        let begun: Vec<_> = sinks.into_iter().map(begin).collect();
+        let ended = begun.into_iter().map(|(thread, path)| {
+            let thread = thread.map_err(|cause| {
+                Error::new(ErrorKind::Refused, format!("no thread could be started: {cause}"))
+            })?;
+            let settled = thread.join();
+            let settled =
+                settled.map_err(|_| Error::bug("a file could not be settled: its thread ended early"))?;
+            Ok((settled?, path))
+        });
+        ended.collect()
+    })
+}
+
+/// The error of files that belong together, where some of them could neither be completed with the others nor removed.
+fn with_left(error: Error, left: impl Iterator<Item = String>) -> Error {
+    let left: Vec<String> = left.collect();
+    if left.is_empty() {
+        return error;
+    }
+    let message = format!(
+        "{error}; written before that, and not removable: {}",
+        left.join(", ")
+    );
+    Error::new(error.kind(), message).hint(format!(
+        "remove them, they are a part of the rows only; and {}",
+        error.hint_text().unwrap_or("write all of them again")
+    ))
 }
 
 /// Writes a small file or object at once, in the place of one that is there.

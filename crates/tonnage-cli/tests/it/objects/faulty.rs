@@ -38,6 +38,8 @@ pub enum Fault {
     Etag(&'static str),
     /// The body comes in pieces of so many bytes, with a pause before each.
     Slow(usize, Duration),
+    /// The request goes on with this behind its query.
+    Query(&'static str),
     /// The request waits before it goes on.
     Wait(Duration),
     /// The request waits until [`Faulty::release`] lets it go on.
@@ -225,6 +227,10 @@ async fn answer(
         // It ends by an error: nothing is ever acquired, the semaphore is closed.
         let _ = held.acquire().await;
     }
+    let uri = match fault {
+        Some(Fault::Query(more)) => format!("{uri}{more}"),
+        _ => uri,
+    };
     parts.uri = uri.parse().map_err(io::Error::other)?;
     let answered = client.request(Request::from_parts(parts, Full::new(body))).await;
     let (mut head, body) = answered.map_err(io::Error::other)?.into_parts();
@@ -232,7 +238,7 @@ async fn answer(
         .into_data_stream()
         .map(|chunk| chunk.map_err(io::Error::other));
     let body: futures::stream::BoxStream<'static, Result<Bytes, io::Error>> = match fault {
-        None | Some(Fault::Status(..) | Fault::Wait(_) | Fault::Held) => body.boxed(),
+        None | Some(Fault::Status(..) | Fault::Query(_) | Fault::Wait(_) | Fault::Held) => body.boxed(),
         Some(Fault::Unheard) => return Err(io::Error::other("the connection breaks off")),
         Some(Fault::Cut(bytes)) => {
             let whole = collected(body).await?;

@@ -126,6 +126,13 @@ impl Bucket {
         }
     }
 
+    pub fn remove(&self, key: &str) {
+        match &self.files {
+            Some(_) => fs::remove_file(self.path(key)).expect("an object"),
+            None => assert_eq!(self.ask("DELETE", key, Vec::new()).0, 204, "{key} is removed"),
+        }
+    }
+
     /// The keys of all objects, sorted.
     pub fn keys(&self) -> Vec<String> {
         let mut keys = match &self.files {
@@ -211,10 +218,11 @@ fn sent(request: Builder, bytes: Vec<u8>) -> (u16, Vec<u8>) {
     })
 }
 
+/// Letters and digits only: as Google's, `object_store` writes a hyphen as `%2D`, which moto does not take for one.
 fn name() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("lake-{}-{number}", std::process::id())
+    format!("lake{}x{number}", std::process::id())
 }
 
 /// What stands within the elements of XML that have this name.

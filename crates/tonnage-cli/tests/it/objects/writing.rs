@@ -1,6 +1,6 @@
 //! Objects as outputs: all of them or none, and nothing left that costs money.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     done,
@@ -9,6 +9,7 @@ use super::{
     stores::{Bucket, KEY, SECRET},
 };
 use crate::{
+    events::Chance,
     process::Running,
     support::{Database, TestDatabase},
 };
@@ -375,6 +376,92 @@ fn an_unload_that_fails_or_is_stopped_leaves_nothing_to_be_seen() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn what_can_neither_be_completed_nor_removed_is_named() {
+    let place = sbtest(20_000);
+    let bucket = Bucket::of_moto();
+    let proxy = Faulty::before(&bucket.endpoint);
+    let denied = |part| Rule {
+        part,
+        after: 0,
+        times: 1_000,
+        fault: Fault::Status(403, "<Error><Code>AccessDenied</Code></Error>"),
+    };
+    // The library removes a single object as it does many.
+    proxy.set(&[denied("PUT part-00001.csv"), denied("POST ?delete")]);
+    let unload = format!(
+        "unload {{db}} -t sbtest -o {} --jobs 2 --format csv",
+        bucket.url("out/")
+    );
+    let ran = place.run_with(&unload, &bucket.environment_by(&proxy.url), b"");
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let left = bucket.url("out/part-00000.csv");
+    let says =
+        ran.stderr.contains(&format!("not removable: {left}")) && ran.stderr.contains("hint: remove them");
+    assert!(says, "{}", ran.stderr);
+    assert_eq!(bucket.keys(), ["out/part-00000.csv"]);
+}
+
+#[test]
+fn the_plan_of_an_unload_names_the_memory_that_objects_take() {
+    let place = sbtest(20_000);
+    let bucket = Bucket::of_s3s();
+    for (output, says) in [
+        ("r.csv", "the object is uploaded in parts"),
+        ("out/", "each of 2 objects is uploaded in parts"),
+    ] {
+        let plan = format!(
+            "unload {{db}} -t sbtest -o {} --jobs 2 --dry-run",
+            bucket.url(output)
+        );
+        let ran = done(&place, &bucket, &plan);
+        assert!(ran.stdout.contains(says), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("at most 80 MiB of it are held"),
+            "{}",
+            ran.stdout
+        );
+    }
+    assert_eq!(bucket.keys(), Vec::<String>::new());
+}
+
+#[test]
+fn kills_of_an_unload_leave_all_of_a_file_or_nothing() {
+    let rounds = std::env::var("TONNAGE_FAULT_ROUNDS")
+        .ok()
+        .and_then(|asked| asked.parse().ok());
+    let rounds: u64 = rounds.unwrap_or(6);
+    // More than one part.
+    let place = sbtest(100_000);
+    let mut chance = Chance::new();
+    for bucket in Bucket::everywhere() {
+        let unload = format!("unload shop.db -t sbtest -o {} --jobs 1", bucket.url("whole.csv"));
+        let began = Instant::now();
+        done(&place, &bucket, &unload.replace("shop.db", "{db}"));
+        let micros = began.elapsed().as_micros() as u64;
+        let whole = bucket.get("whole.csv").expect("the object");
+        let (mut seen, mut killed) = (0, 0);
+        for round in 0..rounds {
+            let key = format!("{round}.csv");
+            let mut command = crate::process::tonnage();
+            command.current_dir(place.path(".")).envs(bucket.environment());
+            command.args(unload.replace("whole.csv", &key).split(' '));
+            let running = Running::start(&mut command);
+            // At first as soon as it runs, and then later and later.
+            std::thread::sleep(Duration::from_micros(chance.below(2 * micros) * round / rounds));
+            let ended = running.kill();
+            killed += u64::from(ended.status.code().is_none());
+            if let Some(bytes) = bucket.get(&key) {
+                assert!(bytes == whole, "{key}: {} bytes of {}", bytes.len(), whole.len());
+                bucket.remove(&key);
+                seen += 1;
+            }
+        }
+        eprintln!("{rounds} unloads: {killed} killed, {seen} files seen, all whole");
+        assert!(killed > 0, "no kill came before the end");
     }
 }
 
