@@ -47,7 +47,9 @@ pub fn no_place(text: &str) -> Option<Error> {
     }
     let rest = text[first.len()..].trim_start_matches('/');
     let whole = format!("{scheme}://{rest}");
-    let error = Error::config(format!("'{}' is no place with files", redacted(text)));
+    // Written so it has no host by which a secret could be told apart.
+    let shown = text.split(['?', '#']).next().unwrap_or_default();
+    let error = Error::config(format!("'{shown}' is no place with files"));
     Some(match is_url(&whole) {
         true => error.hint(format!("did you mean {}?", redacted(&whole))),
         false => error.hint(format!("places are {PLACES}, beside files on a disk")),
