@@ -75,6 +75,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
         .into_iter()
         .map(|connection| start(connection, Arc::clone(&shared)));
     Ok(Snapshot {
+        table: scanned.name,
         columns: scanned.columns,
         key: scanned.key,
         splits: shared.splits.len(),

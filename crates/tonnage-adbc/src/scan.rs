@@ -7,6 +7,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     reader::{ReadColumn, Relation, ScanRequest, left_out, no_table, wanted},
     statement,
+    table::TableName,
     types::ColumnType,
 };
 
@@ -21,6 +22,8 @@ use super::{
 
 /// What is to be read, looked at.
 pub(crate) struct Scanned {
+    /// The full name of the table or view; none for a query.
+    pub(crate) name: Option<TableName>,
     pub(crate) columns: Vec<ReadColumn>,
     /// The columns of the primary key, where all of them are read.
     pub(crate) key: Vec<String>,
@@ -38,6 +41,8 @@ const SPLITS_PER_READER: i64 = 4;
 
 struct Place {
     shown: String,
+    /// The table's or view's; none for a query.
+    name: Option<TableName>,
     from: String,
     /// Names and types.
     columns: Vec<(String, String)>,
@@ -46,12 +51,8 @@ struct Place {
 
 impl Place {
     fn look(connection: &mut Connection, request: &ScanRequest) -> Result<Self> {
-        let (shown, from, table) = match &request.relation {
-            Relation::Query(query) => (
-                "the query".to_owned(),
-                format!("(\n{}\n)", statement::query(query, DIALECT)?),
-                None,
-            ),
+        let (name, from, table) = match &request.relation {
+            Relation::Query(query) => (None, format!("(\n{}\n)", statement::query(query, DIALECT)?), None),
             Relation::Table(name) => {
                 let Some(found) = catalog::find(connection, name)? else {
                     let names = catalog::table_names(connection)?;
@@ -61,7 +62,7 @@ impl Place {
                     true => None,
                     false => Some(catalog::describe(connection, &found)?),
                 };
-                (found.name.to_string(), name_of(&found.name), table)
+                (Some(found.name.clone()), name_of(&found.name), table)
             }
         };
         // Of a query by itself: within another one, columns of one name get different ones.
@@ -77,7 +78,10 @@ impl Place {
             Relation::Table(_) => error,
         })?;
         Ok(Self {
-            shown,
+            shown: name
+                .as_ref()
+                .map_or_else(|| "the query".to_owned(), ToString::to_string),
+            name,
             from,
             columns,
             table,
@@ -158,6 +162,7 @@ impl Scanned {
         Ok(Self {
             splits: splits(connection, request, &place, &list)?,
             key: if key.iter().all(is_read) { key } else { Vec::new() },
+            name: place.name,
             expressions,
             columns,
             notes,

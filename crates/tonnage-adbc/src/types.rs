@@ -132,15 +132,14 @@ pub(crate) fn carried(ty: &ColumnType) -> String {
 pub(crate) fn for_values(wanted: ColumnType, extent: &Extent) -> ColumnType {
     /// Digits of the widest decimal.
     const DIGITS: u32 = 38;
-    /// And of these at least so many after the point.
-    const PLACES: u32 = 10;
     let ColumnType::Numeric = wanted else {
         return wanted;
     };
-    let places = extent.places.max(PLACES);
-    let fits = extent.whole_digits.saturating_add(places) <= DIGITS;
-    match decimal(DIGITS, places) {
-        Some(wide) if fits && extent.is_finite() => wide,
+    let wide = extent
+        .scale(DIGITS, DIGITS)
+        .and_then(|places| decimal(DIGITS, places));
+    match wide {
+        Some(wide) if extent.is_finite() => wide,
         _ if extent.rounded_by_double || extent.long => ColumnType::TEXT,
         _ => ColumnType::Float64,
     }

@@ -281,6 +281,7 @@ pub(super) async fn scan(session: &Arc<Session>, keyspace: &str, request: &ScanR
         })
     };
     Ok(Snapshot {
+        table: described.map(|found| found.table.name),
         columns,
         key,
         splits,

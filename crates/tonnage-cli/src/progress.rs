@@ -3,7 +3,7 @@
 use std::{
     io::IsTerminal,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -173,6 +173,47 @@ async fn bar(progress: &Progress, bytes_total: Option<u64>, started: Instant) ->
         }
         bar.0.set_message(text);
         tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// How far a command has come that tells its steps itself: a line that is written over on a terminal, one now and then
+/// elsewhere. Whatever it has written on a terminal is cleared when it is dropped.
+pub struct Steps {
+    style: Style,
+    /// When a line was last written, or the steps began.
+    last: Mutex<Instant>,
+}
+
+impl Steps {
+    /// For steps that begin now.
+    pub fn new(style: Style) -> Self {
+        Self {
+            style,
+            last: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Shows `line` where it is time for one.
+    pub fn show(&self, line: &dyn std::fmt::Display) {
+        let each = match self.style {
+            Style::None => return,
+            Style::Auto if std::io::stderr().is_terminal() => return eprint!("\r\x1b[K{line}"),
+            Style::Auto => MINUTE,
+            Style::Plain => PLAIN,
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() >= each {
+            *last = Instant::now();
+            eprintln!("{line}");
+        }
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        if self.style == Style::Auto && std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
     }
 }
 

@@ -3,13 +3,21 @@
 /// Digits of which a double gives any number back.
 const DOUBLE_DIGITS: usize = 15;
 
-/// See the module. Of numbers, their plain decimal text counts: `1.5e-7` has 8 digits after the point, `2.50` has one.
+/// Digits after the point that a decimal has at least where only the first values were looked at: later ones may have more.
+const PLACES_UNSEEN: u32 = 10;
+
+/// See the module. Of numbers, their plain decimal text counts: `1.5e-7` has 8 digits after the point, `2.50` has two of
+/// which one means something.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
     /// The most digits before the point.
     pub whole_digits: u32,
-    /// The most digits after the point.
+    /// The most digits after the point, but for zeros at the end.
     pub places: u32,
+    /// The most digits after the point, with zeros at the end.
+    pub places_written: u32,
+    /// All values were looked at, not only the first.
+    pub all: bool,
     /// A number that is no integer of 64 bits has more than 15 significant digits, or is too small for a normal double.
     pub long: bool,
     /// The double nearest to some number is the nearest to another text of as few digits, so that the digits are lost.
@@ -28,6 +36,20 @@ impl Extent {
     /// Whether NaN or an infinity is there.
     pub fn is_finite(&self) -> bool {
         !self.nan && !self.infinite
+    }
+
+    /// The digits after the point of a decimal of `digits` digits, at most `places_max` of them after the point, that holds
+    /// the numbers; none where there is no such decimal. Zeros at the end count, so that `1.50` comes back as it was, unless
+    /// there is no place for them.
+    pub fn scale(&self, digits: u32, places_max: u32) -> Option<u32> {
+        let least = match self.all {
+            true => 0,
+            false => PLACES_UNSEEN,
+        };
+        let fits =
+            |places: &u32| *places <= places_max && self.whole_digits.saturating_add(*places) <= digits;
+        let wanted = [self.places_written, self.places];
+        wanted.into_iter().map(|places| places.max(least)).find(fits)
     }
 
     /// Takes the characters of any value into account.
@@ -64,6 +86,10 @@ impl Extent {
         };
         let point = mantissa.iter().position(|byte| *byte == b'.');
         let places = point.map_or(0, |point| mantissa.len() - point - 1);
+        let written = (places as i64).saturating_sub(exponent).max(0);
+        self.places_written = self
+            .places_written
+            .max(u32::try_from(written).unwrap_or(u32::MAX));
         let digits: Vec<u8> = mantissa.iter().copied().filter(u8::is_ascii_digit).collect();
         let Some(first) = digits.iter().position(|digit| *digit != b'0') else {
             return;
@@ -133,6 +159,34 @@ mod tests {
                 extent.rounded_by_double,
             );
             assert_eq!(found, *wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_decimal_has_the_places_that_are_written() {
+        let scale = |texts: &[&str], all| {
+            let mut extent = Extent {
+                all,
+                ..Extent::default()
+            };
+            texts.iter().for_each(|text| extent.see_number(text.as_bytes()));
+            extent.scale(38, 30)
+        };
+        let zeros = format!("1.{}", "0".repeat(31));
+        let wide = "9".repeat(37);
+        let cases: &[(&[&str], Option<u32>, Option<u32>)] = &[
+            (&["1.50", "2"], Some(2), Some(10)),
+            (&["0.00", "7"], Some(2), Some(10)),
+            (&["1.5e-12"], Some(13), Some(13)),
+            (&["1.50e1"], Some(1), Some(10)),
+            (&["12345678901234567890"], Some(0), Some(10)),
+            (&[&zeros], Some(0), Some(10)),
+            (&[&wide, "1.5"], Some(1), None),
+            (&[&wide, "1.25"], None, None),
+        ];
+        for (texts, all, first) in cases {
+            assert_eq!(scale(texts, true), *all, "{texts:?}");
+            assert_eq!(scale(texts, false), *first, "{texts:?}");
         }
     }
 }

@@ -105,6 +105,8 @@ impl ReadColumn {
 
 /// One state of a table or a query's result.
 pub struct Snapshot {
+    /// The full name of the table or view, as the database has it; none for a query.
+    pub table: Option<TableName>,
     /// Its columns.
     pub columns: Vec<ReadColumn>,
     /// The columns of its primary key in key order; empty where it has none or not all of them are read.

@@ -113,6 +113,7 @@ pub(super) async fn scan_part(
         queries: Arc::new(part.queries.clone()),
     });
     Ok(Snapshot {
+        table: found.table(),
         splits: part.queries.len(),
         notes: found.notes(&columns, request),
         columns,

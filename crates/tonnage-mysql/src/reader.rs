@@ -21,6 +21,7 @@ use tonnage_core::{
         self, BY_ITSELF, HELD_OFF, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
     },
     statement,
+    table::TableName,
     types::{ColumnType, decimal},
 };
 
@@ -153,6 +154,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
     };
     let consistency = if conns.len() > 1 { HELD_OFF } else { BY_ITSELF };
     Ok(Snapshot {
+        table: found.table(),
         splits: queries.len(),
         columns,
         key,
@@ -293,6 +295,14 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The full name of the table or view; none for a query.
+    pub(super) fn table(&self) -> Option<TableName> {
+        match &self.source {
+            Source::Table(described) => Some(described.table.name.clone()),
+            Source::Query(_) => None,
+        }
+    }
+
     /// The columns of the primary key, where all of them are read.
     pub(super) fn key(&self, columns: &[ReadColumn]) -> Vec<String> {
         let Source::Table(described) = &self.source else {

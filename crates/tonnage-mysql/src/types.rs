@@ -453,19 +453,15 @@ fn row_bytes(ty: &ColumnType) -> usize {
 pub(super) fn for_values(wanted: ColumnType, extent: &Extent, key: KeyPart) -> ColumnType {
     /// Digits of a decimal that has no limit of its own, before it takes the widest there is.
     const DIGITS: u32 = 38;
-    /// And of these at least so many after the point.
-    const PLACES: u32 = 10;
     match wanted {
         // Neither decimals nor doubles have words for what is no number.
         ColumnType::Numeric | ColumnType::Float64 if !extent.is_finite() => ColumnType::TEXT,
         ColumnType::Numeric => {
-            let (whole, places) = (extent.whole_digits, extent.places.max(PLACES));
-            if places <= u32::from(SCALE_MAX) && whole.saturating_add(places) <= DIGITS {
-                ColumnType::Decimal {
-                    precision: DIGITS as u8,
-                    scale: places as u8,
-                }
-            } else if places <= u32::from(SCALE_MAX) && whole <= PRECISION_MAX - u32::from(SCALE_MAX) {
+            let places_max = u32::from(SCALE_MAX);
+            let places = extent.scale(DIGITS, places_max);
+            if let Some(narrow) = places.and_then(|places| decimal(DIGITS, places)) {
+                narrow
+            } else if extent.places <= places_max && extent.whole_digits <= PRECISION_MAX - places_max {
                 ColumnType::Numeric
             } else if extent.rounded_by_double {
                 ColumnType::TEXT

@@ -115,6 +115,7 @@ pub(super) async fn scan(store: &Arc<Store>, request: &ScanRequest) -> Result<Sn
         .unwrap_or_default();
     let is_read = |name: &String| shape.columns.iter().any(|column| column.name == *name);
     Ok(Snapshot {
+        table: Some(described.table.name.clone()),
         columns: shape.columns.clone(),
         key: match key.iter().all(is_read) {
             true => key,

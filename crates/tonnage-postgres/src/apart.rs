@@ -136,6 +136,7 @@ pub(super) async fn scan_part(
     let notes = described.found.notes(&described.columns, request);
     let context = described.context(settings, request, part.queries.clone())?;
     Ok(Snapshot {
+        table: described.found.table(),
         splits: part.queries.len(),
         key: described.found.key(&described.columns),
         columns: described.columns,

@@ -19,7 +19,7 @@ use tonnage_core::{
         self, BY_ITSELF, BatchBounds, ReadColumn, Reader, Relation, ScanRequest, Snapshot, no_table, wanted,
     },
     statement,
-    table::Loss,
+    table::{Loss, TableName},
     types::ColumnType,
 };
 
@@ -87,6 +87,7 @@ pub(super) async fn scan(settings: &Settings, request: &ScanRequest) -> Result<S
         readers.push(PostgresReader::boxed(leader, &shared));
     }
     Ok(Snapshot {
+        table: found.table(),
         splits: shared.queries.len(),
         columns,
         key,
@@ -148,6 +149,13 @@ const HEIRS: &str = "\
     SELECT heir.oid::pg_catalog.regclass::text FROM heir ORDER BY 1";
 
 impl Found {
+    /// The full name of the table or view; none for a query.
+    pub(super) fn table(&self) -> Option<TableName> {
+        self.described
+            .as_ref()
+            .map(|described| described.table.name.clone())
+    }
+
     /// The columns of the primary key; none where there is none, or not all of them are among `columns`.
     pub(super) fn key(&self, columns: &[ReadColumn]) -> Vec<String> {
         let key = self

@@ -103,6 +103,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
         .map(|connection| start(connection, Arc::clone(&shared)))
         .collect::<Result<_>>()?;
     Ok(Snapshot {
+        table: scanned.name,
         columns: scanned.columns,
         key: scanned.key,
         splits,

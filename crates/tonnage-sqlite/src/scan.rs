@@ -11,6 +11,7 @@ use tonnage_core::{
     error::{Error, ErrorKind, Result},
     reader::{ReadColumn, Relation, ScanRequest, left_out, no_table, wanted},
     statement,
+    table::TableName,
     types::ColumnType,
 };
 use tonnage_sql::edges::{Boundary, edges};
@@ -31,6 +32,8 @@ pub(super) struct Split {
 
 /// What is to be read, looked at.
 pub(super) struct Scanned {
+    /// The name of the table or view; none for a query.
+    pub name: Option<TableName>,
     pub columns: Vec<ReadColumn>,
     /// For each column, whether it comes as text whatever it holds.
     pub texts: Vec<bool>,
@@ -64,6 +67,8 @@ fn failed(failure: rusqlite::Error) -> Error {
 struct ScanSource {
     /// What messages call it.
     shown: String,
+    /// The table's or view's; none for a query.
+    name: Option<TableName>,
     /// What follows FROM.
     from: String,
     /// The names of columns, their declared types, whether they are computed, and whether they take nulls.
@@ -132,6 +137,9 @@ impl ScanSource {
         };
         Ok(Self {
             shown,
+            name: readable
+                .as_ref()
+                .map(|readable| TableName::bare(readable.name.clone())),
             from,
             key: key.map(|key| key.columns.clone()).unwrap_or_default(),
             rowid,
@@ -246,6 +254,7 @@ impl Scanned {
             notes.push(format!("the query runs {} times, once a split", splits.len()));
         }
         Ok(Self {
+            name: place.name,
             columns,
             texts,
             key,

@@ -75,6 +75,7 @@ pub fn scan(root: &Path, request: &ScanRequest) -> Result<Snapshot> {
         })
     };
     Ok(Snapshot {
+        table: Some(table.name),
         columns: opened.columns.clone(),
         key: Vec::new(),
         splits,

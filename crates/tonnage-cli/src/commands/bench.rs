@@ -8,9 +8,8 @@ pub(super) mod text;
 
 use std::{
     cell::OnceCell,
-    fmt::Display,
+    fmt::{self, Display},
     fs,
-    io::IsTerminal,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -43,7 +42,7 @@ use crate::{
     options::{bandwidth, count, percent, round_trip, rows_rate, seconds, size},
     output::{out, outln},
     paths::Paths,
-    progress::Verbosity,
+    progress::{ProgressArgs, Steps, Style, Verbosity},
     report::{ReportArgs, write_report},
 };
 
@@ -217,6 +216,9 @@ pub struct BenchArgs {
     #[command(flatten)]
     account: ReportArgs,
 
+    #[command(flatten)]
+    progress: ProgressArgs,
+
     /// Compare two reports instead: directories that -o wrote, or their report.json
     #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, conflicts_with = "target", help_heading = "What comes out")]
     compare: Option<Vec<PathBuf>>,
@@ -283,7 +285,7 @@ pub async fn run(args: &BenchArgs, verbosity: Verbosity) -> Result<Ending> {
             bench.looks()
         );
     }
-    let report = match measured(bench, "tonnage bench", consent, verbosity).await? {
+    let report = match measured(bench, "tonnage bench", consent, verbosity.progress(args.progress)).await? {
         Ok(report) => report,
         Err(ending) => return Ok(ending),
     };
@@ -313,7 +315,7 @@ pub(super) async fn measured(
     bench: Bench,
     command: &str,
     consent: Consent,
-    verbosity: Verbosity,
+    style: Style,
 ) -> Result<std::result::Result<BenchReport, Ending>> {
     if bench.buffers() {
         eprintln!(
@@ -325,11 +327,8 @@ pub(super) async fn measured(
     }
     let stop = Stop::default();
     let first = OnceCell::new();
-    let watch = |event: Event| {
-        if verbosity == Verbosity::Normal {
-            told(&event);
-        }
-    };
+    let steps = Steps::new(style);
+    let watch = |event: Event| steps.show(&Shown(event));
     let ran = tokio::select! {
         ran = bench.run(stop.clone(), &watch) => ran,
         interrupt = interrupted(stop, &first) => {
@@ -337,9 +336,7 @@ pub(super) async fn measured(
             return Ok(Err(Ending::Interrupted(interrupt, error)));
         }
     };
-    if verbosity == Verbosity::Normal && std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
-    }
+    drop(steps);
     match (ran, first.get()) {
         (Err(error), Some(interrupt)) if error.kind() == ErrorKind::Cancelled => {
             Ok(Err(Ending::Interrupted(*interrupt, error)))
@@ -469,23 +466,22 @@ async fn interrupted(stop: Stop, first: &OnceCell<Interrupt>) -> Interrupt {
     requested().await
 }
 
-/// How far it is: a line that is written over on a terminal, nothing elsewhere but for every tenth run.
-fn told(event: &Event) {
-    let Event::Ran {
-        done,
-        total,
-        setting,
-        rows_per_second,
-    } = event;
-    let rate = match rows_per_second {
-        Some(rate) => format!("{} rows/s", Short(*rate)),
-        None => "ruled out".to_owned(),
-    };
-    let line = format!("{done} of {total}: {}: {setting}: {rate}", setting.kind());
-    if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{line}");
-    } else if done.is_multiple_of(10) {
-        eprintln!("{line}");
+/// How far it is, in words.
+struct Shown(Event);
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Event::Ran {
+            done,
+            total,
+            setting,
+            rows_per_second,
+        } = &self.0;
+        write!(f, "{done} of {total}: {}: {setting}: ", setting.kind())?;
+        match rows_per_second {
+            Some(rate) => write!(f, "{} rows/s", Short(*rate)),
+            None => f.write_str("ruled out"),
+        }
     }
 }
 

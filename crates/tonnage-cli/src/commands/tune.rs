@@ -27,7 +27,7 @@ use crate::{
     options::{count, seconds},
     output::out,
     paths::Paths,
-    progress::Verbosity,
+    progress::{ProgressArgs, Verbosity},
     report::{ReportArgs, write_report},
 };
 
@@ -113,6 +113,9 @@ pub struct TuneArgs {
     #[command(flatten)]
     account: ReportArgs,
 
+    #[command(flatten)]
+    progress: ProgressArgs,
+
     /// Do not ask before tables are made
     #[arg(long)]
     yes: bool,
@@ -165,7 +168,7 @@ pub async fn run(args: &TuneArgs, verbosity: Verbosity) -> Result<Ending> {
         true => Consent::Given,
         false => Consent::Asked,
     };
-    let report = match measured(bench, "tonnage tune", consent, verbosity).await? {
+    let report = match measured(bench, "tonnage tune", consent, verbosity.progress(args.progress)).await? {
         Ok(report) => report,
         Err(ending) => return Ok(ending),
     };

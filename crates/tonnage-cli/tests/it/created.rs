@@ -159,6 +159,22 @@ fn what_is_made_for_rows_takes_them() {
 }
 
 #[test]
+fn decimals_come_back_as_they_were_written() {
+    // From standard input only the first rows are known, and later ones may have more places.
+    for (input, wanted) in [
+        ("rows.csv", "n\n1.50\n20.00\n"),
+        ("-", "n\n1.5000000000\n20.0000000000\n"),
+    ] {
+        let place = TestDatabase::with(Database::MariaDb, "", &[("rows.csv", "n\n1.50\n20\n")]);
+        let load = format!("load {input} {{db}} -t made --create --ledger none --format csv");
+        let ran = place.run_with(&load, &[], b"n\n1.50\n20\n");
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        let ran = place.run("unload {db} -t made -o - -j 1 -q");
+        assert_eq!(ran.stdout_exact, wanted, "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_wide_table_is_made_where_the_database_has_such() {
     let header: Vec<String> = (0..180).map(|n| format!("text_{n}")).collect();
     let row: Vec<String> = (0..180).map(|n| format!("word {n}")).collect();

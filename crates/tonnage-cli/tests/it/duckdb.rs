@@ -151,6 +151,17 @@ fn a_file_that_another_process_has_is_refused_with_the_reason() {
 }
 
 #[test]
+fn decimals_come_back_as_they_were_written() {
+    let place = Place::with("CREATE TABLE other (n INTEGER)");
+    place.write("rows.csv", "n,m\n1.50,12345678901234567890\n20,1\n");
+    place.ok(&["load", "rows.csv", "{db}", "-t", "made", "--create"], 0);
+    assert_eq!(
+        place.texts("SELECT n::VARCHAR || ' ' || m::VARCHAR FROM made ORDER BY n"),
+        ["1.50 12345678901234567890", "20.00 1"]
+    );
+}
+
+#[test]
 fn a_bad_row_is_rejected_also_where_its_key_is_there() {
     let place = Place::with(
         "CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR CHECK (v <> 'bad'), n INTEGER DEFAULT 7 CHECK (n > 0), \

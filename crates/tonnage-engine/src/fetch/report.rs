@@ -13,7 +13,7 @@ pub struct GetReport {
     pub state: RunState,
     /// The target's URL, its password removed.
     pub target: String,
-    /// The table.
+    /// The table's full name, as the database has it.
     pub table: String,
     /// The columns that keys are of.
     pub key: Vec<String>,

@@ -217,6 +217,7 @@ fn unite(target: &ShardedTarget, snapshots: Vec<Snapshot>) -> Result<United> {
     for (at, snapshot) in snapshots.into_iter().enumerate() {
         splits.extend((0..snapshot.splits).map(|split| (split, at)));
         let Snapshot {
+            table,
             columns,
             key,
             readers,
@@ -234,6 +235,7 @@ fn unite(target: &ShardedTarget, snapshots: Vec<Snapshot>) -> Result<United> {
             changed: Notify::new(),
         });
         let known = united.get_or_insert_with(|| Snapshot {
+            table,
             columns: columns.clone(),
             key,
             splits: 0,

@@ -115,7 +115,7 @@ impl UnloadOptions {
 pub struct UnloadReport {
     /// The database's URL, its password removed.
     pub target: String,
-    /// The table; none for a query.
+    /// The table's full name, as the database has it; none for a query.
     pub table: Option<String>,
     /// The query; none for a table.
     pub query: Option<String>,
@@ -307,10 +307,7 @@ async fn run(
         named.map_err(|cause| Error::bug(format!("naming the files ended early: {cause}")))??;
     let report = UnloadReport {
         target: String::new(),
-        table: match &request.relation {
-            Relation::Table(name) => Some(name.to_string()),
-            Relation::Query(_) => None,
-        },
+        table: snapshot.table.map(|name| name.to_string()),
         query: match &request.relation {
             Relation::Query(query) => Some(query.clone()),
             Relation::Table(_) => None,

@@ -131,6 +131,7 @@ impl Reader for Gone {
 #[tokio::test]
 async fn a_reader_that_is_gone_is_no_end() {
     let snapshot = tonnage_core::reader::Snapshot {
+        table: None,
         columns: Vec::new(),
         key: Vec::new(),
         splits: 1,
@@ -172,6 +173,7 @@ impl Reader for FailsFirst {
 async fn an_error_is_told_although_other_readers_wait_for_room() {
     for readers in 1..8 {
         let snapshot = tonnage_core::reader::Snapshot {
+            table: None,
             columns: Vec::new(),
             key: Vec::new(),
             splits: 100,

@@ -221,7 +221,6 @@ impl AfterLoad {
         }
         Ok(VerifyReport {
             target: self.url,
-            table: table.name.to_string(),
             seconds: started.elapsed().as_secs_f64(),
             jobs,
             ..verified

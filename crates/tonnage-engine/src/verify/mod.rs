@@ -91,6 +91,8 @@ struct Comparison {
     source: Side,
     table: Side,
     shown: String,
+    /// The table's full name.
+    name: String,
     names: Vec<String>,
     key: Vec<String>,
     work: Arc<Work>,
@@ -115,11 +117,9 @@ pub async fn verify(
     let started = Instant::now();
     let comparison = prepare(target, input, options, progress, stop).await?;
     let jobs = comparison.work.jobs;
-    let table = options.load.table.to_string();
     let report = comparison.run().await?;
     Ok(VerifyReport {
         target: url,
-        table,
         seconds: started.elapsed().as_secs_f64(),
         jobs,
         ..report
@@ -297,6 +297,7 @@ fn comparison(
             shown: Arc::from(table.name.to_string()),
         }),
         shown,
+        name: table.name.to_string(),
         names,
         key: decided.key,
         work,
@@ -509,7 +510,7 @@ impl Comparison {
         VerifyReport {
             source: self.shown.clone(),
             target: String::new(),
-            table: String::new(),
+            table: self.name.clone(),
             agrees: true,
             columns: self.names.clone(),
             key: self.key.clone(),

@@ -18,7 +18,7 @@ pub struct VerifyReport {
     pub source: String,
     /// The table's database, its password removed.
     pub target: String,
-    /// The table.
+    /// The table's full name, as the database has it.
     pub table: String,
     /// Whether nothing differs.
     pub agrees: bool,

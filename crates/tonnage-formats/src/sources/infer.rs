@@ -11,6 +11,8 @@ use tonnage_core::{
     types::ColumnType,
 };
 
+use super::Scan;
+
 /// Integers up to here, and decimals of as many digits, are exact as floats.
 const FLOAT_INTEGER_MAX: u64 = 1 << 53;
 const FLOAT_DIGITS_MAX: usize = 15;
@@ -109,9 +111,12 @@ impl Guess {
         }
     }
 
-    /// What the values need of a type.
-    pub fn extent(&self) -> Extent {
-        self.extent
+    /// What the values need of a type, of which `scan` says how many were looked at.
+    pub fn extent(&self, scan: Scan) -> Extent {
+        Extent {
+            all: scan == Scan::All,
+            ..self.extent
+        }
     }
 
     /// Whether no other word was seen before.

@@ -65,6 +65,7 @@ pub(super) fn scan(memory: &Memory, request: &ScanRequest) -> Result<Snapshot> {
         columns: columns.clone(),
         batch: request.batch,
     });
+    let table = Some(table.name.clone());
     drop(state);
     let splits = shared.rows.len().div_ceil(SPLIT_ROWS).max(1);
     let reader = |_| -> Box<dyn Reader> {
@@ -76,6 +77,7 @@ pub(super) fn scan(memory: &Memory, request: &ScanRequest) -> Result<Snapshot> {
         })
     };
     Ok(Snapshot {
+        table,
         columns,
         key,
         splits,

@@ -30,7 +30,7 @@ use self::{
     evaluate::{Rows, evaluate, parsed, texts},
     expression::{Expression, Function},
 };
-use super::{infer::Guess, text::keep_good};
+use super::{Scan, infer::Guess, text::keep_good};
 
 /// What `{run}` and `{now}` are.
 #[derive(Debug)]
@@ -247,7 +247,7 @@ impl WithAdded {
                 };
                 self.columns[at] = Column::Added(self.added.len());
                 if let Some(extent) = self.extents.get_mut(at) {
-                    *extent = guess.extent();
+                    *extent = guess.extent(Scan::Sample);
                 }
             }
             (Some(_), None) => {
@@ -260,7 +260,7 @@ impl WithAdded {
                 self.schema.columns.push(column);
                 self.columns.push(Column::Added(self.added.len()));
                 if !self.extents.is_empty() || known.text {
-                    self.extents.push(guess.extent());
+                    self.extents.push(guess.extent(Scan::Sample));
                 }
             }
         }

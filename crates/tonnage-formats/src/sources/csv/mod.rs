@@ -198,7 +198,7 @@ impl CsvSource {
                 }
             }
         }
-        let extents = guesses.iter().map(Guess::extent).collect();
+        let extents = guesses.iter().map(|guess| guess.extent(scan)).collect();
         let columns = csv.names.iter().zip(guesses).map(|(name, guess)| SourceColumn {
             beyond_arrow: BeyondArrow::Refused,
             name: name.to_string(),

@@ -127,7 +127,8 @@ impl JsonSource {
             return Err(Error::input(format!("{shown}: no line is a JSON object"))
                 .hint("write one object a line: jq -c . FILE"));
         }
-        let extents = sample.guesses.iter().map(|(guess, _)| guess.extent()).collect();
+        let extents = sample.guesses.iter();
+        let extents = extents.map(|(guess, _)| guess.extent(options.scan)).collect();
         let columns = sample
             .names
             .iter()
