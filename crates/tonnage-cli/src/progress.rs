@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tonnage::{
     Error, ErrorKind, Result,
     load::Progress,
-    report::Grouped,
+    report::{Counted, Grouped},
     sinks::{Output, Settled, Sink, create_unless},
     stop::Stop,
 };
@@ -236,7 +236,14 @@ fn rows(progress: &Progress, elapsed: Duration) -> String {
     let rate = rows as f64 / elapsed.as_secs_f64().max(0.001);
     let mut text = format!("{} {words}  {} rows/s", Grouped(rows), Grouped(rate as u64));
     let waiting = progress.waiting();
-    if waiting >= WAITING_SHOWN {
+    let unconnected = get(&progress.unconnected);
+    if unconnected > 0 {
+        let lost = Counted(unconnected, "connection");
+        text.push_str(&format!(
+            "  {lost} lost, {} wait for the database",
+            Grouped(waiting)
+        ));
+    } else if waiting >= WAITING_SHOWN {
         text.push_str(&format!("  {} wait for the database", Grouped(waiting)));
     } else if written > 0 && get(&progress.bytes_read) > 0 && !progress.completing.load(Ordering::Relaxed) {
         text.push_str("  the database waits for rows");
@@ -307,6 +314,12 @@ mod tests {
             line(&progress, Some(4_000_000), Duration::from_secs(100)),
             "1:40 min  100%  0 s left  399,000 rows  3,990 rows/s  the database waits for rows  1,000 rejected, first \
              a.csv row 7: no"
+        );
+        set(&progress.unconnected, 2);
+        assert_eq!(
+            line(&progress, None, Duration::from_secs(100)),
+            "1:40 min  399,000 rows  3,990 rows/s  2 connections lost, 0 wait for the database  1,000 rejected, first a.csv \
+             row 7: no"
         );
         assert_eq!(
             line(&Progress::default(), None, Duration::from_secs(3)),

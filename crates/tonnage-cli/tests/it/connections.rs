@@ -122,7 +122,13 @@ fn a_terminated_backend_costs_nothing() {
             terminated += terminate(&database);
             sleep(Duration::from_millis(chance.below(120)));
         }
-        running.wait().expect(3);
+        let ended = running.wait();
+        ended.expect(3);
+        assert!(
+            ended.stderr.contains("reconnected after") && ended.stderr.contains("wait for the database"),
+            "{mode:?} by {method}: {}",
+            ended.stderr
+        );
         let account = check(&events, &database, &account);
         assert!(
             terminated >= 3,

@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use tonnage_core::{
     error::{Error, ErrorKind, Result, arrow_bug},
     reject::Reject,
+    report::Counted,
     retry::Attempts,
     slot::Advance,
     target::{Claim, Failure, Guard, Writer},
@@ -35,7 +36,7 @@ use super::{
     whole::Whole,
     write::{Sent, Write, WriteBuilder},
 };
-use crate::plan::Plan;
+use crate::{plan::Plan, progress::Progress};
 
 /// One lane of a run.
 pub struct LaneTask {
@@ -240,6 +241,7 @@ impl LaneTask {
     async fn commit_with_retries(&mut self, write: &Write, mut attempts: Attempts) -> Result<()> {
         let shared = self.shared.clone();
         let mut doubt = None;
+        let mut lost = None;
         // What is left of the write once rows at its front are committed.
         let mut rest: Option<Write> = None;
         loop {
@@ -255,6 +257,7 @@ impl LaneTask {
             let error = match attempted {
                 Ok(()) => {
                     self.taken = 0;
+                    reconnected(&shared.progress, lost.take());
                     let sent = (write.rows.num_rows(), self.full);
                     let idle = std::mem::take(&mut self.idle);
                     shared.throttle.committed(self.lane, sent, begun.elapsed(), idle);
@@ -324,6 +327,10 @@ impl LaneTask {
                 }
             }
             attempts.warn(&error);
+            if self.writer.is_none() && error.kind() != ErrorKind::Overloaded && lost.is_none() {
+                shared.progress.unconnected.fetch_add(1, Ordering::Relaxed);
+                lost = Some(Instant::now());
+            }
             self.shared.progress.retries.fetch_add(1, Ordering::Relaxed);
             let waiting = Instant::now();
             tokio::time::sleep(pause).await;
@@ -655,6 +662,17 @@ async fn why_moved(shared: &RunContext, steps: &[Advance]) -> Result<Error> {
     Ok(Error::bug(
         "the slots are where they were left, and could not be moved",
     ))
+}
+
+/// Logs that a write is committed whose connection was `lost` at that time, if it was, and what waits by now.
+fn reconnected(progress: &Progress, lost: Option<Instant>) {
+    let Some(lost) = lost else { return };
+    progress.unconnected.fetch_sub(1, Ordering::Relaxed);
+    tracing::warn!(
+        "reconnected after {:.1} s, and the write is committed; {} wait for the database",
+        lost.elapsed().as_secs_f64(),
+        Counted(progress.waiting(), "row")
+    );
 }
 
 /// Opens a writer, into the database that `shard` is where shards are databases.

@@ -37,6 +37,8 @@ pub struct Progress {
     pub statements: AtomicU64,
     /// Transactions committed.
     pub commits: AtomicU64,
+    /// Connections that are lost and not there again; those of lanes that have given up among them.
+    pub unconnected: AtomicU64,
     /// Writes tried again.
     pub retries: AtomicU64,
     /// How long writes took that are commits of their own.
