@@ -14,6 +14,7 @@ pub const SYNONYMS: &[(&str, &str)] = &[
         "--replace",
         "--mode upsert, or --create=replace for a table made anew",
     ),
+    ("--operation", "--mode"),
     ("--append", "--mode insert, which is the default"),
     (
         "--overwrite",

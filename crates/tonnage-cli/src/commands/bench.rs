@@ -190,7 +190,7 @@ pub struct BenchArgs {
     with_ledger: bool,
 
     /// Rows of a run at most
-    #[arg(long, value_name = "N", value_parser = count, default_value = "200k", help_heading = "How long")]
+    #[arg(long, alias = "limit", value_name = "N", value_parser = count, default_value = "200k", help_heading = "How long")]
     rows: u64,
 
     /// Time of a run at most, but for one commit: 500ms, 2s

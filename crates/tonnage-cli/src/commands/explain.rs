@@ -66,7 +66,7 @@ pub struct ExplainArgs {
     with_triggers: bool,
 
     /// Rows to take
-    #[arg(long, value_name = "N", value_parser = count, default_value = "5k")]
+    #[arg(long, alias = "limit", value_name = "N", value_parser = count, default_value = "5k")]
     rows: u64,
 
     /// Rows of a write

@@ -40,7 +40,7 @@ pub struct GenerateArgs {
     workload: String,
 
     /// How many rows: 1000, 10k, 5M, 2G
-    #[arg(long, value_name = "N", value_parser = crate::options::count)]
+    #[arg(long, alias = "limit", value_name = "N", value_parser = crate::options::count)]
     rows: u64,
 
     /// Another seed makes other rows

@@ -103,7 +103,7 @@ pub struct TuneArgs {
     with_ledger: bool,
 
     /// Rows of a run at most
-    #[arg(long, value_name = "N", value_parser = count, default_value = "200k", help_heading = "What to try")]
+    #[arg(long, alias = "limit", value_name = "N", value_parser = count, default_value = "200k", help_heading = "What to try")]
     rows: u64,
 
     /// Time of a run at most, but for one commit

@@ -57,7 +57,7 @@ pub struct UnloadArgs {
     table: Option<String>,
 
     /// The rows of this query instead of a table's
-    #[arg(long, value_name = "SQL")]
+    #[arg(long, alias = "source-query", value_name = "SQL")]
     query: Option<String>,
 
     /// The file to write (.csv, .tsv, .jsonl, .parquet, .arrow; text also with .gz or .zst behind); a directory or a
@@ -79,7 +79,7 @@ pub struct UnloadArgs {
     filter: Option<String>,
 
     /// At most N rows, whichever they are
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "What to read")]
+    #[arg(long, alias = "rows", value_name = "N", value_parser = count, help_heading = "What to read")]
     limit: Option<u64>,
 
     /// Columns to give as the database's own text, whatever they hold

@@ -48,13 +48,18 @@ pub(super) fn decide(inputs: &PlanInputs) -> Result<WrittenColumns> {
     let mut notes = notes(inputs);
     notes.extend(check_numbered(table, source, &columns, &operation, options)?);
     if options.create != Create::No
+        && source.header
+        && !replaces_header(source, options)
         && let Some(delimiter) = suspicious_delimiter(source)
     {
-        notes.push(format!(
-            "the header of {} is one field with '{1}' in it: --delimiter '{1}' would cut it",
-            source.shown,
-            delimiter.escape_default()
-        ));
+        let delimiter = delimiter.escape_default();
+        return Err(Error::input(format!(
+            "the header of {} is one field with '{delimiter}' in it, and no table is made of that",
+            source.shown
+        ))
+        .hint(format!(
+            "--delimiter '{delimiter}' cuts it; where it is one column, --columns NAME names it"
+        )));
     }
     notes.extend(columns.iter().filter_map(|column| null_word(inputs, column)));
     Ok(WrittenColumns {

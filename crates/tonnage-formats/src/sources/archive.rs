@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, BufReader, Read},
+    path::Path,
     sync::Arc,
 };
 
@@ -12,6 +13,8 @@ use flate2::{CrcReader, read::DeflateDecoder};
 use tonnage_core::error::{Error, Result};
 use tonnage_places::File;
 use zip::{CompressionMethod, ZipArchive};
+
+use super::files::format_of;
 
 /// What an archive begins with.
 pub(super) const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
@@ -34,8 +37,9 @@ pub(super) struct Member {
     deflated: bool,
 }
 
-/// Looks up the only file of an archive. `Input` where there are several, or none, or it is encrypted.
-pub(super) fn only_member(shown: &Arc<str>, file: &File) -> Result<Member> {
+/// Looks up the only file of an archive whose rows can be read, and says which one where there are others. `Input` where there
+/// are several, or none, or it is encrypted.
+pub(super) fn only_member(shown: &Arc<str>, file: &File) -> Result<(Member, Option<String>)> {
     let damaged = |cause: zip::result::ZipError| {
         Error::input(format!("{shown}: the zip archive is damaged: {cause}"))
             .hint("get a whole copy of the file")
@@ -56,7 +60,13 @@ pub(super) fn only_member(shown: &Arc<str>, file: &File) -> Result<Member> {
             members.push((index, name));
         }
     }
-    let [(index, name)] = members.as_slice() else {
+    let data: Vec<_> = members.iter().filter(|(_, name)| is_data(name)).collect();
+    let only = match (members.as_slice(), data.as_slice()) {
+        ([only], _) => Some(only),
+        (_, [only]) => Some(*only),
+        _ => None,
+    };
+    let Some((index, name)) = only else {
         let shown_names: Vec<_> = members
             .iter()
             .take(NAMES_SHOWN_MAX)
@@ -89,13 +99,39 @@ pub(super) fn only_member(shown: &Arc<str>, file: &File) -> Result<Member> {
         CompressionMethod::Deflated => true,
         _ => return refused("is compressed with a method that cannot be read"),
     };
-    Ok(Member {
+    let others = members.iter().filter(|(other, _)| other != index);
+    let others: Vec<_> = others
+        .map(|(_, other)| other.as_str())
+        .take(NAMES_SHOWN_MAX)
+        .collect();
+    let note = (!others.is_empty()).then(|| {
+        format!(
+            "{name} is read of the zip archive {shown}, and not {}{}",
+            others.join(", "),
+            if members.len() - 1 > others.len() {
+                ", .."
+            } else {
+                ""
+            }
+        )
+    });
+    let member = Member {
         header_start: entry.header_start(),
         packed_bytes: entry.compressed_size(),
         bytes: entry.size(),
         crc: entry.crc32(),
         deflated,
-    })
+    };
+    Ok((member, note))
+}
+
+/// Whether the name of a file in an archive says that it has rows. Texts are notes on them more often.
+fn is_data(name: &str) -> bool {
+    let path = Path::new(name);
+    let is_text = path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("txt"));
+    !is_text && format_of(path).is_some()
 }
 
 /// The bytes of a member of the archive that `reader` reads from its beginning; at the end all of it has been read.

@@ -166,10 +166,12 @@ impl ByteStream {
             .map_err(unread)?;
         let taken = Arc::new(Mutex::new(Taken::default()));
         let is_excel = excel::is_excel(&magic, shown);
+        let mut note = None;
         let member = match magic.starts_with(ZIP_MAGIC) && !is_excel {
             true => {
-                let member = archive::only_member(shown, &read)?;
+                let (member, others) = archive::only_member(shown, &read)?;
                 read.rewind().map_err(unread)?;
+                note = others;
                 Some(member)
             }
             false => None,
@@ -178,7 +180,6 @@ impl ByteStream {
             reader: read,
             taken: taken.clone(),
         };
-        let mut note = None;
         let (reader, compression): (Box<dyn Read + Send>, _) = match member {
             Some(member) => {
                 let buffered = BufReader::with_capacity(COMPRESSED_READ_BYTES, counted);

@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 128 << 20;
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 /// Endings of names of such files.
-const ENDINGS: [&str; 5] = ["xlsx", "xlsm", "xlsb", "xls", "ods"];
+pub(super) const ENDINGS: [&str; 5] = ["xlsx", "xlsm", "xlsb", "xls", "ods"];
 
 /// Whether a file that begins so, under this name, may be one.
 pub(super) fn is_excel(start: &[u8], shown: &str) -> bool {

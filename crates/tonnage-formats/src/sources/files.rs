@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{
     Format, InputFile,
     compress::{ByteStream, PARQUET_MAGIC, plain},
+    excel,
     state::FileState,
 };
 
@@ -467,6 +468,7 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
             // It would have to be asked for twice.
             None if file.identity.is_none() => None,
             None => by_content(file)?,
+            Some(Format::Csv) if is_json_all_the_same(file) => Some(Format::Json),
             known => known,
         };
         let format = match known {
@@ -495,6 +497,51 @@ fn common_format(files: &[InputFile]) -> Result<Format> {
         }
     }
     Ok(common.map_or(Format::Csv, |(format, _)| format))
+}
+
+/// Whether a file whose name says CSV begins as no CSV does, with an object of JSON or a list of them. One in a store is not
+/// asked for twice, and one that cannot be read says so when it is.
+fn is_json_all_the_same(file: &InputFile) -> bool {
+    let ending = file.path.as_deref().and_then(Path::extension);
+    let is_sheet = ending.is_some_and(|ending| {
+        excel::ENDINGS
+            .iter()
+            .any(|known| ending.eq_ignore_ascii_case(known))
+    });
+    if file.object.is_some() || file.identity.is_none() || is_sheet {
+        return false;
+    }
+    let looked_at = ByteStream::open(file).and_then(|stream| stream.looked_at(LOOKED_AT_BYTES));
+    let Ok((_, start)) = looked_at else {
+        return false;
+    };
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
+    let object = match text.trim_ascii() {
+        [b'[', list @ ..] => list.trim_ascii_start(),
+        object => object,
+    };
+    let has_name = |inner: &[u8]| inner.trim_ascii_start().starts_with(b"\"");
+    let mut objects = serde_json::Deserializer::from_slice(object)
+        .into_iter::<serde_json::Map<String, serde_json::Value>>();
+    // The first one may be longer than what was looked at.
+    let is_object = match objects.next() {
+        Some(Ok(_)) => true,
+        Some(Err(error)) => error.is_eof() && start.len() == LOOKED_AT_BYTES,
+        None => false,
+    };
+    object.strip_prefix(b"{").is_some_and(has_name) && is_object
+}
+
+/// That JSON is read of a file whose name says CSV.
+pub(super) fn misnamed_note(files: &[InputFile]) -> Option<String> {
+    let is_misnamed = |file: &&InputFile| {
+        let path = file.path.as_deref().filter(|_| file.identity.is_some());
+        path.and_then(format_of) == Some(Format::Csv)
+    };
+    let shown = &files.iter().find(is_misnamed)?.shown;
+    Some(format!(
+        "{shown} is read as JSON, though its name says CSV; --format csv reads it as that"
+    ))
 }
 
 /// The format that a file's first bytes tell, where its name does not; none for what is no text and no known format.

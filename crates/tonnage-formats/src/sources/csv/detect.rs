@@ -39,7 +39,7 @@ const SPACED_FIELDS_MIN: usize = 3;
 const YEARS: std::ops::RangeInclusive<f64> = 1800.0..=2100.0;
 
 /// Delimiters that are tried, besides the one of the options; the first of equals is taken.
-const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+const DELIMITERS: [u8; 8] = [b',', b';', b'\t', b'|', b'^', b'~', 0x01, 0x1f];
 
 /// What was found.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -139,7 +139,8 @@ fn reading(text: &[u8], whole: bool, dialect: &Dialect, options: &TextOptions) -
     let delimiters: Vec<u8> = match options.delimiter {
         Some(delimiter) => vec![delimiter],
         None => {
-            let others = DELIMITERS.into_iter().filter(|other| *other != dialect.delimiter);
+            let is_there = |other: &u8| *other != dialect.delimiter && memchr(*other, text).is_some();
+            let others = DELIMITERS.into_iter().filter(is_there);
             std::iter::once(dialect.delimiter).chain(others).collect()
         }
     };
@@ -187,7 +188,11 @@ fn quotings_alone(text: &[u8], dialect: &Dialect, has_quoted: bool) -> Vec<Found
         return readings;
     }
     let quoting = |spaced, bare| Found {
-        quoting: Quoting { spaced, bare },
+        quoting: Quoting {
+            spaced,
+            bare,
+            inner: false,
+        },
         ..Found::default()
     };
     readings.push(quoting(true, false));
@@ -199,6 +204,15 @@ fn quotings_alone(text: &[u8], dialect: &Dialect, has_quoted: bool) -> Vec<Found
     }
     readings.push(quoting(false, true));
     readings.push(quoting(true, true));
+    let inner = |bare| Found {
+        quoting: Quoting {
+            spaced: false,
+            bare,
+            inner: true,
+        },
+        ..Found::default()
+    };
+    readings.extend([inner(false), inner(true)]);
     // Where any field is in quotes, an open one is a damaged row.
     if !has_quoted {
         readings.push(Found {
@@ -354,6 +368,7 @@ impl Reading {
             (found.escape.is_some(), 1),
             (found.quoting.spaced, 1),
             (found.quoting.bare, 1),
+            (found.quoting.inner, 1),
             (found.unquoted, 2),
             (found.returns, 1),
             (found.header != HeaderWidth::Equal, 1),
@@ -426,6 +441,12 @@ impl Found {
         if self.quoting.bare {
             notes.push(format!(
                 "quotes inside unquoted fields of {shown} are characters of them; --format csv refuses such rows"
+            ));
+        }
+        if self.quoting.inner {
+            notes.push(format!(
+                "quotes inside quoted fields of {shown} are characters of them, where neither a delimiter nor a line end is \
+                 behind; --format csv refuses such rows"
             ));
         }
         if self.unquoted {
@@ -576,11 +597,16 @@ fn preamble(text: &[u8], records: &[Seen], width: usize, dialect: &Dialect) -> u
         Some(fields) => fields + 1 < width,
         None => false,
     };
-    let titles = records[comments..]
-        .iter()
-        .take(PREAMBLE_LINES_MAX)
-        .take_while(is_title)
-        .count();
+    let behind_comments = || records[comments..].iter().take(PREAMBLE_LINES_MAX);
+    let titles = behind_comments().take_while(is_title).count();
+    // A blank line tells titles from rows too, as wide as they are.
+    let narrow = behind_comments().take_while(|record| record.width.is_some_and(|fields| fields < width));
+    let narrow = narrow.count();
+    let next = records.get(comments + narrow);
+    let titles = match next.is_some_and(|record| is_blank_before(text, record.start)) {
+        true => narrow,
+        false => titles,
+    };
     let first = match titles {
         0 => comments + behind_titles(text, &records[comments..], dialect),
         titles => comments + titles,

@@ -38,6 +38,9 @@ pub(super) struct Quoting {
     pub spaced: bool,
     /// A quote inside an unquoted field is a character of it: `5" pipe`.
     pub bare: bool,
+    /// A quote inside a quoted field of one line closes it only before a delimiter or the end of the line, and is a character
+    /// of it elsewhere: `"the "best" of"`.
+    pub inner: bool,
 }
 
 /// Rows and lines that files have and that the rules of COPY refuse. Each is turned on where it was seen, loses nothing of
@@ -151,6 +154,7 @@ impl Dialect {
             ("union", options.differing == DifferingColumns::United),
             ("spaced_quotes", self.quoting.spaced),
             ("bare_quotes", self.quoting.bare),
+            ("inner_quotes", self.quoting.inner),
             ("short_rows", self.lenient.short),
             ("empty_fields", self.lenient.empty),
             ("blank_spaces", self.lenient.spaces),

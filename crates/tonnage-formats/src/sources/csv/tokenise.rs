@@ -220,6 +220,16 @@ pub(super) struct Tokeniser {
     columns: Option<usize>,
 }
 
+/// How a quoted field ends.
+enum Closing {
+    /// By the quote there; whether there are escapes before.
+    At(usize, bool),
+    /// By none that is there.
+    Nowhere,
+    /// By none in its line, in which a quote is that closes nothing.
+    NotInLine,
+}
+
 /// The bytes in which a record has to end.
 struct Window<'a> {
     /// Where the record begins in the text.
@@ -455,8 +465,10 @@ impl Tokeniser {
         let flawed = loop {
             let opening = self.opening_quote(bytes, place);
             let (span, after) = if let Some(open) = opening {
-                let Some((close, escapes)) = self.closing_quote(bytes, open + 1) else {
-                    break self.beyond(window, Flaw::Unclosed(found));
+                let (close, escapes) = match self.closing_quote(bytes, open + 1) {
+                    Closing::At(close, escapes) => (close, escapes),
+                    Closing::Nowhere => break self.beyond(window, Flaw::Unclosed(found)),
+                    Closing::NotInLine => break Some(Flaw::TextAfterQuote(found)),
                 };
                 if close + 1 == bytes.len() && window.edge == Edge::Open {
                     // What follows may make it an escape.
@@ -597,19 +609,28 @@ impl Tokeniser {
         }
     }
 
-    /// Where the field whose content begins at `from` is closed, and whether there are escapes before. A
-    /// quote that is the last byte counts as closing. None where no quote closes it.
-    fn closing_quote(&self, bytes: &[u8], from: usize) -> Option<(usize, bool)> {
-        let quote = self.quote?;
+    /// Where the field whose content begins at `from` is closed. A quote that is the last byte counts as closing.
+    fn closing_quote(&self, bytes: &[u8], from: usize) -> Closing {
+        let Some(quote) = self.quote else {
+            return Closing::Nowhere;
+        };
         let mut place = from;
         let mut escapes = false;
+        // Where the field has to end, once there is a quote in it that does not close it.
+        let mut line_end = None;
         loop {
             let rest = &bytes[place..];
             let hit = match self.escape {
                 None => memchr(quote, rest),
                 Some(escape) => memchr2(quote, escape, rest),
             };
-            let hit = place + hit?;
+            let hit = match (hit, line_end) {
+                (Some(hit), _) if line_end.is_none_or(|end| place + hit < end) => place + hit,
+                (None, None) => return Closing::Nowhere,
+                // The line may go on.
+                (None, Some(end)) if end == bytes.len() => return Closing::Nowhere,
+                _ => return Closing::NotInLine,
+            };
             let following = bytes.get(hit + 1).copied();
             match self.escape {
                 Some(escape) if bytes[hit] == escape => {
@@ -622,8 +643,23 @@ impl Tokeniser {
                     escapes = true;
                     place = hit + 2;
                 }
-                _ => return Some((hit, escapes)),
+                None if self.quoting.inner && !self.ends_field(&bytes[hit + 1..]) => {
+                    let end = || memchr(b'\n', &bytes[from..]).map_or(bytes.len(), |end| from + end);
+                    if *line_end.get_or_insert_with(end) < hit {
+                        return Closing::NotInLine;
+                    }
+                    place = hit + 1;
+                }
+                _ => return Closing::At(hit, escapes),
             }
+        }
+    }
+
+    /// Whether a field ends where `rest` begins.
+    fn ends_field(&self, rest: &[u8]) -> bool {
+        match rest {
+            [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => true,
+            [byte, ..] => *byte == self.delimiter,
         }
     }
 

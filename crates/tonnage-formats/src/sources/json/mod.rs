@@ -38,6 +38,7 @@ use self::{
 };
 use super::{
     DifferingColumns, InputFile, Scan, TextOptions,
+    files::misnamed_note,
     infer::Guess,
     object_notes,
     text::{
@@ -149,7 +150,12 @@ impl JsonSource {
             named: true,
             text: true,
             header: false,
-            notes: [window.notes(), &object_notes(&files, READ_BYTES_MAX, true)].concat(),
+            notes: [
+                window.notes(),
+                misnamed_note(&files).as_slice(),
+                &object_notes(&files, READ_BYTES_MAX, true),
+            ]
+            .concat(),
         };
         let json = Json {
             options: options.clone(),

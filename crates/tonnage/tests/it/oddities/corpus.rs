@@ -303,6 +303,16 @@ pub fn corpus() -> Vec<Oddity> {
         Refused("2 files"),
     );
     add(
+        "zip of a file and notes on it",
+        "x.zip",
+        zip(&[
+            ("data.csv", small),
+            ("README.txt", "about"),
+            ("about.pdf", "%PDF"),
+        ]),
+        Rows(2),
+    );
+    add(
         "zip that is cut off",
         "x.zip",
         zip(&[("data.csv", small)])[..60].to_vec(),
@@ -447,6 +457,10 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
         Err("3 fields where 2"),
     ),
     ("tabs and a space in text", "a\tb\n1\tx y\n2\tz\n", Ok(2)),
+    ("carets", "a^b\n1^x\n2^y\n", Ok(2)),
+    ("tildes", "a~b~c\n1~x~2\n2~y~3\n", Ok(2)),
+    ("the separator of Hive", "1\u{1}x\n2\u{1}y\n", Ok(2)),
+    ("unit separators", "a\u{1f}b\n1\u{1f}x\n2\u{1f}y\n", Ok(2)),
     ("one column called by a number", "2024\n1\n2\n", Ok(2)),
     // Line ends.
     ("CRLF", "a,b\r\n1,x\r\n2,y\r\n", Ok(2)),
@@ -522,6 +536,16 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
         "a,b\n1,x,\"\",\"\"\n2,\"y\"\n",
         Ok(2),
     ),
+    (
+        "quotes inside quoted text",
+        "a,b\n1,\"he said \"hi\" to me\"\n2,\"z\"\n",
+        Ok(2),
+    ),
+    (
+        "quotes inside quoted text, in all rows",
+        "a,b\n1,\"the \"best\" of\"\n2,\"a \"b\" c, d\"\n",
+        Ok(2),
+    ),
     ("an escaped backslash", "a,b\n1,\"x\\\\\"\n2,y\n", Ok(2)),
     ("quotes in the header only", "\"a\",\"b, c\"\n1,2\n", Ok(1)),
     ("a header with a line feed", "\"a\nb\",c\n1,2\n", Ok(1)),
@@ -578,6 +602,11 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
         "\"Data Source\",\"Indicators\",\n\n\"Last Updated\",\"2021-05-25\",\n\n\"Country Name\",\"Country \
          Code\",\"Indicator\",\"1960\",\"1961\",\n\"Aruba\",\"ABW\",\"Population\",\"1\",\"2\",\n\"Chad\",\"TCD\",\
          \"Population\",\"3\",\"4\",\n",
+        Ok(2),
+    ),
+    (
+        "names and values above a blank line and the header",
+        "Name:,Foo\nDate:,2024-01-01\n\nid,name,value\n1,x,2\n2,y,3\n",
         Ok(2),
     ),
     ("numbers without a header", "1,2.5\n3,4.5\n5,6.5\n", Ok(3)),
@@ -663,7 +692,7 @@ const CUT: &[(&str, &str, Result<u64, &str>)] = &[
     (
         "a delimiter at the end of a few rows",
         "a;b\n1;x;\n2;y\n3;z;\n",
-        Ok(3),
+        Err("one field with ';' in it"),
     ),
     ("rows without values", "a,b\n,\n1,x\n,\n", Ok(3)),
     ("columns without values", "a,b,c\n1,,\n2,,\n", Ok(2)),
@@ -898,6 +927,8 @@ const NAMED: &[(&str, &str, &str, u64)] = &[
         "\u{feff}{\"a\":1}\n",
         1,
     ),
+    ("JSON lines called txt", "x.txt", "{\"a\":1}\n{\"a\":2}\n", 2),
+    ("a JSON array called csv", "x.csv", "[{\"a\":1}]", 1),
     ("a JSON array", "x.json", "[{\"a\":1},{\"a\":2}]", 2),
     (
         "a JSON array over lines",
