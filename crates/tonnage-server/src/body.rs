@@ -28,6 +28,10 @@ pub const BLOCK_ROWS: u64 = 8_192;
 /// Bytes of a block, about.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
+/// Bytes that a body is read by. Small, since every request has them: 64 KiB went back to the system with each request of one
+/// row, for some 3 % of the server's time.
+const READ_BYTES: usize = 8 << 10;
+
 /// What a body holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -197,7 +201,7 @@ fn decoded<'a>(
         left: limits.decompressed.0,
         hash: Xxh3::new(),
     };
-    Ok(BufReader::with_capacity(64 << 10, counted))
+    Ok(BufReader::with_capacity(READ_BYTES, counted))
 }
 
 /// A body as a file, decompressed.
