@@ -49,10 +49,10 @@ class Reject:
     __slots__ = ("row", "column", "code", "message")
 
     def __init__(self, row: int, column: str | None, code: str, message: str) -> None:
-        self.row = row
-        self.column = column
-        self.code = code
-        self.message = message
+        self.row: int = row
+        self.column: str | None = column
+        self.code: str = code
+        self.message: str = message
 
     def __repr__(self) -> str:
         where = "" if self.column is None else f", column {self.column}"
@@ -77,8 +77,8 @@ class Put:
     __slots__ = ("rows", "known", "rejects", "first", "last")
 
     def __init__(self) -> None:
-        self.rows = 0
-        self.known = 0
+        self.rows: int = 0
+        self.known: int = 0
         self.rejects: list[Reject] = []
         self.first: int | None = None
         self.last: int | None = None

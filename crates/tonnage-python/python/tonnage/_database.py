@@ -50,12 +50,12 @@ class Progress:
     def __init__(
         self, read: int, written: int, rejected: int, bytes_read: int, bytes_total: int | None, seconds: float
     ) -> None:
-        self.read = read
-        self.written = written
-        self.rejected = rejected
-        self.bytes_read = bytes_read
-        self.bytes_total = bytes_total
-        self.seconds = seconds
+        self.read: int = read
+        self.written: int = written
+        self.rejected: int = rejected
+        self.bytes_read: int = bytes_read
+        self.bytes_total: int | None = bytes_total
+        self.seconds: float = seconds
 
     def __repr__(self) -> str:
         return f"<Progress: {self.written:,} rows written after {self.seconds:.1f} s>"
@@ -526,9 +526,9 @@ class Entry:
     __slots__ = ("stream", "row", "data")
 
     def __init__(self, stream: int, row: int, data: dict[str, str | None]) -> None:
-        self.stream = stream
-        self.row = row
-        self.data = data
+        self.stream: int = stream
+        self.row: int = row
+        self.data: dict[str, str | None] = data
 
     def __repr__(self) -> str:
         return f"Entry(stream={self.stream}, row={self.row}, data={self.data!r})"
@@ -540,9 +540,9 @@ class Failure:
     __slots__ = ("column", "code", "message")
 
     def __init__(self, column: str | None, code: str, message: str) -> None:
-        self.column = column
-        self.code = code
-        self.message = message
+        self.column: str | None = column
+        self.code: str = code
+        self.message: str = message
 
     def __repr__(self) -> str:
         return f"Failure(column={self.column!r}, code={self.code!r}, message={self.message!r})"

@@ -110,8 +110,8 @@ class Job:
         # What a process elsewhere connects by.
         self._url = _places(url)
         self._native = _tonnage.Jobs(Database(self._url)._native)
-        self.job_id = job_id
-        self.lease = lease
+        self.job_id: str = job_id
+        self.lease: int = lease
 
     def __reduce__(self) -> tuple[object, ...]:
         return _again, (self._url, self.job_id, self.lease)

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+    from typing import Any, ClassVar
 
     from ._stream import Rows
 
@@ -47,7 +47,7 @@ class Account:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Account) and self.data == other.data
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None]  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__
