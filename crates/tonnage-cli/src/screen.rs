@@ -2,7 +2,8 @@
 
 use clap::Command;
 
-/// The options of a command that `-h` shows, by their ids; all where a command is not here.
+/// The options of a command that `-h` shows, by their ids; all where a command is not here. The command of a group is named
+/// behind it.
 const SHORT: &[(&str, &[&str])] = &[
     (
         "load",
@@ -106,18 +107,43 @@ const SHORT: &[(&str, &[&str])] = &[
     ("generate", &["rows", "output", "format", "seed", "overwrite"]),
     ("bench", &["table", "rows_from", "method", "batch_rows", "rows"]),
     ("tune", &["table", "goal", "time", "save", "mode"]),
+    (
+        "job plan",
+        &[
+            "parts",
+            "output",
+            "connections_max",
+            "table",
+            "mode",
+            "key",
+            "create",
+            "truncate",
+            "map",
+            "add",
+            "rejects",
+            "format",
+            "report",
+        ],
+    ),
 ];
 
 /// Leaves out of the short help of each command what is not in [`SHORT`].
 pub fn with_short_help(command: Command) -> Command {
     SHORT.iter().fold(command, |command, (name, shown)| {
-        command.mut_subcommand(name, |subcommand| {
-            subcommand.mut_args(|option| {
-                let is_shown = option.is_positional() || shown.contains(&option.get_id().as_str());
-                option.hide_short_help(!is_shown)
-            })
-        })
+        let names: Vec<_> = name.split(' ').collect();
+        shortened(command, &names, shown)
     })
+}
+
+/// The command with `shown` alone in the short help of the command below it that `names` lead to.
+fn shortened(command: Command, names: &[&str], shown: &[&str]) -> Command {
+    match names {
+        [] => command.mut_args(|option| {
+            let is_shown = option.is_positional() || shown.contains(&option.get_id().as_str());
+            option.hide_short_help(!is_shown)
+        }),
+        [name, inner @ ..] => command.mut_subcommand(name, |subcommand| shortened(subcommand, inner, shown)),
+    }
 }
 
 #[cfg(test)]
@@ -131,9 +157,10 @@ mod tests {
         let mut command = with_short_help(crate::Cli::command());
         command.build();
         for (name, shown) in SHORT {
-            let Some(subcommand) = command.find_subcommand_mut(name) else {
-                panic!("there is no command {name}");
-            };
+            let subcommand = name.split(' ').fold(&mut command, |command, name| {
+                let found = command.find_subcommand_mut(name);
+                found.unwrap_or_else(|| panic!("there is no command {name}"))
+            });
             for id in *shown {
                 let found = subcommand.get_arguments().any(|option| option.get_id() == id);
                 assert!(found, "{name} has no option {id}");

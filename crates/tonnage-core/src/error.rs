@@ -146,6 +146,13 @@ impl Error {
         self
     }
 
+    /// Puts `what` behind the message: `message; what`.
+    #[must_use]
+    pub fn and(mut self, what: impl fmt::Display) -> Self {
+        self.message = bounded(format!("{}; {what}", self.message));
+        self
+    }
+
     /// What to do next.
     pub fn kind(&self) -> ErrorKind {
         self.kind

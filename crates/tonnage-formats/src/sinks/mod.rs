@@ -5,12 +5,21 @@
 //! replaced only on request; and memory is bounded, by [`csv::BUFFER_BYTES`] or
 //! [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::ScopedJoinHandle,
+};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     stop::Stop,
+    sync::Lock,
     table::nearest,
 };
 use tonnage_places::url_of;
@@ -194,27 +203,51 @@ pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> 
     Ok(all)
 }
 
-/// Settles all of `sinks`, each on a thread of its own: a store takes a round trip or more for the last part of each, and a
-/// disk syncs several files at once as fast as one.
+/// How many files are settled at once: enough to hide a round trip each, few enough for thousands of files.
+const SETTLED_AT_ONCE: usize = 32;
+
+/// Settles all of `sinks`, several at once: a store takes a round trip or more for the last part of each, and a disk syncs
+/// several files as fast as one. After an error none is begun.
 fn settle_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<(Settled, PathBuf)>> {
-    std::thread::scope(|scope| {
-        let begin = |(sink, path): (Box<dyn Sink>, PathBuf)| {
-            let thread = std::thread::Builder::new().name("settle".to_owned());
-            (thread.spawn_scoped(scope, move || sink.settle()), path)
+    let sinks: Vec<_> = sinks.into_iter().collect();
+    let threads = sinks.len().min(SETTLED_AT_ONCE);
+    let waiting = Mutex::new(sinks.into_iter().enumerate());
+    let failed = AtomicBool::new(false);
+    let settle_waiting = || -> Result<Vec<(usize, Settled, PathBuf)>> {
+        let mut settled = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let next = waiting.locked().next();
+            let Some((at, (sink, path))) = next else { break };
+            let one = sink
+                .settle()
+                .inspect_err(|_| failed.store(true, Ordering::Relaxed));
+            settled.push((at, one?, path));
+        }
+        Ok(settled)
+    };
+    let ended: Result<Vec<_>> = std::thread::scope(|scope| {
+        let begin = |_| {
+            std::thread::Builder::new()
+                .name("settle".to_owned())
+                .spawn_scoped(scope, settle_waiting)
         };
         // All are begun before one is waited for.
-        let begun: Vec<_> = sinks.into_iter().map(begin).collect();
-        let ended = begun.into_iter().map(|(thread, path)| {
+        let begun: Vec<_> = (0..threads).map(begin).collect();
+        let end = |thread: io::Result<ScopedJoinHandle<'_, Result<Vec<_>>>>| {
             let thread = thread.map_err(|cause| {
                 Error::new(ErrorKind::Refused, format!("no thread could be started: {cause}"))
             })?;
-            let settled = thread.join();
-            let settled =
-                settled.map_err(|_| Error::bug("a file could not be settled: its thread ended early"))?;
-            Ok((settled?, path))
-        });
-        ended.collect()
-    })
+            let ended = thread.join();
+            ended.map_err(|_| Error::bug("a file could not be settled: its thread ended early"))?
+        };
+        begun.into_iter().map(end).collect()
+    });
+    let mut settled: Vec<_> = ended?.into_iter().flatten().collect();
+    settled.sort_by_key(|(at, ..)| *at);
+    Ok(settled
+        .into_iter()
+        .map(|(_, settled, path)| (settled, path))
+        .collect())
 }
 
 /// The error of files that belong together, where some of them could neither be completed with the others nor removed.
@@ -223,14 +256,16 @@ fn with_left(error: Error, left: impl Iterator<Item = String>) -> Error {
     if left.is_empty() {
         return error;
     }
-    let message = format!(
-        "{error}; written before that, and not removable: {}",
-        left.join(", ")
-    );
-    Error::new(error.kind(), message).hint(format!(
+    let hint = format!(
         "remove them, they are a part of the rows only; and {}",
         error.hint_text().unwrap_or("write all of them again")
-    ))
+    );
+    error
+        .and(format!(
+            "written before that, and not removable: {}",
+            left.join(", ")
+        ))
+        .hint(hint)
 }
 
 /// Writes a small file or object at once, in the place of one that is there.

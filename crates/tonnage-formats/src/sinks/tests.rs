@@ -411,6 +411,25 @@ fn a_file_appears_whole_or_not_at_all() {
 }
 
 #[test]
+fn many_files_are_finished_together_and_in_their_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let batch =
+        RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(vec![7; 200])) as ArrayRef)]).unwrap();
+    let paths: Vec<PathBuf> = (0..200)
+        .map(|number| directory.path().join(format!("{number}.csv")))
+        .collect();
+    let sinks = paths.iter().enumerate().map(|(rows, path)| {
+        let mut sink = create(&Output::new(path), &batch.schema()).unwrap();
+        sink.write(&batch.slice(0, rows)).unwrap();
+        (sink, path.clone())
+    });
+    let written = finish_all(sinks).unwrap();
+    let bytes: Vec<u64> = written.iter().map(|written| written.bytes).collect();
+    assert_eq!(bytes, (0..200).map(|rows| 2 + 2 * rows).collect::<Vec<u64>>());
+    assert_eq!(names(directory.path()).len(), 200);
+}
+
+#[test]
 fn compressed_text_is_the_same_text() {
     let directory = tempfile::tempdir().unwrap();
     let batch = Workload::Readings.batch(1, 0, 1_000);
