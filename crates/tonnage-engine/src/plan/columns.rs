@@ -188,7 +188,13 @@ pub(crate) fn match_columns(
 fn check_map(table: &Table, source: &SourceSchema, options: &LoadOptions) -> Result<()> {
     for (from, to) in &options.map {
         if table.column(to).is_none() {
-            return Err(missing(table, to).at(format!("--map {from}={to}")));
+            let error = missing(table, to).at(format!("--map {from}={to}"));
+            let is_reversed =
+                table.column(from).is_some() && find_by_name(&source.columns, to, |c| &c.name).is_some();
+            return Err(match is_reversed {
+                true => error.hint(format!("the input's column comes first: --map {to}={from}")),
+                false => error,
+            });
         }
         if find_by_name(&source.columns, from, |c| &c.name).is_none() {
             return Err(Error::config(format!(

@@ -255,6 +255,14 @@ pub(super) const MISTAKES: &[Mistake] = &[
         ..Mistake::PLAIN
     },
     Mistake {
+        name: "--map the wrong way round",
+        files: &[("orders.csv", "id,amount\n1,2\n")],
+        arguments: "load orders.csv {db} -t orders --map qty=amount",
+        says: "error: --map qty=amount: table orders has no column 'amount'\n\
+               hint: the input's column comes first: --map amount=qty\n",
+        ..Mistake::PLAIN
+    },
+    Mistake {
         name: "two columns to one",
         files: &[("orders.csv", "id,qty,amount\n1,2,3\n")],
         arguments: "load orders.csv {db} -t orders --map amount=qty",
