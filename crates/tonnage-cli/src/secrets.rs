@@ -11,6 +11,7 @@ use std::{
     process::{Command, ExitCode, id},
 };
 
+use clap::error::ErrorKind;
 use tonnage::targets::{hide, redact};
 
 use crate::synonyms;
@@ -127,13 +128,18 @@ pub fn refuse(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         false => rendered.to_string(),
     };
     let concealed = conceal(text.clone(), arguments);
-    let meant = synonyms::of(error);
-    if concealed == text && meant.is_none() {
+    let hint = synonyms::hint(error);
+    if concealed == text && hint.is_none() {
         error.exit();
     }
-    eprint!("{concealed}");
-    if let Some(meant) = meant {
-        eprintln!("\nhint: {meant}");
+    match hint {
+        // What else looks like the option is not what is meant.
+        Some(hint) if error.kind() == ErrorKind::UnknownArgument => {
+            let message = concealed.split("\n\n").next().unwrap_or(&concealed);
+            eprintln!("{message}\nhint: {hint}");
+        }
+        Some(hint) => eprintln!("{concealed}\nhint: {hint}"),
+        None => eprint!("{concealed}"),
     }
     ExitCode::from(2)
 }

@@ -154,6 +154,12 @@ impl Location {
         self.path.display()
     }
 
+    /// The file was to be there.
+    pub(super) fn missing(&self) -> Error {
+        Error::schema(format!("{} does not exist", self.shown()))
+            .hint("is it the database you mean? A load with --create makes one")
+    }
+
     /// Opens the file; none where there is no file.
     pub(super) fn open_existing(&self) -> Result<Option<Connection>> {
         match self.path.metadata() {

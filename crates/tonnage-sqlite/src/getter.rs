@@ -113,8 +113,7 @@ impl ReadSnapshot for SqliteReadSnapshot {
 
 /// A connection to the file, which must be there, that only reads.
 fn existing(location: &Location) -> Result<Connection> {
-    let missing = || Error::schema(format!("{} does not exist", location.shown()));
-    let connection = location.open_existing()?.ok_or_else(missing)?;
+    let connection = location.open_existing()?.ok_or_else(|| location.missing())?;
     connection
         .execute_batch("PRAGMA query_only = ON")
         .map_err(failed)?;

@@ -119,7 +119,7 @@ impl Control {
 
     /// The file, which must be there.
     pub(super) fn required(&mut self) -> Result<InFile<'_>> {
-        let missing = Error::schema(format!("{} does not exist", self.location.shown()));
+        let missing = self.location.missing();
         self.existing()?.ok_or(missing)
     }
 

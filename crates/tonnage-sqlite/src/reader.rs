@@ -36,9 +36,8 @@ fn failed(failure: rusqlite::Error) -> Error {
 }
 
 fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
-    let missing = || Error::schema(format!("{} does not exist", location.shown()));
     let connect = || -> Result<Connection> {
-        let connection = location.open_existing()?.ok_or_else(missing)?;
+        let connection = location.open_existing()?.ok_or_else(|| location.missing())?;
         // No mistake in a query can write.
         connection
             .execute_batch("PRAGMA query_only = ON")
@@ -48,7 +47,7 @@ fn open(location: &Location, request: &ScanRequest) -> Result<Snapshot> {
     let mut connections = vec![connect()?];
     let mut notes = Vec::new();
     if request.readers > 1 && request.limit.is_none() {
-        let holder = location.open_existing()?.ok_or_else(missing)?;
+        let holder = location.open_existing()?.ok_or_else(|| location.missing())?;
         match holder.execute_batch("BEGIN IMMEDIATE") {
             Ok(()) => {
                 for _ in 1..request.readers {

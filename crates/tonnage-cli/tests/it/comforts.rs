@@ -310,7 +310,11 @@ fn options_of_other_tools_are_named_as_they_are_here() {
         let ran = place.run(&format!("load orders.csv {{db}} -t orders {option}"));
         assert_eq!(ran.code, Some(2), "{option}");
         assert!(ran.stderr.contains(meant), "{option}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("similar"), "{option}: {}", ran.stderr);
     }
+    let ran = place.run("load orders.csv {db}");
+    let example = "\nhint: for example tonnage load orders.csv shop.db -t orders\n";
+    assert!(ran.stderr.ends_with(example), "{}", ran.stderr);
     let ran = place.run("load orders.csv {db} -t orders --nonsense");
     assert!(!ran.stderr.contains("write --"), "{}", ran.stderr);
 }

@@ -101,7 +101,8 @@ pub(super) const MISTAKES: &[Mistake] = &[
     Mistake {
         name: "a database as source that is not there",
         arguments: "load other.db {db} -t orders --source-table orders",
-        says: "error: {directory}/other.db does not exist\n",
+        says: "error: {directory}/other.db does not exist\n\
+               hint: is it the database you mean? A load with --create makes one\n",
         ..Mistake::PLAIN
     },
 ];
