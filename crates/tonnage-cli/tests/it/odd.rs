@@ -387,3 +387,22 @@ fn names_are_made_plain_on_request() {
     let again = place.run("load x.csv {db} -t made --normalize-names --map 2019=_2019 --restart");
     assert_eq!(again.code, Some(0), "{}", again.stderr);
 }
+
+#[test]
+fn a_page_in_place_of_a_file_is_refused() {
+    let page = "<!DOCTYPE html>\n<html><body>Not Found</body></html>\n";
+    let place = place(&[("x.csv", page), ("y.csv", "<b>a</b>,b\n1,x\n")]);
+    let refused = place.run("load x.csv {db} -t new --create");
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused
+            .stderr
+            .contains("x.csv is a web page or XML, and no table"),
+        "{}",
+        refused.stderr
+    );
+    let forced = place.run("load x.csv {db} -t new --create --format csv");
+    assert_eq!(forced.code, Some(0), "{}", forced.stderr);
+    let tagged = place.run("load y.csv {db} -t tagged --create");
+    assert_eq!(tagged.code, Some(0), "{}", tagged.stderr);
+}

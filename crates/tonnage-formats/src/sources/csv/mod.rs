@@ -249,6 +249,11 @@ fn look(
         window.read(detect::SAMPLE_BYTES)?;
     }
     let shown = window.shown().to_owned();
+    if is_markup(window.text()) {
+        return Err(Error::input(format!("{shown} is a web page or XML, and no table")).hint(
+            "a server may have answered with a page in place of the file: look into it; --format csv reads it as CSV",
+        ));
+    }
     let named = separator_line(window.text());
     if let (Some((delimiter, _)), None) = (named, options.delimiter) {
         options.delimiter = Some(delimiter);
@@ -277,6 +282,15 @@ fn look(
         options,
         dialect: found.applied(&dialect),
         found,
+    })
+}
+
+/// Whether text begins as a document of HTML or XML does.
+fn is_markup(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    ["<!doctype", "<html", "<?xml"].iter().any(|tag| {
+        let start = text.get(..tag.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(tag.as_bytes()))
     })
 }
 
