@@ -79,12 +79,12 @@ def unload(name, rows):
 
     def filled():
         OUT.unlink(missing_ok=True)
-        if not DATABASE.exists() or sql("select count(*) from duckdb_tables() where table_name = 'full'").strip() == "0":
-            fresh(f"create table full as select * from read_parquet('{parquet}')")
+        if not DATABASE.exists() or sql("select count(*) from duckdb_tables() where table_name = 'everything'").strip() == "0":
+            fresh(f"create table everything as select * from read_parquet('{parquet}')")
 
     DATABASE.unlink(missing_ok=True)
-    command = [data.TONNAGE, "unload", "-q", DATABASE, "-t", "full", "--overwrite", "-o", OUT]
-    copy = f"copy \"full\" to '{OUT}' (format parquet, compression zstd)"
+    command = [data.TONNAGE, "unload", "-q", DATABASE, "-t", "everything", "--overwrite", "-o", OUT]
+    copy = f"copy everything to '{OUT}' (format parquet, compression zstd)"
     contenders = {
         "tonnage, 1 job": Contender([[*command, "-j", "1"]]),
         "tonnage, 2 jobs": Contender([[*command, "-j", "2"]]),
