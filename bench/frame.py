@@ -92,6 +92,13 @@ def tonnage_in(frame):
     tonnage.load(frame, url, table)
 
 
+def tonnage_resumable(frame):
+    import tonnage
+
+    # A name is for one content, and the table is another one in each round.
+    tonnage.load(frame, url, table, source_id=f"bench {time.time()}", jobs=2)
+
+
 def tonnage_upsert(frame):
     import tonnage
 
@@ -206,8 +213,8 @@ def imports():
 
 
 WAYS_IN = {f.__name__: f for f in [
-    tonnage_in, tonnage_upsert, to_sql_multi, to_sql_copy, to_sql_upsert, write_database, adbc_ingest, adbc_upsert,
-    psycopg_copy, duckdb_in,
+    tonnage_in, tonnage_resumable, tonnage_upsert, to_sql_multi, to_sql_copy, to_sql_upsert, write_database, adbc_ingest,
+    adbc_upsert, psycopg_copy, duckdb_in,
 ]}
 WAYS_OUT = {f.__name__: f for f in [tonnage_out, connectorx_out, read_database_uri, adbc_out]}
 

@@ -12,7 +12,8 @@ from goals import Faster, Line
 from measure import Case, Contender
 
 TITLES = {
-    "tonnage_in": "tonnage.load", "tonnage_upsert": "tonnage.load, upsert", "to_sql_multi": "pandas to_sql, multi",
+    "tonnage_in": "tonnage.load", "tonnage_resumable": "tonnage.load, source_id, 2 jobs",
+    "tonnage_upsert": "tonnage.load, upsert", "to_sql_multi": "pandas to_sql, multi",
     "to_sql_copy": "pandas to_sql, COPY", "to_sql_upsert": "pandas to_sql, ON CONFLICT",
     "write_database": "polars write_database, ADBC", "adbc_ingest": "adbc_ingest",
     "adbc_upsert": "adbc_ingest beside it, ON CONFLICT by hand", "psycopg_copy": "psycopg COPY, row by row",
@@ -50,10 +51,11 @@ def goal(way, others, times):
 def into_postgres(name, rows):
     others = ["to_sql_copy", "write_database", "adbc_ingest", "psycopg_copy", "duckdb_in", "to_sql_multi"]
     ddl = f"create table sbtest1 ({postgres.SBTEST})"
-    found = contenders(["tonnage_in", *others], postgres.URL, "sbtest1", data.sbtest(rows, "parquet"))
+    ways = ["tonnage_in", "tonnage_resumable"]
+    found = contenders([*ways, *others], postgres.URL, "sbtest1", data.sbtest(rows, "parquet"))
     return Case(
         name, "Frames into PostgreSQL, no keys", rows, lambda: postgres.fresh("sbtest1", ddl), found,
-        [goal("tonnage_in", others, 1.3)], count=lambda: postgres.count("sbtest1"), server=postgres.server_seconds,
+        [goal(way, others, 1.3) for way in ways], count=lambda: postgres.count("sbtest1"), server=postgres.server_seconds,
     )
 
 
