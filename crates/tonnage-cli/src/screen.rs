@@ -119,10 +119,8 @@ const SHORT: &[(&str, &[&str])] = &[
             "create",
             "truncate",
             "map",
-            "add",
             "rejects",
             "format",
-            "report",
         ],
     ),
 ];
