@@ -15,6 +15,7 @@ use tonnage::{
     preparation::Pending,
     report::{Counted, Grouped},
     table::TableName,
+    targets::files,
 };
 
 use crate::{
@@ -102,10 +103,14 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
         }
     };
     if runs.is_empty() {
-        match &args.table {
-            None => eprintln!("no runs"),
-            Some(table) => eprintln!("no runs into {table}"),
-        }
+        let into = args.table.as_ref().map(|table| format!(" into {table}"));
+        let missing = args.targets.iter().find_map(|target| missing_file(target));
+        let missing = missing.map(|file| format!(": {} does not exist", file.display()));
+        eprintln!(
+            "no runs{}{}",
+            into.unwrap_or_default(),
+            missing.unwrap_or_default()
+        );
     }
     let more = runs.len() > limit;
     runs.truncate(limit);
@@ -119,6 +124,13 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
         eprintln!("there are older runs; --limit lists more of them");
     }
     Ok(Ending::Done)
+}
+
+/// The file of a database that is one and is not there; next to it there may be others, such as a log.
+fn missing_file(target: &str) -> Option<PathBuf> {
+    let all = files(target).into_iter();
+    let mut own = all.filter(|file| file.extension().is_none_or(|ending| ending != "toml"));
+    own.next().filter(|file| !file.exists())
 }
 
 async fn forget(ledger: &dyn Ledger, asked: &str, shown: &str) -> Result<Ending> {

@@ -347,6 +347,11 @@ fn runs_are_listed_by_table_and_as_json() {
         place.run("runs {db} --table nothing").stderr,
         "no runs into nothing\n"
     );
+    let missing = place.run("runs other.db").stderr;
+    assert!(
+        missing.starts_with("no runs: ") && missing.ends_with("other.db does not exist\n"),
+        "{missing}"
+    );
 }
 
 #[test]
