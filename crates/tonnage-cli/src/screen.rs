@@ -2,8 +2,8 @@
 
 use clap::Command;
 
-/// The options of a command that `-h` shows, by their ids; all where a command is not here. The command of a group is named
-/// behind it.
+/// The options of a command that `-h` shows, by their ids; all where a command is not here. A command of a group is written
+/// after the group, as `job plan`.
 const SHORT: &[(&str, &[&str])] = &[
     (
         "load",
@@ -133,7 +133,7 @@ pub fn with_short_help(command: Command) -> Command {
     })
 }
 
-/// The command with `shown` alone in the short help of the command below it that `names` lead to.
+/// Makes the short help of the subcommand that `names` lead to show the options `shown` only.
 fn shortened(command: Command, names: &[&str], shown: &[&str]) -> Command {
     match names {
         [] => command.mut_args(|option| {

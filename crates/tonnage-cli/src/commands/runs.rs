@@ -126,7 +126,8 @@ pub async fn run(args: &RunsArgs) -> Result<Ending> {
     Ok(Ending::Done)
 }
 
-/// The file of a database that is one and is not there; next to it there may be others, such as a log.
+/// The file of a database that is missing, where the database is a file. Of a name, [`files`] begins with the `targets.toml`
+/// that explains it, and behind the database's own file come those beside it, such as a log.
 fn missing_file(target: &str) -> Option<PathBuf> {
     let all = files(target).into_iter();
     let mut own = all.filter(|file| file.extension().is_none_or(|ending| ending != "toml"));

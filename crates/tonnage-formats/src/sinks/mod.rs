@@ -5,21 +5,12 @@
 //! replaced only on request; and memory is bounded, by [`csv::BUFFER_BYTES`] or
 //! [`parquet::ParquetOptions::row_group_bytes_max`] and a batch.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::ScopedJoinHandle,
-};
+use std::path::{Path, PathBuf};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use tonnage_core::{
     error::{Error, ErrorKind, Result},
     stop::Stop,
-    sync::Lock,
     table::nearest,
 };
 use tonnage_places::url_of;
@@ -206,48 +197,37 @@ pub fn finish_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> 
 /// How many files are settled at once: enough to hide a round trip each, few enough for thousands of files.
 const SETTLED_AT_ONCE: usize = 32;
 
-/// Settles all of `sinks`, several at once: a store takes a round trip or more for the last part of each, and a disk syncs
-/// several files as fast as one. After an error none is begun.
+/// Settles all of `sinks`, some at once and in their order. After an error no further one is settled.
 fn settle_all(sinks: impl IntoIterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<(Settled, PathBuf)>> {
-    let sinks: Vec<_> = sinks.into_iter().collect();
-    let threads = sinks.len().min(SETTLED_AT_ONCE);
-    let waiting = Mutex::new(sinks.into_iter().enumerate());
-    let failed = AtomicBool::new(false);
-    let settle_waiting = || -> Result<Vec<(usize, Settled, PathBuf)>> {
-        let mut settled = Vec::new();
-        while !failed.load(Ordering::Relaxed) {
-            let next = waiting.locked().next();
-            let Some((at, (sink, path))) = next else { break };
-            let one = sink
-                .settle()
-                .inspect_err(|_| failed.store(true, Ordering::Relaxed));
-            settled.push((at, one?, path));
-        }
-        Ok(settled)
-    };
-    let ended: Result<Vec<_>> = std::thread::scope(|scope| {
-        let begin = |_| {
-            std::thread::Builder::new()
-                .name("settle".to_owned())
-                .spawn_scoped(scope, settle_waiting)
+    let mut sinks = sinks.into_iter().peekable();
+    let mut settled = Vec::new();
+    while sinks.peek().is_some() {
+        settled.extend(settle_at_once(sinks.by_ref().take(SETTLED_AT_ONCE))?);
+    }
+    Ok(settled)
+}
+
+/// Settles each of `sinks` on its own thread: a store takes a round trip or more for the last part of each, and a disk syncs
+/// several files at once as fast as one.
+fn settle_at_once(sinks: impl Iterator<Item = (Box<dyn Sink>, PathBuf)>) -> Result<Vec<(Settled, PathBuf)>> {
+    std::thread::scope(|scope| {
+        let begin = |(sink, path): (Box<dyn Sink>, PathBuf)| {
+            let thread = std::thread::Builder::new().name("settle".to_owned());
+            (thread.spawn_scoped(scope, move || sink.settle()), path)
         };
         // All are begun before one is waited for.
-        let begun: Vec<_> = (0..threads).map(begin).collect();
-        let end = |thread: io::Result<ScopedJoinHandle<'_, Result<Vec<_>>>>| {
+        let begun: Vec<_> = sinks.map(begin).collect();
+        let ended = begun.into_iter().map(|(thread, path)| {
             let thread = thread.map_err(|cause| {
                 Error::new(ErrorKind::Refused, format!("no thread could be started: {cause}"))
             })?;
-            let ended = thread.join();
-            ended.map_err(|_| Error::bug("a file could not be settled: its thread ended early"))?
-        };
-        begun.into_iter().map(end).collect()
-    });
-    let mut settled: Vec<_> = ended?.into_iter().flatten().collect();
-    settled.sort_by_key(|(at, ..)| *at);
-    Ok(settled
-        .into_iter()
-        .map(|(_, settled, path)| (settled, path))
-        .collect())
+            let settled = thread.join();
+            let settled =
+                settled.map_err(|_| Error::bug("a file could not be settled: its thread ended early"))?;
+            Ok((settled?, path))
+        });
+        ended.collect()
+    })
 }
 
 /// The error of files that belong together, where some of them could neither be completed with the others nor removed.
