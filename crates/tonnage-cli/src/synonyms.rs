@@ -1,8 +1,13 @@
 //! Options of other tools and what they are called here, and how a command is written.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{
+    CommandFactory,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
-/// An option that is not there, and the one that means it.
+use crate::Cli;
+
+/// An option that is not there, and what to write in its place, which begins with `-` or `?`; else a sentence that says it.
 pub const SYNONYMS: &[(&str, &str)] = &[
     ("--upsert", "--mode upsert"),
     ("--insert", "--mode insert"),
@@ -116,64 +121,40 @@ pub const SYNONYMS: &[(&str, &str)] = &[
     ("--table-name", "-t TABLE"),
 ];
 
-/// A line that does, of each command that needs something.
-const EXAMPLES: &[(&str, &str)] = &[
-    ("load", "tonnage load orders.csv shop.db -t orders"),
-    (
-        "exec",
-        "tonnage exec moves.csv shop.db --sql 'update stock set quantity = :quantity where id = :id'",
-    ),
-    (
-        "unload",
-        "tonnage unload shop.db -t orders -o orders.csv (-o - is standard output)",
-    ),
-    ("get", "tonnage get shop.db 17 42 -t orders"),
-    ("verify", "tonnage verify orders.csv shop.db -t orders"),
-    ("copy", "tonnage copy shop.db postgresql://app@db/shop"),
-    ("ingest", "tonnage ingest shop.db -t orders < rows.jsonl"),
-    ("runs", "tonnage runs shop.db"),
-    ("generate", "tonnage generate sbtest --rows 10k -o rows.csv"),
-    ("bench", "tonnage bench shop.db"),
-    ("tune", "tonnage tune shop.db -t orders"),
-    ("explain", "tonnage explain shop.db -t orders"),
-    (
-        "job plan",
-        "tonnage job plan orders-*.csv shop.db -t orders --parts 10 -o job.json",
-    ),
-    ("job run", "tonnage job run job.json"),
-    ("job status", "tonnage job status job.json"),
-    ("job finish", "tonnage job finish job.json"),
-];
-
 /// What to write in the place of the arguments that an error is about, if that is known.
 pub fn hint(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => of(error),
-        ErrorKind::MissingRequiredArgument => {
-            let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else {
-                return None;
-            };
-            let usage = usage.to_string();
-            let words = usage
-                .split_whitespace()
-                .skip_while(|word| *word != "tonnage")
-                .skip(1);
-            let command: Vec<_> = words
-                .take_while(|word| word.starts_with(char::is_alphabetic))
-                .collect();
-            let command = command.join(" ");
-            let (_, example) = EXAMPLES.iter().find(|(name, _)| *name == command)?;
-            Some(format!("for example {example}"))
-        }
+        ErrorKind::MissingRequiredArgument => example(error),
         _ => None,
     }
 }
 
-/// What is meant by the option that an error is about, if it is one of another tool.
-pub fn of(error: &clap::Error) -> Option<String> {
-    let ErrorKind::UnknownArgument = error.kind() else {
+/// The first example in the help of the command that lacks an argument, or in that of its group.
+fn example(error: &clap::Error) -> Option<String> {
+    let ContextValue::StyledStr(usage) = error.get(ContextKind::Usage)? else {
         return None;
     };
+    let usage = usage.to_string();
+    let words = usage.split_whitespace().skip_while(|word| *word != "tonnage");
+    let names: Vec<_> = words
+        .take_while(|word| word.starts_with(char::is_alphabetic))
+        .collect();
+    let begins = format!("{} ", names.join(" "));
+    let mut command = &Cli::command();
+    let mut found = None;
+    for name in names.iter().skip(1) {
+        command = command.find_subcommand(name)?;
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_default();
+        let first = help.lines().find(|line| line.trim_start().starts_with(&begins));
+        found = first.map(|line| line.trim().to_owned()).or(found);
+    }
+    found.map(|example| format!("for example {example}"))
+}
+
+/// What is meant by the option that an error is about, if it is one of another tool.
+pub fn of(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
@@ -192,21 +173,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn examples_are_what_the_commands_take() {
-        for (name, example) in EXAMPLES {
-            let line = example.split(" (").next().unwrap_or(example);
-            let line = line.split(" < ").next().unwrap_or(line);
-            // What is quoted is a word.
-            let parts = line.split('\'').enumerate();
-            let words: Vec<&str> = parts
-                .flat_map(|(at, part)| match at % 2 {
-                    0 => part.split_whitespace().collect(),
-                    _ => vec![part],
-                })
-                .collect();
-            let parsed = crate::Cli::try_parse_from(&words);
-            assert!(parsed.is_ok(), "{name}: {example}");
-            assert!(example.starts_with(&format!("tonnage {name} ")), "{example}");
+    fn a_command_without_its_arguments_is_shown_an_example() {
+        for (command, expected) in [
+            ("load", "tonnage load orders.csv shop.db -t orders"),
+            ("unload", "tonnage unload shop.db -t orders -o orders.csv"),
+            (
+                "generate",
+                "tonnage generate journal --rows 1M -o journal.parquet",
+            ),
+            (
+                "job plan",
+                "tonnage job plan 'orders/*.csv.gz' postgresql://app@db/shop -t orders -o job.json",
+            ),
+            ("job run", "tonnage job run job.json --part 17"),
+        ] {
+            let words = ["tonnage"].into_iter().chain(command.split(' '));
+            let Err(error) = Cli::try_parse_from(words) else {
+                panic!("{command} needs something");
+            };
+            assert_eq!(hint(&error), Some(format!("for example {expected}")), "{command}");
         }
     }
 }
